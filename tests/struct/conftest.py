@@ -19,7 +19,7 @@ def _run_oracle(factor: Factor, eta_u: FloatArray, eta_v: FloatArray) -> tuple[A
     """Return each factor's best 0/1 variables and additionals as a compiled oracle finds them."""
     layout = build_layout(factor.variables.graph.n_variables, [factor], 1)
     bucket = layout.buckets[0]
-    width = factor.vertex_sizes(bucket.offsets, bucket.additional_offsets)
+    width = factor.vertex_sizes(bucket.offsets, bucket.additional_offsets, bucket.parameters)
     start = np.append(0, np.cumsum(width))[:-1]
     index = np.full(width.sum(), -1, dtype=np.int32)
     value = np.full(width.sum(), np.nan)

@@ -76,7 +76,9 @@ class ActiveSets:
         self.bucket = bucket
         self.inverse_delta = 1.0 / delta
         factor_type = bucket.type
-        width = factor_type.vertex_sizes(bucket.offsets, bucket.additional_offsets)
+        width = factor_type.vertex_sizes(
+            bucket.offsets, bucket.additional_offsets, bucket.parameters
+        )
         self.capacity = 4
         self.store = make_store(np.maximum(width, 1), self.capacity)
         self.candidate_start = np.zeros(len(width), dtype=np.int64)

@@ -66,7 +66,8 @@ class Factor(abc.ABC):
         shape ``batch_shape + anything``, kept as it is; or None.
     lengths
         Integers of shape ``batch_shape``: factor ``b`` covers the leading block ``[:lengths[b]]``
-        of its event axes (all of them, or those named in `length_axes`).
+        of its event axes (all of them, or those named in `length_axes`). With a last axis added,
+        ``batch_shape + (k,)``, one for each of those `k` axes.
     mask
         Booleans that broadcast to ``variables.shape``: the entries that take part.
 
@@ -160,10 +161,29 @@ class Factor(abc.ABC):
     def vertex(self, y: Any) -> tuple[npt.ArrayLike, npt.ArrayLike]:
         """Return the 0/1 variables and additionals of structure `y`, shaped as in `solve_map`."""
 
+    def decode(self, variables: FloatArray, additionals: FloatArray) -> dict[str, Any]:
+        """Return a structure in the words of its field, as plain Python numbers and lists.
+
+        Parameters
+        ----------
+        variables, additionals
+            0/1 numbers of one structure, shaped as in `solve_map`.
+
+        Returns
+        -------
+        dict
+            Such as ``{"heads": [1, -1, 1]}``; here ``{"on": [...]}``, the positions of the
+            variables that are 1, as numbers or as lists of indices.
+        """
+        places = np.argwhere(np.asarray(variables) > 0.5)
+        return {"on": (places[:, 0] if places.shape[1] == 1 else places).tolist()}
+
     # ---------------------------------------------------------------- many factors, overrides
 
     @classmethod
-    def vertex_sizes(cls, offsets: IntArray, additional_offsets: IntArray) -> IntArray:
+    def vertex_sizes(
+        cls, offsets: IntArray, additional_offsets: IntArray, parameters: FloatArray
+    ) -> IntArray:
         """Return for each factor the largest number of nonzeros in a vertex (level 2)."""
         return np.diff(offsets) + np.diff(additional_offsets)
 
@@ -255,8 +275,8 @@ class Factor(abc.ABC):
             return values
         if self.lengths is not None:
             shape = list(self.event_shape)
-            for axis in self._cut_axes():
-                shape[axis] = int(self.lengths[i])
+            for axis, length in zip(self._cut_axes(), self.lengths[i], strict=True):
+                shape[axis] = int(length)
             return values.reshape(shape)
         return values.reshape(self.event_shape)
 
@@ -270,24 +290,30 @@ class Factor(abc.ABC):
         return tuple(range(self.variables_ndim)) if self.length_axes is None else self.length_axes
 
     def _checked_lengths(self, lengths: npt.ArrayLike) -> IntArray:
-        name = type(self).__name__
-        longest = min(self.event_shape[axis] for axis in self._cut_axes())
+        """Return one length for every factor and cut axis."""
+        name, axes = type(self).__name__, self._cut_axes()
+        longest = np.array([self.event_shape[axis] for axis in axes])
         array = np.asarray(lengths)
         if array.dtype.kind not in "iu":
             raise ValueError(
                 f"{name}: lengths has dtype {array.dtype}; expected integers. Convert it first."
             )
-        if array.shape != self.batch_shape:
+        if array.shape not in (self.batch_shape, (*self.batch_shape, len(axes))):
             raise ValueError(
                 f"{name}: lengths has shape {array.shape}; expected {self.batch_shape}, one for "
-                "every factor of the declaration."
+                "every factor of the declaration"
+                + (f", or {(*self.batch_shape, len(axes))}." if len(axes) > 1 else ".")
             )
-        array = array.reshape(-1).astype(np.int64)
-        wrong = np.flatnonzero((array < 0) | (array > longest))
+        if array.shape == self.batch_shape:
+            array = array[..., None]
+        array = np.broadcast_to(array, (*self.batch_shape, len(axes)))
+        array = array.reshape(self.n_factors, len(axes)).astype(np.int64)
+        wrong = np.argwhere((array < 0) | (array > longest))
         if wrong.size:
+            b, k = wrong[0]
             raise ValueError(
-                f"{name}: lengths[{wrong[0]}] is {array[wrong[0]]}; expected 0 to {longest}, the "
-                "length of the event axes."
+                f"{name}: lengths[{b}] is {array[b, k]}; expected 0 to {longest[k]}, the length of "
+                "the event axes."
             )
         return array
 
@@ -304,11 +330,11 @@ class Factor(abc.ABC):
                 )
             keep &= self._broadcast("mask", array, self.variables.shape)
         if self.lengths is not None:
-            lengths = self.lengths.reshape(self.batch_shape + (1,) * self.variables_ndim)
-            for axis in self._cut_axes():
+            for axis, lengths in zip(self._cut_axes(), self.lengths.T, strict=True):
                 shape = [1] * self.variables.ndim
                 shape[len(self.batch_shape) + axis] = -1
-                keep &= np.arange(self.event_shape[axis]).reshape(shape) < lengths
+                limit = lengths.reshape(self.batch_shape + (1,) * self.variables_ndim)
+                keep &= np.arange(self.event_shape[axis]).reshape(shape) < limit
         return keep
 
     def _count_additionals(self) -> int:

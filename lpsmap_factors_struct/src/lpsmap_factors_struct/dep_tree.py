@@ -161,7 +161,9 @@ class DepTree(Factor):
         return arcs, np.empty(0)
 
     @classmethod
-    def vertex_sizes(cls, offsets: IntArray, additional_offsets: IntArray) -> IntArray:
+    def vertex_sizes(
+        cls, offsets: IntArray, additional_offsets: IntArray, parameters: FloatArray
+    ) -> IntArray:
         """Return the numbers of words: a tree has one arc a word."""
         return np.rint(np.sqrt(np.diff(offsets))).astype(np.int64)
 

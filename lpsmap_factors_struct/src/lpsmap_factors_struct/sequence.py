@@ -261,9 +261,11 @@ class Sequence(Factor):
         return variables.reshape(length, n_states), additionals
 
     @classmethod
-    def vertex_sizes(cls, offsets: IntArray, additional_offsets: IntArray) -> IntArray:
-        """Return bounds: a state and a step a position, one more at the end, for a single state."""
-        return 2 * np.diff(offsets) + 1
+    def vertex_sizes(
+        cls, offsets: IntArray, additional_offsets: IntArray, parameters: FloatArray
+    ) -> IntArray:
+        """Return twice the lengths and one: a state and a step a position, and the last state."""
+        return 2 * np.diff(offsets) // parameters[:, 0].astype(np.int64) + 1
 
     def _flat(
         self,
