@@ -8,6 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from lpsmap_core.compile import kernel
+from lpsmap_factors_struct.maxplus import best_sum, where_best
 
 __all__ = ["Spans", "projective_tree", "spans_memory"]
 
@@ -111,13 +112,13 @@ def _fill(
         for i in range(n - width):
             j = i + width
             # words i .. k descend from i, words k + 1 .. j from j
-            joined = _best_sum(complete, i * n + i, complete, j * n + i + 1, width)
+            joined = best_sum(complete, i * n + i, complete, j * n + i + 1, width)
             incomplete[i * n + j] = joined + scores[j * n + i]
             incomplete[j * n + i] = joined + scores[i * n + j]
             # the head's outermost child is k, and k's far side reaches the end of the span
-            right = _best_sum(incomplete, i * n + i + 1, transposed, j * n + i + 1, width)
+            right = best_sum(incomplete, i * n + i + 1, transposed, j * n + i + 1, width)
             complete[i * n + j] = transposed[j * n + i] = right
-            left = _best_sum(incomplete, j * n + i, transposed, i * n + i, width)
+            left = best_sum(incomplete, j * n + i, transposed, i * n + i, width)
             complete[j * n + i] = transposed[i * n + j] = left
 
 
@@ -132,17 +133,17 @@ def _root(n: int, single_root: bool, memory: Spans) -> int:
     prefix[0] = 0.0
     for r in range(n):
         starts = 1 if single_root else r + 1
-        joined = _best_sum(prefix, 0, memory.complete, r * n, starts)
+        joined = best_sum(prefix, 0, memory.complete, r * n, starts)
         rooted[r] = joined + memory.scores[r * n + r]
         if not single_root:
-            prefix[r + 1] = _best_sum(rooted, 0, transposed, r * n, r + 1)
+            prefix[r + 1] = best_sum(rooted, 0, transposed, r * n, r + 1)
     top = 0
     end = n
     while end > 0:
-        r = _where_best(rooted, 0, transposed, (end - 1) * n, end)
+        r = where_best(rooted, 0, transposed, (end - 1) * n, end)
         heads[r] = r
         top = _push(stack, top, r, end - 1)
-        end = _where_best(prefix, 0, memory.complete, r * n, 1 if single_root else r + 1)
+        end = where_best(prefix, 0, memory.complete, r * n, 1 if single_root else r + 1)
         top = _push(stack, top, r, end)
     return top
 
@@ -163,11 +164,11 @@ def _read_out(
         h, e = stack[2 * top], stack[2 * top + 1]
         low, width = min(h, e), abs(h - e)
         first = low + 1 if h < e else low
-        child = first + _where_best(incomplete, h * n + first, transposed, e * n + first, width)
+        child = first + where_best(incomplete, h * n + first, transposed, e * n + first, width)
         heads[child] = h
         top = _push(stack, top, child, e)
         i, j = min(h, child), max(h, child)
-        k = i + _where_best(complete, i * n + i, complete, j * n + i + 1, j - i)
+        k = i + where_best(complete, i * n + i, complete, j * n + i + 1, j - i)
         top = _push(stack, top, i, k)
         top = _push(stack, top, j, k + 1)
 
@@ -179,29 +180,3 @@ def _push(stack: IntArray, top: int, h: int, e: int) -> int:
         return top
     stack[2 * top], stack[2 * top + 1] = h, e
     return top + 1
-
-
-@kernel
-def _best_sum(x: FloatArray, at_x: int, y: FloatArray, at_y: int, count: int) -> float:
-    """Return the maximum of ``x[at_x + k] + y[at_y + k]`` over k."""
-    u, v = x[at_x : at_x + count], y[at_y : at_y + count]
-    a = b = c = d = -np.inf
-    whole = count - count % 4
-    for k in range(0, whole, 4):  # four chains of comparisons, which a processor runs at once
-        a = max(a, u[k] + v[k])
-        b = max(b, u[k + 1] + v[k + 1])
-        c = max(c, u[k + 2] + v[k + 2])
-        d = max(d, u[k + 3] + v[k + 3])
-    for k in range(whole, count):
-        a = max(a, u[k] + v[k])
-    return max(max(a, b), max(c, d))
-
-
-@kernel
-def _where_best(x: FloatArray, at_x: int, y: FloatArray, at_y: int, count: int) -> int:
-    """Return the first k of that maximum."""
-    best = 0
-    for k in range(1, count):
-        if x[at_x + k] + y[at_y + k] > x[at_x + best] + y[at_y + best]:
-            best = k
-    return best

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-import array_api_compat
-import numpy as np
+from lpsmap_factors_struct.scores import as_array, flat_scores
 
 __all__ = ["flat_transitions"]
 
@@ -20,9 +19,6 @@ def flat_transitions(
     final: Any = None,
 ) -> Any:
     """Return ``[initial, transitions, final]`` flattened behind the batch axes.
-
-    Made of the array library's own operations, so that tensors stay differentiable and on their
-    device.
 
     Parameters
     ----------
@@ -50,55 +46,16 @@ def flat_transitions(
         If a shape does not fit.
     """
     steps = max(length - 1, 0)
-    given = {"transitions": transitions, "initial": initial, "final": final}
-    arrays = {key: _as_array(x) for key, x in given.items() if x is not None}
-    try:
-        xp = array_api_compat.array_namespace(*arrays.values())
-    except TypeError:
-        libraries = ", ".join(f"{key} a {type(x).__module__} array" for key, x in arrays.items())
-        raise TypeError(
-            f"{name}: {libraries}; expected arrays of one library. Convert them to the same."
-        ) from None
-    scores = arrays["transitions"]
+    transitions = as_array(transitions)
     flat_shape = (*batch_shape, 2 * n_states + steps * n_states**2)
-    if tuple(scores.shape) == flat_shape:
-        if len(arrays) > 1:
+    if tuple(transitions.shape) == flat_shape:
+        if initial is not None or final is not None:
             raise ValueError(
                 f"{name}: transitions has the flat shape {flat_shape}, which holds initial and "
                 "final scores already; expected no others. Leave out initial and final."
             )
-        return scores
-    blocks = []
-    for key, event in (
-        ("initial", (n_states,)),
-        ("transitions", (steps, n_states, n_states)),
-        ("final", (n_states,)),
-    ):
-        shape = (*batch_shape, *event)
-        if key not in arrays:
-            device = array_api_compat.device(scores)
-            block = xp.zeros(shape, dtype=scores.dtype, device=device)
-        else:
-            block = _broadcast(xp, f"{name}: {key}", arrays[key], shape)
-        blocks.append(xp.reshape(block, (*batch_shape, int(np.prod(event)))))
-    return xp.concat(blocks, axis=-1)
-
-
-def _as_array(scores: Any) -> Any:
-    if array_api_compat.is_array_api_obj(scores):
-        return scores
-    return np.asarray(scores, dtype=np.float64)
-
-
-def _broadcast(xp: Any, name: str, array: Any, shape: tuple[int, ...]) -> Any:
-    got = tuple(array.shape)
-    try:
-        fits = np.broadcast_shapes(got, shape) == shape
-    except ValueError:
-        fits = False
-    if not fits:
-        raise ValueError(
-            f"{name} has shape {got}; expected one that broadcasts to {shape}. Add axes of "
-            "length 1 for what is shared."
-        )
-    return xp.broadcast_to(array, shape)
+        return transitions
+    scores = {"initial": initial, "transitions": transitions, "final": final}
+    square = (steps, n_states, n_states)
+    events = {"initial": (n_states,), "transitions": square, "final": (n_states,)}
+    return flat_scores(name, batch_shape, scores, events)

@@ -1,0 +1,92 @@
+"""Scores of additionals, in any array library, as one flat row for every factor."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import array_api_compat
+import numpy as np
+
+__all__ = ["as_array", "flat_scores"]
+
+
+def flat_scores(
+    name: str,
+    batch_shape: tuple[int, ...],
+    scores: Mapping[str, Any],
+    event_shapes: Mapping[str, tuple[int, ...]],
+) -> Any:
+    """Return several blocks of scores flattened behind the batch axes, one after the other.
+
+    Made of the array library's own operations, so that tensors stay differentiable and on their
+    device.
+
+    Parameters
+    ----------
+    name
+        The factor type, for messages.
+    batch_shape
+        One row for each of its entries.
+    scores
+        Arrays by argument name, at least one; None or an absent name stands for zeros.
+    event_shapes
+        For every block, in order, the shape that its array has to broadcast to behind
+        `batch_shape`.
+
+    Returns
+    -------
+    array
+        Of shape ``batch_shape + (numbers in all blocks,)``.
+
+    Raises
+    ------
+    TypeError
+        If the scores are arrays of different libraries.
+    ValueError
+        If a shape does not fit.
+    """
+    arrays = {key: as_array(x) for key, x in scores.items() if x is not None}
+    xp = _shared_library(name, arrays)
+    first = next(iter(arrays.values()))
+    blocks = []
+    for key, event in event_shapes.items():
+        shape = (*batch_shape, *event)
+        if key in arrays:
+            block = _broadcast(xp, f"{name}: {key}", arrays[key], shape)
+        else:
+            block = xp.zeros(shape, dtype=first.dtype, device=array_api_compat.device(first))
+        blocks.append(xp.reshape(block, (*batch_shape, int(np.prod(event)))))
+    return xp.concat(blocks, axis=-1)
+
+
+def _shared_library(name: str, arrays: Mapping[str, Any]) -> Any:
+    """Return the namespace of the arrays' library; raise TypeError if they have several."""
+    try:
+        return array_api_compat.array_namespace(*arrays.values())
+    except TypeError:
+        libraries = ", ".join(f"{key} a {type(x).__module__} array" for key, x in arrays.items())
+        raise TypeError(
+            f"{name}: {libraries}; expected arrays of one library. Convert them to the same."
+        ) from None
+
+
+def as_array(scores: Any) -> Any:
+    """Return an array as it is, anything else as a NumPy array of floats."""
+    if array_api_compat.is_array_api_obj(scores):
+        return scores
+    return np.asarray(scores, dtype=np.float64)
+
+
+def _broadcast(xp: Any, name: str, array: Any, shape: tuple[int, ...]) -> Any:
+    got = tuple(array.shape)
+    try:
+        fits = np.broadcast_shapes(got, shape) == shape
+    except ValueError:
+        fits = False
+    if not fits:
+        raise ValueError(
+            f"{name} has shape {got}; expected one that broadcasts to {shape}. Add axes of "
+            "length 1 for what is shared."
+        )
+    return xp.broadcast_to(array, shape)
