@@ -241,7 +241,7 @@ def test_oracle_leaves_other_rows_alone(rng, graph):
     scores = rng.standard_normal((3, 4, 4))
     index, value = np.full(12, -7, dtype=np.int32), np.full(12, -7.0)
     size, start = np.full(3, -7), 4 * np.arange(3)
-    flags = np.array([[1.0, 0.0, 0.0]] * 3)
+    flags = np.array([[1.0, 0.0, 0.0, 1.0]] * 3)
     DepTree.map_kernel(
         np.array([1]), 16 * np.arange(4), scores.reshape(-1), np.zeros(4, dtype=int), NOTHING,
         flags, NOTHING, start, index, value, size,

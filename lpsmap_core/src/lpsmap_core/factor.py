@@ -83,7 +83,7 @@ class Factor(abc.ABC):
     Factors are immutable once made: whatever a solution or a gradient needs lives on the solution.
     """
 
-    variables_ndim: ClassVar[int] = 1
+    variables_ndim: int = 1
     """Number of trailing axes of the variables that one factor covers."""
 
     length_axes: ClassVar[tuple[int, ...] | None] = None

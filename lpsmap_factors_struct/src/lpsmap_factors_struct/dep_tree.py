@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import numpy.typing as npt
 
 from lpsmap_core import Factor, Variables
 from lpsmap_core.compile import kernel
-from lpsmap_factors_struct.arborescence import arborescence_memory, maximum_arborescence
+from lpsmap_factors_struct.arborescence import (
+    arborescence_memory,
+    first_maximum,
+    maximum_arborescence,
+)
 from lpsmap_factors_struct.projective import projective_tree, spans_memory
 
 __all__ = ["DepTree"]
@@ -32,37 +38,57 @@ def _best_trees(
 ) -> None:
     """Find the best tree of every factor in `rows`."""
     # The largest sentence of each kind sizes the working memory.
-    longest, longest_projective, longest_unpacked = 0, 0, 0
+    longest, longest_projective, most_arcs = 0, 0, 0
     for r in rows:
-        n = round(np.sqrt(offsets[r + 1] - offsets[r]))
+        n = _words(offsets[r + 1] - offsets[r], parameters[r, 3])
+        most_arcs = max(most_arcs, n * n)
         if parameters[r, 1] != 0:
             longest_projective = max(longest_projective, n)
         else:
             longest = max(longest, n)
-        if parameters[r, 0] == 0:
-            longest_unpacked = max(longest_unpacked, n)
     memory = arborescence_memory(longest)
     spans = spans_memory(longest_projective)
-    arcs = np.empty(longest_unpacked * longest_unpacked)
+    arcs = np.empty(most_arcs)
     for r in rows:
-        n = round(np.sqrt(offsets[r + 1] - offsets[r]))
+        n_labels = int(parameters[r, 3])
+        n = _words(offsets[r + 1] - offsets[r], parameters[r, 3])
         packed, single_root = parameters[r, 0] != 0, parameters[r, 2] != 0
         scores = eta_u[offsets[r] : offsets[r + 1]]
-        if not packed:
-            for word in range(n):
-                for head in range(n):
-                    arcs[word * n + head] = scores[_slot(word, head, n, packed)]
-            scores = arcs
+        if packed and n_labels == 1:
+            best_arcs = scores
+        else:
+            best_arcs = arcs
+            _best_arcs(scores, n, n_labels, packed, arcs)
         if parameters[r, 1] != 0:
-            projective_tree(scores, n, single_root, spans)
+            projective_tree(best_arcs, n, single_root, spans)
             heads = spans.heads
         else:
-            maximum_arborescence(scores, n, single_root, memory)
+            maximum_arborescence(best_arcs, n, single_root, memory)
             heads = memory.head
         for word in range(n):
-            index[start[r] + word] = _slot(word, heads[word], n, packed)
+            slot = _slot(word, heads[word], n, packed) * n_labels
+            index[start[r] + word] = first_maximum(scores, slot, slot + n_labels)
             value[start[r] + word] = 1.0
         size[r] = n
+
+
+@kernel
+def _words(arity: int, n_labels: float) -> int:
+    """Return the number of words of a factor of so many slots."""
+    n: int = round(np.sqrt(arity / n_labels))
+    return n
+
+
+@kernel
+def _best_arcs(scores: FloatArray, n: int, n_labels: int, packed: bool, arcs: FloatArray) -> None:
+    """Write the scores of the arcs' best labels in packed layout."""
+    for word in range(n):
+        for head in range(n):
+            slot = _slot(word, head, n, packed) * n_labels
+            most = scores[slot]
+            for k in range(1, n_labels):
+                most = max(most, scores[slot + k])
+            arcs[word * n + head] = most
 
 
 @kernel
@@ -86,7 +112,8 @@ class DepTree(Factor):
     Parameters
     ----------
     variables
-        Arcs, of shape ``(..., n, n)``: a tree of `n` words for every entry of the leading axes.
+        Arcs, of shape ``(..., n, n)``: a tree of `n` words for every entry of the leading axes; or
+        ``(..., n, n, K)`` if `labelled`.
     packed
         The layout. Packed: ``variables[..., m, h]`` is the arc from word h to word m, and the
         diagonal ``[..., m, m]`` the arc from the root to m. Otherwise row m holds the arc from the
@@ -98,22 +125,27 @@ class DepTree(Factor):
     lengths
         Integers of the leading axes' shape: sentence b covers ``[b, :lengths[b], :lengths[b]]``.
         A sentence of no words has the empty tree.
+    labelled
+        Whether every arc has one of `K` labels, on a last axis of the variables: the structures are
+        trees with a label on every arc.
 
     Raises
     ------
     TypeError
         If `variables` are not Variables.
     ValueError
-        If the variables are not square, or a length is negative or beyond `n`.
+        If the variables are not square, if there are no labels to choose from, or if a length is
+        negative or beyond `n`.
 
     Notes
     -----
-    A tree's label is the tuple of its words' heads, a word's own number standing for the root, in
-    either layout.
+    The hashable name of a tree is the tuple of its words' heads, a word's own number standing for
+    the root, in either layout; of a labelled one, the tuple of pairs of a head and a label.
     """
 
     variables_ndim = 2
-    row_parameters = ("packed", "projective", "single_root")
+    length_axes = (0, 1)
+    row_parameters = ("packed", "projective", "single_root", "n_labels")
     map_kernel = staticmethod(_best_trees)
 
     def __init__(
@@ -124,25 +156,34 @@ class DepTree(Factor):
         *,
         single_root: bool = False,
         lengths: npt.ArrayLike | None = None,
+        labelled: bool = False,
     ) -> None:
+        self.labelled = bool(labelled)
+        self.variables_ndim = 3 if labelled else 2
         super().__init__(variables, lengths=lengths)
-        rows, columns = self.event_shape
+        rows, columns, n_labels = self.event_shape if labelled else (*self.event_shape, 1)
         if rows != columns:
             raise ValueError(
-                f"DepTree: variables has shape {self.variables.shape}; expected equal last two "
-                "axes: one row for every word, with one arc from every other word and one from the "
-                "root."
+                f"DepTree: variables has shape {self.variables.shape}; expected equal "
+                f"{'axes before the labels' if labelled else 'last two axes'}: one row for every "
+                "word, with one arc from every other word and one from the root."
+            )
+        if n_labels == 0:
+            raise ValueError(
+                f"DepTree: variables has shape {self.variables.shape}; expected at least one label "
+                "on the last axis. Leave labelled off for arcs without labels."
             )
         self.packed = self.per_factor("packed", bool(packed))
         self.projective = self.per_factor("projective", bool(projective))
         self.single_root = self.per_factor("single_root", bool(single_root))
+        self.n_labels = self.per_factor("n_labels", n_labels)
 
-    def solve_map(self, eta_u: FloatArray, eta_v: FloatArray) -> tuple[int, ...]:
-        """Return the heads of the best tree."""
-        n = len(eta_u)
-        words = np.arange(n)
-        columns = words if self.packed else _columns(words[:, None], words)
-        arcs = np.asarray(eta_u, dtype=np.float64)[words[:, None], columns].reshape(-1)
+    def solve_map(self, eta_u: FloatArray, eta_v: FloatArray) -> tuple[Any, ...]:
+        """Return the heads of the best tree, with their labels if there are any."""
+        n, words = len(eta_u), np.arange(len(eta_u))
+        scores = np.ascontiguousarray(eta_u, dtype=np.float64)
+        arcs = np.empty(n * n)
+        _best_arcs(scores.reshape(-1), n, int(self.n_labels), bool(self.packed), arcs)
         if self.projective:
             spans = spans_memory(n)
             projective_tree(arcs, n, bool(self.single_root), spans)
@@ -151,23 +192,51 @@ class DepTree(Factor):
             memory = arborescence_memory(n)
             maximum_arborescence(arcs, n, bool(self.single_root), memory)
             heads = memory.head[:n]
-        return tuple(heads.tolist())
+        if not self.labelled:
+            return tuple(heads.tolist())
+        labels = scores[words, self._columns(words, heads)].argmax(axis=-1)
+        return tuple(zip(heads.tolist(), labels.tolist(), strict=True))
 
-    def vertex(self, y: tuple[int, ...]) -> tuple[FloatArray, FloatArray]:
-        """Return the arcs of the tree with heads `y`."""
-        words, heads = np.arange(len(y)), np.array(y, dtype=np.int64)
-        arcs = np.zeros((len(y), len(y)))
-        arcs[words, heads if self.packed else _columns(words, heads)] = 1.0
+    def vertex(self, y: tuple[Any, ...]) -> tuple[FloatArray, FloatArray]:
+        """Return the arcs of tree `y`."""
+        n, words = len(y), np.arange(len(y))
+        if not self.labelled:
+            arcs = np.zeros((n, n))
+            arcs[words, self._columns(words, np.array(y, dtype=np.int64))] = 1.0
+        else:
+            heads, labels = np.array(y, dtype=np.int64).reshape(n, 2).T
+            arcs = np.zeros((n, n, int(self.n_labels)))
+            arcs[words, self._columns(words, heads), labels] = 1.0
         return arcs, np.empty(0)
+
+    def decode(self, variables: FloatArray, additionals: FloatArray) -> dict[str, Any]:
+        """Return ``{"heads": [...]}``, from 0, the root being -1; and ``"labels"`` if there are.
+
+        Examples
+        --------
+        >>> from lpsmap import DepTree, FactorGraph
+        >>> tree = DepTree(FactorGraph().variable((2, 2)))
+        >>> tree.decode(np.array([[1, 0], [1, 0]]), np.empty(0))
+        {'heads': [-1, 0]}
+        """
+        words = np.arange(len(variables))
+        arcs = variables if self.labelled else variables[..., None]
+        columns = arcs.any(axis=-1).argmax(axis=-1) if len(words) else words
+        heads = columns
+        if not self.packed:  # the root's column comes first, a word's own is left out
+            heads = np.where(columns == 0, words, columns - (columns <= words))
+        found = {"heads": np.where(heads == words, -1, heads).tolist()}
+        if self.labelled:
+            found["labels"] = arcs[words, columns].argmax(axis=-1).tolist()
+        return found
 
     @classmethod
     def vertex_sizes(
         cls, offsets: IntArray, additional_offsets: IntArray, parameters: FloatArray
     ) -> IntArray:
         """Return the numbers of words: a tree has one arc a word."""
-        return np.rint(np.sqrt(np.diff(offsets))).astype(np.int64)
+        return np.rint(np.sqrt(np.diff(offsets) / parameters[:, 3])).astype(np.int64)
 
-
-def _columns(words: IntArray, heads: IntArray) -> IntArray:
-    """Return where the unpacked rows of `words` have the arcs from `heads`."""
-    return np.where(heads == words, 0, heads + (heads < words))
+    def _columns(self, words: IntArray, heads: IntArray) -> IntArray:
+        """Return where the rows of `words` have the arcs from `heads`."""
+        return heads if self.packed else np.where(heads == words, 0, heads + (heads < words))

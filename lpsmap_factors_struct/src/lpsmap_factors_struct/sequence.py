@@ -260,6 +260,18 @@ class Sequence(Factor):
         variables, additionals = np.split(vertex, [length * n_states])
         return variables.reshape(length, n_states), additionals
 
+    def decode(self, variables: FloatArray, additionals: FloatArray) -> dict[str, Any]:
+        """Return ``{"tags": [...]}``, the state of every position.
+
+        Examples
+        --------
+        >>> from lpsmap import FactorGraph, Sequence
+        >>> sequence = Sequence(FactorGraph().variable((3, 2)), np.zeros((2, 2)))
+        >>> sequence.decode(np.array([[0, 1], [0, 1], [1, 0]]), np.empty(0))
+        {'tags': [1, 1, 0]}
+        """
+        return {"tags": variables.argmax(axis=-1).tolist()}
+
     @classmethod
     def vertex_sizes(
         cls, offsets: IntArray, additional_offsets: IntArray, parameters: FloatArray
