@@ -10,10 +10,12 @@ weights move to the optimum of the set, and structures whose weight falls to zer
 
 from __future__ import annotations
 
+from typing import Any, NamedTuple
+
 import numpy as np
 import numpy.typing as npt
 
-from lpsmap_core.compile import kernel
+from lpsmap_core.compile import COMPILED, general_position, kernel
 from lpsmap_core.factor import Factor
 from lpsmap_core.gram import (
     Problem,
@@ -30,6 +32,26 @@ from lpsmap_core.gram import (
     weight_residual,
 )
 from lpsmap_core.layout import Bucket
+from lpsmap_core.native import (
+    CALL,
+    FAILED,
+    FIRST_FREE,
+    JVP,
+    RECORD_SIZE,
+    SOLVE,
+    STATUS,
+    Callback,
+    address_of,
+    arrays_at,
+    call_python,
+    floats_at,
+    int32s_at,
+    ints_at,
+    invoke,
+    pack,
+    signatures,
+    uint32s_at,
+)
 
 __all__ = ["ActiveSets"]
 
@@ -61,6 +83,15 @@ refactorised.
 """
 
 
+class Candidates(NamedTuple):
+    """The oracle's latest structure of every factor, its nonzeros from ``start[f]`` on."""
+
+    start: IntArray
+    index: IndexArray
+    value: FloatArray
+    size: IntArray
+
+
 class ActiveSets:
     """The active sets of a bucket: solve, differentiate and read the distributions.
 
@@ -72,6 +103,8 @@ class ActiveSets:
         For each slot, the square root of its variable's degree.
     """
 
+    vectorised = False
+
     def __init__(self, bucket: Bucket, delta: FloatArray) -> None:
         self.bucket = bucket
         self.inverse_delta = 1.0 / delta
@@ -81,14 +114,20 @@ class ActiveSets:
         )
         self.capacity = 4
         self.store = make_store(np.maximum(width, 1), self.capacity)
-        self.candidate_start = np.zeros(len(width), dtype=np.int64)
-        np.cumsum(self.store.width[:-1], out=self.candidate_start[1:])
+        start = np.zeros(len(width), dtype=np.int64)
+        np.cumsum(self.store.width[:-1], out=start[1:])
         total = int(self.store.width.sum())
-        self.candidate_index = np.empty(total, dtype=np.int32)
-        self.candidate_value = np.empty(total)
-        self.candidate_size = np.zeros(len(width), dtype=np.int64)
+        self.candidates = Candidates(
+            start=start,
+            index=np.empty(total, dtype=np.int32),
+            value=np.empty(total),
+            size=np.zeros(len(width), dtype=np.int64),
+        )
         self.scores = np.empty(bucket.n_links)
-        self._views = None if factor_type.map_kernel is not None else _row_views(bucket)
+        self._views: list[tuple[Factor, int]] | None = None
+        self._callback = Callback(self._called)
+        self.record = np.zeros(RECORD_SIZE, dtype=np.int64)
+        self._write_record()
 
     def solve(
         self,
@@ -105,34 +144,8 @@ class ActiveSets:
         Writes `z` and `v` of these factors. A factor whose iterations ran out keeps status
         ``RUNNING``; one that cannot improve in floating point has ``STALLED``.
         """
-        problem = Problem(
-            self.bucket.offsets,
-            self.bucket.additional_offsets,
-            self.inverse_delta,
-            a,
-            eta_v,
-            huge,
-        )
-        _restart(rows, problem, self.store, z, v, self.scores)
-        for _ in range(max_iterations):
-            if not rows.size:
-                break
-            self._solve_map(rows, eta_v)
-            full = _advance(
-                rows,
-                problem,
-                self.store,
-                self.candidate_start,
-                self.candidate_index,
-                self.candidate_value,
-                self.candidate_size,
-                z,
-                v,
-                self.scores,
-            )
-            if full:
-                self._grow()
-            rows = rows[self.store.status[rows] == RUNNING]
+        solve_active_sets(self._handle, rows, a, eta_v, z, v, max_iterations, huge)
+        self.raise_error()
 
     def jvp(
         self,
@@ -147,11 +160,7 @@ class ActiveSets:
         ``[W; N] Q [W; N]^T`` with ``Q`` the inverse of the Gram matrix on the weights that sum to
         zero (Niculae & Martins 2020, Eq. 38 and 39).
         """
-        bucket = self.bucket
-        problem = Problem(
-            bucket.offsets, bucket.additional_offsets, self.inverse_delta, d_u, d_v, np.inf
-        )
-        _jvp(rows, problem, self.store, out_u, out_v)
+        multiply_active_sets(self._handle, rows, d_u, d_v, out_u, out_v)
 
     def unsolved(self) -> IntArray:
         """Return the factors whose latest solve ran out of iterations."""
@@ -163,40 +172,18 @@ class ActiveSets:
         """Add, with weight zero, structures that are tied with the active ones at `z`.
 
         With tied scores a solution can lie on a smaller simplex of structures than its face has
-        dimensions, the centre of a square on a diagonal, say. Scores tilted at right angles to the
-        simplex are the same for all of it, and since `z` lies inside its face, larger for some
-        structure of the face unless the simplex has all its dimensions.
+        dimensions, the centre of a square on a diagonal, say; and a solution found to the last
+        digit can do without structures whose weights would be smaller than that. Scores tilted at
+        right angles to the simplex are the same for all of it, and since `z` lies inside its face,
+        larger for some structure of the face unless the simplex has all its dimensions.
         """
-        problem = Problem(
-            self.bucket.offsets, self.bucket.additional_offsets, self.inverse_delta, a, eta_v, huge
-        )
         rows = rows[self.store.status[rows] != RUNNING]
-        adopted = np.zeros(self.bucket.n_factors, dtype=bool)
-        along, along_v = np.empty_like(a), np.empty_like(eta_v)
-        offsets = self.bucket.offsets
-        # counted within the factor: what is found must not depend on the factor's neighbours
-        slot = np.arange(1.0, len(a) + 1.0) - np.repeat(offsets[:-1], np.diff(offsets))
-        for attempt in range(MOST_TIED):
-            if not rows.size:
-                return
-            wave = np.cos(slot * (attempt + 1.0))
-            self.jvp(rows, wave, np.zeros_like(eta_v), along, along_v)
-            _tilt(rows, problem, z, wave, along, self.scores)
-            self._solve_map(rows, eta_v)
-            full = _adopt(
-                rows,
-                problem,
-                self.store,
-                self.candidate_start,
-                self.candidate_index,
-                self.candidate_value,
-                self.candidate_size,
-                z,
-                adopted,
-            )
-            if full:
-                self._grow()
-            rows = rows[adopted[rows]]
+        _complete(self._handle, rows, a, eta_v, z, huge)
+        self.raise_error()
+
+    def raise_error(self) -> None:
+        """Raise what the factor type's own Python code raised inside a compiled loop."""
+        self._callback.raise_error()
 
     def structures(self, f: int) -> list[tuple[float, FloatArray, FloatArray]]:
         """Return factor `f`'s (probability, variables, additionals), the likeliest first."""
@@ -213,7 +200,53 @@ class ActiveSets:
             found.append((float(store.p[f * capacity + k]), vertex[: hi - lo], vertex[hi - lo :]))
         return sorted(found, key=lambda item: -item[0])
 
-    def _solve_map(self, rows: IntArray, eta_v: FloatArray) -> None:
+    # ---------------------------------------------------------------- what compiled loops need
+
+    @property
+    def _handle(self) -> Any:
+        return self.record if COMPILED else self
+
+    def _write_record(self) -> None:
+        """Write what compiled loops need to know of these sets."""
+        if not COMPILED:
+            return
+        bucket, record = self.bucket, self.record
+        record[SOLVE] = address_of(solve_active_sets, signatures.solve)
+        record[JVP] = address_of(multiply_active_sets, signatures.jvp)
+        record[CALL] = self._callback.address
+        oracle = bucket.type.map_kernel
+        record[_MAP] = 0 if oracle is None else address_of(oracle, signatures.map)
+        record[_N_PARAMETERS] = bucket.parameters.shape[1]
+        pack(record, STATUS, [self.store.status])
+        arrays = [
+            bucket.offsets,
+            bucket.additional_offsets,
+            self.inverse_delta,
+            bucket.parameters,
+            bucket.link_parameter,
+            self.scores,
+            *self.candidates,
+            *self.store,
+        ]
+        pack(record, _ARRAYS, arrays)
+
+    def _called(self, what: int, argument: int) -> None:
+        """Do for a compiled loop what only Python can."""
+        if what == _GROW:
+            self.grow()
+            return
+        rows, eta_v = arrays_at(argument, (np.int64, np.float64))
+        self.solve_map(rows, eta_v)
+
+    def grow(self) -> None:
+        """Double the room of every active set."""
+        old, capacity = self.store, self.capacity
+        self.capacity = 2 * capacity
+        self.store = make_store(old.width, self.capacity)
+        copy_store(old, capacity, self.store, self.capacity)
+        self._write_record()
+
+    def solve_map(self, rows: IntArray, eta_v: FloatArray) -> None:
         """Write the best structure of every factor in `rows` under the current scores."""
         bucket = self.bucket
         if bucket.type.map_kernel is not None:
@@ -225,13 +258,12 @@ class ActiveSets:
                 eta_v,
                 bucket.parameters,
                 bucket.link_parameter,
-                self.candidate_start,
-                self.candidate_index,
-                self.candidate_value,
-                self.candidate_size,
+                *self.candidates,
             )
             return
-        assert self._views is not None
+        if self._views is None:
+            self._views = _row_views(bucket)
+        start, index, value, size = self.candidates
         for f in rows:
             factor, row = self._views[f]
             eta_u = factor.shaped(
@@ -247,17 +279,10 @@ class ActiveSets:
                     "solve_map got scores for."
                 )
             nonzero = np.flatnonzero(vertex)
-            begin = self.candidate_start[f]
-            self.candidate_index[begin : begin + len(nonzero)] = nonzero
-            self.candidate_value[begin : begin + len(nonzero)] = vertex[nonzero]
-            self.candidate_size[f] = len(nonzero)
-
-    def _grow(self) -> None:
-        """Double the room of every active set."""
-        old, capacity = self.store, self.capacity
-        self.capacity = 2 * capacity
-        self.store = make_store(old.width, self.capacity)
-        copy_store(old, capacity, self.store, self.capacity)
+            begin = start[f]
+            index[begin : begin + len(nonzero)] = nonzero
+            value[begin : begin + len(nonzero)] = vertex[nonzero]
+            size[f] = len(nonzero)
 
 
 def _row_views(bucket: Bucket) -> list[tuple[Factor, int]]:
@@ -265,6 +290,212 @@ def _row_views(bucket: Bucket) -> list[tuple[Factor, int]]:
         (bucket.declarations[d].row(int(i)), int(i))
         for d, i in zip(bucket.declaration, bucket.row, strict=True)
     ]
+
+
+# -------------------------------------------------------------------- the sets, from their handle
+
+_GROW, _ASK = 0, 1
+"""What compiled loops call Python for."""
+
+_MAP, _N_PARAMETERS, _ARRAYS = FIRST_FREE, FIRST_FREE + 1, FIRST_FREE + 2
+_SCORES, _CANDIDATES, _STORE = _ARRAYS + 10, _ARRAYS + 12, _ARRAYS + 20
+"""Positions in the record: the oracle's address, and addresses and lengths of arrays."""
+
+if COMPILED:
+
+    @kernel
+    def _store_of(sets: Any) -> Store:
+        return Store(
+            ints_at(sets, _STORE),
+            ints_at(sets, _STORE + 2),
+            uint32s_at(sets, _STORE + 4),
+            floats_at(sets, _STORE + 6),
+            ints_at(sets, _STORE + 8),
+            ints_at(sets, _STORE + 10),
+            ints_at(sets, _STORE + 12),
+            floats_at(sets, _STORE + 14),
+            floats_at(sets, _STORE + 16),
+            floats_at(sets, _STORE + 18),
+            floats_at(sets, _STORE + 20),
+            floats_at(sets, _STORE + 22),
+            ints_at(sets, _STORE + 24),
+        )
+
+    @kernel
+    def _candidates_of(sets: Any) -> Candidates:
+        return Candidates(
+            ints_at(sets, _CANDIDATES),
+            int32s_at(sets, _CANDIDATES + 2),
+            floats_at(sets, _CANDIDATES + 4),
+            ints_at(sets, _CANDIDATES + 6),
+        )
+
+    @kernel
+    def _scores_of(sets: Any) -> FloatArray:
+        return floats_at(sets, _SCORES)  # type: ignore[no-any-return]
+
+    @kernel
+    def _problem_of(sets: Any, a: FloatArray, eta_v: FloatArray, huge: float) -> Problem:
+        return Problem(
+            ints_at(sets, _ARRAYS),
+            ints_at(sets, _ARRAYS + 2),
+            floats_at(sets, _ARRAYS + 4),
+            a,
+            eta_v,
+            huge,
+        )
+
+    @kernel
+    def _find_candidates(sets: Any, rows: IntArray, eta_v: FloatArray) -> bool:
+        """Write the best structures of `rows`; false if Python code raised."""
+        if sets[_MAP] == 0:
+            arguments = np.empty(4, dtype=np.int64)
+            arguments[0], arguments[1] = rows.ctypes.data, len(rows)
+            arguments[2], arguments[3] = eta_v.ctypes.data, len(eta_v)
+            sets[FAILED] = call_python(sets[CALL], _ASK, np.int64(arguments.ctypes.data))
+            return sets[FAILED] == 0  # type: ignore[no-any-return]
+        n = len(ints_at(sets, _ARRAYS)) - 1
+        candidates = _candidates_of(sets)
+        oracle_arguments = (
+            rows,
+            ints_at(sets, _ARRAYS),
+            floats_at(sets, _SCORES),
+            ints_at(sets, _ARRAYS + 2),
+            eta_v,
+            floats_at(sets, _ARRAYS + 6).reshape((n, sets[_N_PARAMETERS])),
+            floats_at(sets, _ARRAYS + 8),
+            candidates.start,
+            candidates.index,
+            candidates.value,
+            candidates.size,
+        )
+        invoke(sets[_MAP], oracle_arguments)
+        return True
+
+    @kernel
+    def _grow(sets: Any) -> None:
+        call_python(sets[CALL], _GROW, 0)
+
+else:
+
+    def _store_of(sets: Any) -> Store:
+        return sets.store  # type: ignore[no-any-return]
+
+    def _candidates_of(sets: Any) -> Candidates:
+        return sets.candidates  # type: ignore[no-any-return]
+
+    def _scores_of(sets: Any) -> FloatArray:
+        return sets.scores  # type: ignore[no-any-return]
+
+    def _problem_of(sets: Any, a: FloatArray, eta_v: FloatArray, huge: float) -> Problem:
+        offsets, additional_offsets = sets.bucket.offsets, sets.bucket.additional_offsets
+        return Problem(offsets, additional_offsets, sets.inverse_delta, a, eta_v, huge)
+
+    def _find_candidates(sets: Any, rows: IntArray, eta_v: FloatArray) -> bool:
+        sets.solve_map(rows, eta_v)
+        return True
+
+    def _grow(sets: Any) -> None:
+        sets.grow()
+
+
+# -------------------------------------------------------------------- kernels: whole solves
+
+
+@kernel
+def solve_active_sets(
+    sets: Any,
+    rows: IntArray,
+    a: FloatArray,
+    eta_v: FloatArray,
+    z: FloatArray,
+    v: FloatArray,
+    max_iterations: int,
+    huge: float,
+) -> None:
+    """Solve the local problems of `rows`; see `ActiveSets.solve`."""
+    problem, candidates = _problem_of(sets, a, eta_v, huge), _candidates_of(sets)
+    store, scores = _store_of(sets), _scores_of(sets)
+    _restart(rows, problem, store, z, v, scores)
+    for _ in range(max_iterations):
+        if len(rows) == 0 or not _find_candidates(sets, rows, eta_v):
+            break
+        if _advance(rows, problem, store, candidates, z, v, scores):
+            _grow(sets)
+            store = _store_of(sets)
+        rows = _still_running(rows, store.status)
+
+
+@kernel
+def multiply_active_sets(
+    sets: Any,
+    rows: IntArray,
+    d_u: FloatArray,
+    d_v: FloatArray,
+    out_u: FloatArray,
+    out_v: FloatArray,
+) -> None:
+    """Multiply the Jacobians of `rows`; see `ActiveSets.jvp`."""
+    _jvp(rows, _problem_of(sets, d_u, d_v, np.inf), _store_of(sets), out_u, out_v)
+
+
+@kernel
+def _complete(
+    sets: Any, rows: IntArray, a: FloatArray, eta_v: FloatArray, z: FloatArray, huge: float
+) -> None:
+    """Complete the faces of `rows`; see `ActiveSets.complete_faces`."""
+    problem, candidates = _problem_of(sets, a, eta_v, huge), _candidates_of(sets)
+    store, scores = _store_of(sets), _scores_of(sets)
+    wave, along = np.zeros(len(a)), np.zeros(len(a))
+    no_v, along_v = np.zeros(len(eta_v)), np.zeros(len(eta_v))
+    adopted = np.zeros(len(store.active), dtype=np.bool_)
+    for attempt in range(MOST_TIED):
+        if len(rows) == 0:
+            break
+        _shake(rows, problem.offsets, attempt, wave)
+        multiply_active_sets(sets, rows, wave, no_v, along, along_v)
+        _tilt(rows, problem, z, wave, along, scores)
+        if not _find_candidates(sets, rows, eta_v):
+            break
+        if _adopt(rows, problem, store, candidates, z, adopted):
+            _grow(sets)
+            store = _store_of(sets)
+        rows = _chosen(rows, adopted)
+
+
+@kernel
+def _still_running(rows: IntArray, status: IntArray) -> IntArray:
+    """Return the rows that still run."""
+    n = 0
+    for f in rows:
+        n += status[f] == RUNNING
+    if n == len(rows):
+        return rows
+    kept, n = np.empty(n, dtype=np.int64), 0
+    for f in rows:
+        if status[f] == RUNNING:
+            kept[n] = f
+            n += 1
+    return kept
+
+
+@kernel
+def _chosen(rows: IntArray, chosen: BoolArray) -> IntArray:
+    """Return the chosen rows."""
+    kept, n = np.empty(len(rows), dtype=np.int64), 0
+    for f in rows:
+        if chosen[f]:
+            kept[n] = f
+            n += 1
+    return kept[:n]
+
+
+@kernel
+def _shake(rows: IntArray, offsets: IntArray, attempt: int, wave: FloatArray) -> None:
+    """Write numbers in general position, the same for equal slots of equal attempts."""
+    for f in rows:
+        for i in range(offsets[f], offsets[f + 1]):
+            wave[i] = general_position(i - offsets[f], attempt)
 
 
 # -------------------------------------------------------------------- kernels: the outer steps
@@ -297,10 +528,7 @@ def _advance(
     rows: IntArray,
     problem: Problem,
     store: Store,
-    start: IntArray,
-    index: IndexArray,
-    value: FloatArray,
-    size: IntArray,
+    candidates: Candidates,
     z: FloatArray,
     v: FloatArray,
     scores: FloatArray,
@@ -316,7 +544,7 @@ def _advance(
     for f in rows:
         count, base = store.active[f], f * capacity
         place = store.order[base + count]
-        _copy_candidate(f, place, store, capacity, start, index, value, size)
+        _copy_candidate(f, place, store, capacity, candidates)
         theta = _linear_term(f, place, problem, store, capacity)
         store.theta[base + place] = theta
         gap = 0.0
@@ -370,10 +598,7 @@ def _adopt(
     rows: IntArray,
     problem: Problem,
     store: Store,
-    start: IntArray,
-    index: IndexArray,
-    value: FloatArray,
-    size: IntArray,
+    candidates: Candidates,
     z: FloatArray,
     adopted: BoolArray,
 ) -> bool:
@@ -388,7 +613,7 @@ def _adopt(
     for f in rows:
         adopted[f] = False
         place = store.order[f * capacity + store.active[f]]
-        _copy_candidate(f, place, store, capacity, start, index, value, size)
+        _copy_candidate(f, place, store, capacity, candidates)
         gap, rounding = _optimality_gap(f, place, problem, store, capacity, z)
         if gap < -TIED / ROUNDING * rounding:
             continue
@@ -511,20 +736,13 @@ def _write_solution(
 
 @kernel
 def _copy_candidate(
-    f: int,
-    place: int,
-    store: Store,
-    capacity: int,
-    start: IntArray,
-    index: IndexArray,
-    value: FloatArray,
-    size: IntArray,
+    f: int, place: int, store: Store, capacity: int, candidates: Candidates
 ) -> None:
-    begin = store.start[f] + place * store.width[f]
-    for e in range(size[f]):
-        store.entry[begin + e] = index[start[f] + e]
-        store.value[begin + e] = value[start[f] + e]
-    store.size[f * capacity + place] = size[f]
+    begin, start = store.start[f] + place * store.width[f], candidates.start[f]
+    for e in range(candidates.size[f]):
+        store.entry[begin + e] = candidates.index[start + e]
+        store.value[begin + e] = candidates.value[start + e]
+    store.size[f * capacity + place] = candidates.size[f]
 
 
 # -------------------------------------------------------------------- kernels: the weights

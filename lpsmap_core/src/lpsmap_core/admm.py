@@ -1,6 +1,6 @@
 """The loop: LP-SparseMAP of one part by ADMM (Niculae & Martins 2020, Algorithm 1).
 
-Per iteration every bucket solves its local problems in one call; then one pass over the variables
+Per iteration the local problems of a component are solved; then one pass over the variables
 averages their copies, updates the duals and writes the next local scores. With the sign of the
 paper's line 6 put right, for a variable v, its links l and its factors f::
 
@@ -10,26 +10,35 @@ paper's line 6 put right, for a variable v, its links l and its factors f::
     lambda_l += gamma (u_v - z_l)
 
 with over-relaxation, a step size for every component that balances its two residuals, and a polish
-once the faces have settled. Convergence is judged component by component, and a finished component
-drops out. A component of one factor has step size 0, which makes its first iteration the solution.
+once the faces have settled. A component of one factor has step size 0, which makes its first
+iteration the solution.
+
+Components are solved one after the other, so that what is worked on stays in the processor's cache;
+all together only where a solver is much faster on many factors at once. The whole loop is compiled
+and holds no lock. What a component's solution is does not depend on the others.
 """
 
 from __future__ import annotations
+
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from lpsmap_core.compile import kernel
+from lpsmap_core.faces import Work, make_work
 from lpsmap_core.infeasible import InfeasibilityTest
 from lpsmap_core.layout import Part
-from lpsmap_core.polish import Polisher
+from lpsmap_core.polish import PERIOD, Polish, make_polish, polish_settled, take_back
+from lpsmap_core.selection import Selection, keep, rows_of, select, solve_locally
 from lpsmap_core.state import (
     MOST_STRUCTURES,
-    Iterate,
-    Links,
+    ONE,
     Options,
     PartState,
+    Problem,
     Progress,
+    scale_additionals,
     start,
 )
 
@@ -58,6 +67,16 @@ WIDEST_RANGE = 1e4
 """A step size stays within this factor of its first value."""
 
 
+class Limits(NamedTuple):
+    """Settings of a run of the loop."""
+
+    stop: int
+    """The iteration to stop after."""
+    max_inner_iter: int
+    tol: float
+    adapt: bool
+
+
 def solve_part(
     part: Part, eta: FloatArray, eta_v: list[FloatArray], skip: BoolArray, options: Options
 ) -> PartState:
@@ -77,179 +96,201 @@ def solve_part(
         Limits and settings.
     """
     state = start(part, eta, eta_v, options)
-    coupled = ~part.direct
-    if not coupled.all():
-        limit = options.max_inner_iter or MOST_STRUCTURES
-        _Loop(state, options, part.direct & ~skip).step(limit)
-    loop = _Loop(state, options, coupled & ~skip)
+    progress = state.problem.progress
+    coupled = ~part.direct & ~skip
+    adapt = options.adapt and bool(coupled.any())
+    polish = make_polish(state, adapt)
+    work = make_work(part, state.problem.extras.eta.size, adapt)
+    together = any(solver.vectorised for solver in state.solvers)
+
+    def run(chosen: BoolArray, limits: Limits) -> None:
+        components = np.flatnonzero(chosen)
+        _run(components, together, state.calls, state.problem, polish, work, limits)
+        state.raise_errors()
+
+    direct = part.direct & ~skip
+    if direct.any():
+        run(direct, Limits(1, options.max_inner_iter or MOST_STRUCTURES, options.tol, False))
     inner = options.max_inner_iter or INNER_ITERATIONS
-    while loop.selection.components.size and loop.iteration < options.max_iter:
-        loop.step(inner)
+    test = InfeasibilityTest(state)
+    while coupled.any():
+        stop = min(test.next_iteration, options.max_iter)
+        run(coupled, Limits(stop, inner, options.tol, options.adapt))
+        coupled &= ~progress.converged
+        if stop == test.next_iteration:
+            coupled &= ~test.find(coupled)
+        if stop == options.max_iter:
+            break
     return state
-
-
-class _Loop:
-    """The running components of a part, and one iteration on them."""
-
-    def __init__(self, state: PartState, options: Options, chosen: BoolArray) -> None:
-        self.state = state
-        self.options = options
-        self.chosen = chosen
-        self.iteration = 0
-        self.first_gamma = state.progress.gamma.copy()
-        self.polisher = Polisher(state, options.tol)
-        self.infeasibility = InfeasibilityTest(state)
-        self._choose()
-        self._rescale(self.running)
-
-    def step(self, max_inner_iter: int) -> None:
-        """Do one iteration on the running components; drop those that are finished."""
-        self.iteration += 1
-        state, progress = self.state, self.state.progress
-        state.solve_locally(self.selection.rows, max_inner_iter)
-        unsolved = state.unsolved()
-        moved = self._polish(unsolved)
-        others = self.selection if moved is None else state.select(self.running & ~moved)
-        finished, rescaled = _finish(
-            others.variables,
-            others.components,
-            state.links,
-            state.iterate,
-            progress,
-            self.first_gamma,
-            unsolved,
-            self.iteration,
-            self.options.tol,
-            self.options.adapt and self.iteration % BALANCE_PERIOD == 0,
-        )
-        if moved is None:
-            self._rescale(self.polisher.take_back())
-        if self.infeasibility.found(self.iteration, self.selection.rows, self.running):
-            finished = True
-        if finished:
-            self._choose()
-        if rescaled:
-            self._rescale(self.running)
-
-    def _polish(self, unsolved: BoolArray) -> BoolArray | None:
-        """Polish components whose faces have settled; return which moved, or None."""
-        if not self.options.adapt:
-            return None
-        moved = self.polisher.after_local_solve(self.iteration, self.running & ~unsolved)
-        self._rescale(moved)
-        return moved
-
-    def _choose(self) -> None:
-        """Find what still runs."""
-        progress = self.state.progress
-        self.running = self.chosen & ~(progress.converged | progress.infeasible)
-        self.selection = self.state.select(self.running)
-
-    def _rescale(self, components: BoolArray | None) -> None:
-        """Write the local scores of components whose iterate or step size changed."""
-        if components is None:
-            return
-        state = self.state
-        variables = state.select(components).variables
-        _rescore(variables, state.links, state.progress.gamma, state.iterate)
-        state.scale_additionals(components)
 
 
 # -------------------------------------------------------------------- kernels
 
 
 @kernel
-def _rescore(variables: IntArray, links: Links, gamma: FloatArray, iterate: Iterate) -> None:
-    """Write the local scores of the current iterate."""
-    for v in variables:
-        g = gamma[links.component[v]]
+def _run(
+    components: IntArray,
+    together: bool,
+    solvers: Any,
+    problem: Problem,
+    polish: Polish,
+    work: Work,
+    limits: Limits,
+) -> None:
+    """Run the loop on some components, one after the other or all together."""
+    links, blocks = problem.links, problem.blocks
+    if together:
+        chosen = np.zeros(len(problem.progress.gamma), dtype=np.bool_)
+        for c in components:
+            chosen[c] = True
+        everything = select(blocks, 0, len(chosen))
+        selection = keep(everything, links, blocks, chosen)
+        _iterate(selection, solvers, problem, polish, work, limits)
+    else:
+        for c in components:
+            selection = select(blocks, c, c + 1)
+            if not _iterate(selection, solvers, problem, polish, work, limits):
+                break
+
+
+@kernel
+def _iterate(
+    selection: Selection,
+    solvers: Any,
+    problem: Problem,
+    polish: Polish,
+    work: Work,
+    limits: Limits,
+) -> bool:
+    """Iterate on a selection until all is finished or `limits` are reached.
+
+    Returns false if Python code raised.
+    """
+    progress = problem.progress
+    iteration = progress.iterations[selection.components[0]]
+    running = np.empty(0, dtype=np.bool_)
+    while len(selection.components) > 0 and iteration < limits.stop:
+        iteration += 1
+        _write_stale(selection, problem)
+        if not solve_locally(selection, solvers, problem, limits.max_inner_iter):
+            return False
+        for c in selection.components:
+            polish.now[c] = False
+            progress.iterations[c] = iteration
+        if limits.adapt and iteration % PERIOD == 0:
+            polish_settled(selection, solvers, problem, polish, work, limits.tol)
+        _average(selection, problem, polish.now)
+        balance = limits.adapt and iteration % BALANCE_PERIOD == 0
+        n_finished = _judge(selection.components, progress, polish.now, limits.tol, balance)
+        if limits.adapt:
+            take_back(selection, problem, polish)
+        if n_finished == len(selection.components):
+            break
+        if n_finished > 0:
+            if len(running) == 0:
+                running = np.empty(len(progress.gamma), dtype=np.bool_)
+            for c in selection.components:
+                running[c] = not progress.converged[c]
+            selection = keep(selection, problem.links, problem.blocks, running)
+    return True
+
+
+@kernel
+def _write_stale(selection: Selection, problem: Problem) -> None:
+    """Write the local scores of components whose iterate or step size changed."""
+    links, iterate, progress = problem.links, problem.iterate, problem.progress
+    n_stale = 0
+    for c in selection.components:
+        n_stale += progress.stale[c]
+    if n_stale == 0:
+        return
+    chosen = keep(selection, links, problem.blocks, progress.stale)
+    for v in chosen.variables:
+        g = progress.gamma[links.component[v]]
         base = iterate.score[v] + g * iterate.u[v]
         inverse = 1.0 / (1.0 + g)
-        for e in range(links.offsets[v], links.offsets[v + 1]):
-            link = links.links[e]
-            # to the last bit as in _average: whether it runs depends on other components
-            a = links.sign[link] * (base + iterate.dual[link]) * inverse
-            iterate.a[link] = a + links.shift[link]
+        for e in range(links.offsets[v], links.offsets[v + ONE]):
+            a = links.sign[e] * (base + iterate.dual[e]) * inverse
+            iterate.a[links.links[e]] = a + links.shift[e]
+    if len(problem.extras.eta) > 0:
+        for b in range(len(chosen.first)):
+            scale_additionals(rows_of(chosen, b), b, problem)
+    for c in selection.components:
+        progress.stale[c] = False
 
 
 @kernel
-def _finish(
-    variables: IntArray,
-    components: IntArray,
-    links: Links,
-    iterate: Iterate,
-    progress: Progress,
-    first_gamma: FloatArray,
-    unsolved: BoolArray,
-    iteration: int,
-    tol: float,
-    balance: bool,
-) -> tuple[bool, bool]:
-    """Finish an iteration after its local solves.
+def _average(selection: Selection, problem: Problem, moved: BoolArray) -> None:
+    """Average the copies of every variable, update the duals, write the next local scores.
 
-    Averages the copies of every variable, updates the duals and writes the next local scores; then
-    judges the components. Returns whether one converged, and whether a step size changed.
+    Leaves out the components that were `moved`, whose local solutions are not of their iterate.
     """
-    for c in components:
-        progress.iterations[c] = iteration
-        progress.primal[c] = progress.change[c] = 0.0
-    _average(variables, links, iterate, progress)
-    finished, rescaled = False, False
-    for c in components:
-        primal, change = progress.primal[c], progress.change[c]
-        if primal <= tol and change <= tol and not unsolved[c]:
-            progress.converged[c] = True
-            finished = True
-        elif balance:
-            rescaled |= _balance(c, primal, change, first_gamma, progress)
-    return finished, rescaled
-
-
-@kernel
-def _average(variables: IntArray, links: Links, iterate: Iterate, progress: Progress) -> None:
-    """Average the copies of every variable, update the duals, write the next local scores."""
-    primal, change = progress.primal, progress.change
-    for v in variables:
-        c = links.component[v]
-        g = progress.gamma[c]
-        lo, hi = links.offsets[v], links.offsets[v + 1]
+    offsets, index, component, delta, signs, shifts = problem.links
+    _, score, u, duals, scores, z = problem.iterate
+    progress = problem.progress
+    current, skip, g, relax, inverse, step = -1, False, 0.0, 1.0, 1.0, 0.0
+    primal, change = 0.0, 0.0
+    for v in selection.variables:
+        if component[v] != current:
+            if current >= 0 and not skip:
+                progress.primal[current], progress.change[current] = primal, g * change
+            current = component[v]
+            skip, g = moved[current], progress.gamma[current]
+            relax = RELAXATION if g > 0.0 else 1.0
+            inverse, step, primal, change = 1.0 / (1.0 + g), relax * g, 0.0, 0.0
+        if skip:
+            continue
+        lo, hi = offsets[v], offsets[v + ONE]
         total = 0.0
         for e in range(lo, hi):
-            link = links.links[e]
-            total += links.sign[link] * iterate.z[link] + links.shift[link]
-        mean = total / (hi - lo)
-        previous = iterate.u[v]
-        relax = RELAXATION if g > 0.0 else 1.0
-        relaxed = relax * mean + (1.0 - relax) * previous
-        iterate.u[v] = relaxed
-        base = iterate.score[v] + g * relaxed
-        inverse, step = 1.0 / (1.0 + g), relax * g
+            total += signs[e] * z[index[e]] + shifts[e]
+        mean = total / float(hi - lo)
+        moved_by = mean - u[v]
+        u[v] += relax * moved_by
+        base = score[v] + g * u[v]
         largest = 0.0
         for e in range(lo, hi):
-            link = links.links[e]
-            sign, shift = links.sign[link], links.shift[link]
-            gap = mean - (sign * iterate.z[link] + shift)
+            sign, shift = signs[e], shifts[e]
+            gap = mean - (sign * z[index[e]] + shift)
             largest = max(largest, abs(gap))
-            dual = iterate.dual[link] + step * gap
-            iterate.dual[link] = dual
-            iterate.a[link] = sign * (base + dual) * inverse + shift
-        delta = np.sqrt(float(hi - lo))
-        primal[c] = max(primal[c], delta * largest)
-        change[c] = max(change[c], g * delta * abs(mean - previous))
+            dual = duals[e] + step * gap
+            duals[e] = dual
+            scores[index[e]] = sign * (base + dual) * inverse + shift
+        primal = max(primal, delta[v] * largest)
+        change = max(change, delta[v] * abs(moved_by))
+    if current >= 0 and not skip:
+        progress.primal[current], progress.change[current] = primal, g * change
 
 
 @kernel
-def _balance(
-    c: int, primal: float, change: float, first_gamma: FloatArray, progress: Progress
-) -> bool:
+def _judge(
+    components: IntArray, progress: Progress, moved: BoolArray, tol: float, balance: bool
+) -> int:
+    """Judge convergence and balance step sizes; return how many components are finished."""
+    n_finished = 0
+    for c in components:
+        if moved[c]:
+            continue
+        primal, change = progress.primal[c], progress.change[c]
+        if primal <= tol and change <= tol and not progress.unsolved[c]:
+            progress.converged[c] = True
+            n_finished += 1
+        elif balance:
+            progress.stale[c] |= _balance(c, progress)
+    return n_finished
+
+
+@kernel
+def _balance(c: int, progress: Progress) -> bool:
     """Change a component's step size if its residuals differ much; return whether it did."""
+    primal, change, first = progress.primal[c], progress.change[c], progress.first_gamma[c]
     if primal > BALANCE_RATIO * change:
         gamma = progress.gamma[c] * BALANCE_FACTOR
     elif change > BALANCE_RATIO * primal:
         gamma = progress.gamma[c] / BALANCE_FACTOR
     else:
         return False
-    if not first_gamma[c] / WIDEST_RANGE <= gamma <= first_gamma[c] * WIDEST_RANGE:
+    if not first / WIDEST_RANGE <= gamma <= first * WIDEST_RANGE:
         return False
     progress.gamma[c] = gamma
     return True

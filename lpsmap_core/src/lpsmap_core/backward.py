@@ -12,17 +12,20 @@ block of the local Jacobian, so that the same operator carries gradients from an
 from __future__ import annotations
 
 import warnings
-from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from lpsmap_core.faces import FaceOperator
-from lpsmap_core.state import PartState, sums
+from lpsmap_core.compile import kernel
+from lpsmap_core.faces import Work, apply, make_work, reduce
+from lpsmap_core.selection import Selection, gather, keep, multiply_locally, scatter, select
+from lpsmap_core.state import ONE, PartState, Problem
 
 __all__ = ["multiply_jacobian"]
 
 FloatArray = npt.NDArray[np.float64]
+IntArray = npt.NDArray[np.int64]
 BoolArray = npt.NDArray[np.bool_]
 
 TOLERANCE = 1e-13
@@ -32,8 +35,8 @@ MAX_PRODUCTS = 2000
 
 
 def multiply_jacobian(
-    state: PartState, d: FloatArray, d_v: Sequence[FloatArray], chosen: BoolArray
-) -> tuple[FloatArray, list[FloatArray]]:
+    state: PartState, d: FloatArray, d_v: FloatArray, chosen: BoolArray
+) -> tuple[FloatArray, FloatArray]:
     """Multiply the symmetric Jacobian of a part's solution with a vector.
 
     Parameters
@@ -43,14 +46,14 @@ def multiply_jacobian(
     d
         One number a variable of the part.
     d_v
-        One number an additional of every bucket.
+        One number an additional of all its buckets.
     chosen
         Components to treat; the results of others are zero.
 
     Returns
     -------
     out, out_v
-        The product's entries for the variables and for every bucket's additionals.
+        The product's entries for the variables and for the additionals.
 
     Warns
     -----
@@ -58,25 +61,81 @@ def multiply_jacobian(
         If a component needs more than `MAX_PRODUCTS` products with ``S``.
     """
     state.complete_faces()
-    operator = FaceOperator(state, chosen)
-    component = state.part.component
-    product = np.where(chosen[component], d, 0.0)
-    if any(np.any(extra) for extra in d_v):
-        operator.multiply_locally(d_v)
-        product += operator.gather(operator.outputs)
-    residual = np.zeros_like(product)
-    operator.multiply(product, residual)
-    norms = np.sqrt(sums(component, product * product, len(chosen)))
-    unfinished = operator.reduce(product, residual, TOLERANCE * norms, MAX_PRODUCTS)
-    if unfinished.any():
+    work = make_work(state.part, d_v.size)
+    work.outputs_v[:] = 0.0
+    product = np.where(chosen[state.part.component], d, 0.0)
+    together = any(solver.vectorised for solver in state.solvers)
+    components = np.flatnonzero(chosen)
+    n_unfinished = _run(components, together, state.calls, state.problem, work, d_v, product)
+    state.raise_errors()
+    if n_unfinished:
         warnings.warn(
-            f"lpsmap: the backward pass of {unfinished.sum()} component(s) stopped after "
+            f"lpsmap: the backward pass of {n_unfinished} component(s) stopped after "
             f"{MAX_PRODUCTS} products, so that their gradients are approximate. Nearly parallel "
             "faces do this; solving with a smaller tol may separate them.",
             RuntimeWarning,
             stacklevel=3,
         )
-    if any(v.size for v in state.v):
-        operator.scatter(product)
-        operator.multiply_locally(operator.no_v)
-    return product, operator.outputs_v
+    return product, work.outputs_v
+
+
+@kernel
+def _run(
+    components: IntArray,
+    together: bool,
+    solvers: Any,
+    problem: Problem,
+    work: Work,
+    d_v: FloatArray,
+    product: FloatArray,
+) -> int:
+    """Multiply for components one after the other, or all together; return how many failed."""
+    links, blocks = problem.links, problem.blocks
+    if together:
+        chosen = np.zeros(len(problem.progress.gamma), dtype=np.bool_)
+        for c in components:
+            chosen[c] = True
+        everything = select(blocks, 0, len(chosen))
+        selection = keep(everything, links, blocks, chosen)
+        return _multiply(selection, solvers, problem, work, d_v, product)
+    n_unfinished = 0
+    for c in components:
+        selection = select(blocks, c, c + 1)
+        n_unfinished += _multiply(selection, solvers, problem, work, d_v, product)
+    return n_unfinished
+
+
+@kernel
+def _multiply(
+    selection: Selection,
+    solvers: Any,
+    problem: Problem,
+    work: Work,
+    d_v: FloatArray,
+    product: FloatArray,
+) -> int:
+    """Overwrite a selection's part of `product`; return how many components failed."""
+    links, blocks = problem.links, problem.blocks
+    if len(d_v) > 0:
+        for v in selection.variables:
+            for e in range(links.offsets[v], links.offsets[v + ONE]):
+                work.inputs[links.links[e]] = 0.0
+        multiply_locally(selection, solvers, blocks, work.inputs, d_v, work.outputs, work.outputs_v)
+        gather(selection, links, work.outputs, work.image)
+        for v in selection.variables:
+            product[v] += work.image[v]
+    for c in selection.components:
+        work.target[c] = 0.0
+    for v in selection.variables:
+        work.target[links.component[v]] += (TOLERANCE * product[v]) ** 2
+    apply(selection, solvers, problem, work, product, work.residual)
+    reduce(selection, solvers, problem, work, product, MAX_PRODUCTS)
+    if len(d_v) > 0:
+        scatter(selection, links, product, work.inputs)
+        multiply_locally(
+            selection, solvers, blocks, work.inputs, work.no_v, work.outputs, work.outputs_v
+        )
+    n_unfinished = 0
+    for c in selection.components:
+        n_unfinished += work.running[c]
+    return n_unfinished

@@ -25,7 +25,7 @@ try:
 except ImportError:  # a Python newer than numba's wheels
     numba = None
 
-__all__ = ["COMPILED", "CompilationNotice", "kernel"]
+__all__ = ["COMPILED", "CompilationNotice", "general_position", "kernel"]
 
 COMPILED: bool = numba is not None and os.environ.get("LPSMAP_DISABLE_JIT", "0") in ("", "0")
 """Whether kernels are compiled in this process."""
@@ -119,3 +119,13 @@ def _announced(dispatcher: Any) -> Iterator[None]:
             stacklevel=4,
         )
     yield
+
+
+@kernel
+def general_position(i: int, stream: int) -> float:
+    """Return the i-th of some fixed numbers in [-1, 1) between which no simple relation holds."""
+    prime = (1 << 31) - 1  # two rounds of congruential squares, which fit 64 bits
+    x = (7919 * (i + 1) + 104_729 * (stream + 1)) % prime
+    x = (x * x + 12_345) % prime
+    x = (x * x) % prime
+    return 2.0 * x / prime - 1.0

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import numpy.typing as npt
@@ -14,8 +12,9 @@ from lpsmap_core.factor import Factor
 from lpsmap_core.layout import Layout, Part, ranges
 from lpsmap_core.solution import Solution, Status
 from lpsmap_core.state import Options, PartState
+from lpsmap_core.threads import in_threads
 
-__all__ = ["default_threads", "solve"]
+__all__ = ["solve"]
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
@@ -23,24 +22,6 @@ BoolArray = npt.NDArray[np.bool_]
 
 VIOLATION = 1e-4
 """A larger marginal of a forbidden variable shows that the constraints cannot do without it."""
-
-
-def default_threads() -> int:
-    """Return the number of threads to use: ``LPSMAP_THREADS``, or the cores of this process.
-
-    Raises
-    ------
-    ValueError
-        If the environment variable is not a positive integer.
-    """
-    wanted = os.environ.get("LPSMAP_THREADS", "")
-    if not wanted:
-        return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 1
-    if not wanted.isdecimal() or int(wanted) < 1:
-        raise ValueError(
-            f"LPSMAP_THREADS: got {wanted!r}; expected a positive integer. Unset it for all cores."
-        )
-    return int(wanted)
 
 
 def solve(
@@ -86,11 +67,7 @@ def solve(
             eta_v.append(flat)
         return solve_part(part, eta, eta_v, skip, options)
 
-    if len(layout.parts) > 1:
-        with ThreadPoolExecutor(len(layout.parts)) as pool:
-            states = list(pool.map(run, layout.parts))
-    else:
-        states = [run(part) for part in layout.parts]
+    states = in_threads(run, layout.parts)
     return _gather(layout, factors, scores, additionals, states, bad)
 
 
@@ -138,12 +115,14 @@ def _gather(
     position = {id(factor): i for i, factor in enumerate(factors)}
     for state in states:
         part = state.part
+        progress = state.problem.progress
         values[part.variables] = state.marginals()
-        for bucket, v in zip(part.buckets, state.v, strict=True):
+        for b, bucket in enumerate(part.buckets):
+            v = state.problem.extras.v[state.additionals_of(b)]
             bucket.distribute(v, [nus[position[id(f)]] for f in bucket.declarations])
-        iterations[part.components] = state.progress.iterations
-        primal[part.components] = state.progress.primal
-        dual[part.components] = state.progress.change
+        iterations[part.components] = progress.iterations
+        primal[part.components] = progress.primal
+        dual[part.components] = progress.change
         status[part.components] = _status(state)
     status[bad] = Status.NON_FINITE
     if bad.any():
@@ -165,18 +144,19 @@ def _gather(
 
 def _status(state: PartState) -> npt.NDArray[np.object_]:
     """Return the status of every component of a part with finite scores."""
-    part, progress = state.part, state.progress
+    part, problem = state.part, state.problem
+    progress = problem.progress
     status = np.full(part.n_components, Status.SOLVED, dtype=object)
     status[~progress.converged] = Status.ITERATION_LIMIT
-    status[state.unsolved() & part.direct] = Status.INNER_ITERATION_LIMIT
+    status[progress.unsolved & part.direct] = Status.INNER_ITERATION_LIMIT
     status[progress.infeasible] = Status.INFEASIBLE
-    if np.isfinite(state.huge):
-        violated = (state.eta <= -state.huge) & (state.marginals() > VIOLATION)
+    if np.isfinite(problem.huge):
+        violated = (problem.iterate.eta <= -problem.huge) & (state.marginals() > VIOLATION)
         violated &= progress.converged[part.component]
         status[part.component[violated]] = Status.INFEASIBLE
-        for bucket, eta_v, v in zip(part.buckets, state.eta_v, state.v, strict=True):
-            wrong = np.flatnonzero((eta_v <= -state.huge) & (v > VIOLATION))
-            rows = np.searchsorted(bucket.additional_offsets, wrong, side="right") - 1
-            owners = bucket.component[rows]
-            status[owners[progress.converged[owners]]] = Status.INFEASIBLE
+        blocks, extras = problem.blocks, problem.extras
+        wrong = np.flatnonzero((extras.eta <= -problem.huge) & (extras.v > VIOLATION))
+        factors = np.searchsorted(blocks.additional_offsets, wrong, side="right") - 1
+        owners = blocks.component[factors]
+        status[owners[progress.converged[owners]]] = Status.INFEASIBLE
     return status

@@ -7,199 +7,154 @@ J C``. ``J`` is an orthogonal projection, so that ``I - S`` is symmetric with ei
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from lpsmap_core.compile import kernel
-from lpsmap_core.state import Links, PartState, sums
+from lpsmap_core.layout import Part
+from lpsmap_core.selection import Selection, multiply_locally, scatter, subtract_gathered
+from lpsmap_core.state import Problem
 
-__all__ = ["FaceOperator"]
+__all__ = ["Work", "apply", "make_work", "reduce"]
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
 BoolArray = npt.NDArray[np.bool_]
 
 
-class FaceOperator:
-    """``I - S`` on the chosen components of a solved or half-solved part.
+class Work(NamedTuple):
+    """Memory for products with ``I - S`` and for conjugate gradients."""
+
+    inputs: FloatArray
+    """Numbers on the links; likewise the local Jacobians' `outputs`."""
+    outputs: FloatArray
+    no_v: FloatArray
+    """Zeros, and numbers on the additionals."""
+    outputs_v: FloatArray
+    residual: FloatArray
+    """Numbers on the variables, as are the next two."""
+    direction: FloatArray
+    image: FloatArray
+    target: FloatArray
+    """Squared norm of a component's residual at which it is done, then its squared norm now, later,
+    and the curvature along its direction."""
+    size: FloatArray
+    next_size: FloatArray
+    curvature: FloatArray
+    running: BoolArray
+
+
+def make_work(part: Part, n_additionals: int, wanted: bool = True) -> Work:
+    """Return memory for a part, of no size if it is not wanted."""
+    n, n_variables, n_links = part.n_components, part.n_variables, part.n_links
+    if not wanted:
+        n = n_variables = n_links = n_additionals = 0
+    return Work(
+        inputs=np.empty(n_links),
+        outputs=np.empty(n_links),
+        no_v=np.zeros(n_additionals),
+        outputs_v=np.empty(n_additionals),
+        residual=np.empty(n_variables),
+        direction=np.empty(n_variables),
+        image=np.empty(n_variables),
+        target=np.empty(n),
+        size=np.empty(n),
+        next_size=np.empty(n),
+        curvature=np.empty(n),
+        running=np.zeros(n, dtype=np.bool_),
+    )
+
+
+@kernel
+def apply(
+    selection: Selection,
+    solvers: Any,
+    problem: Problem,
+    work: Work,
+    x: FloatArray,
+    out: FloatArray,
+) -> None:
+    """Write ``(I - S) x`` for the selected components."""
+    links, blocks = problem.links, problem.blocks
+    scatter(selection, links, x, work.inputs)
+    multiply_locally(
+        selection, solvers, blocks, work.inputs, work.no_v, work.outputs, work.outputs_v
+    )
+    subtract_gathered(selection, links, work.outputs, x, out)
+
+
+@kernel
+def reduce(
+    selection: Selection,
+    solvers: Any,
+    problem: Problem,
+    work: Work,
+    x: FloatArray,
+    max_products: int,
+) -> None:
+    """Subtract from `x` the least-norm y with ``(I - S) y = residual``, by conjugate gradients.
+
+    All vectors but `x` stay in the range of ``I - S``: its null space, where the answer may have a
+    large part, cannot spoil the inner products.
 
     Parameters
     ----------
-    state
-        The part, whose local solvers hold the faces.
-    chosen
+    selection
         Components to treat. Entries of other components are neither read nor written.
+    solvers, problem
+        The part, whose local solvers hold the faces.
+    work
+        ``work.residual`` holds the residual, in the range of ``I - S``, and ``work.target`` the
+        squared norm of it at which a component is done. On return ``work.running`` marks the
+        components that did not get there; their `x` is the last approximation.
+    x
+        Changed in place.
+    max_products
+        Limit of products with the operator.
     """
-
-    def __init__(self, state: PartState, chosen: BoolArray) -> None:
-        self.state = state
-        part = state.part
-        self.inputs = np.zeros(part.n_links)
-        self.outputs = np.zeros(part.n_links)
-        self.no_v = [np.zeros_like(v) for v in state.v]
-        self.outputs_v = [np.zeros_like(v) for v in state.v]
-        self.choose(chosen)
-
-    def choose(self, chosen: BoolArray) -> None:
-        """Restrict the operator to some components."""
-        self.chosen = chosen
-        _, self.variables, self._rows = self.state.select(chosen)
-
-    def scatter(self, x: FloatArray) -> None:
-        """Write ``C x`` to the links' inputs."""
-        _scatter(self.variables, self.state.links, x, self.inputs)
-
-    def gather(self, values: FloatArray) -> FloatArray:
-        """Return ``C^T`` times numbers on the links."""
-        out = np.zeros(self.state.part.n_variables)
-        _gather(self.variables, self.state.links, values, out)
-        return out
-
-    def multiply_locally(self, d_v: Sequence[FloatArray]) -> None:
-        """Write the local Jacobians' products with the links' inputs and `d_v` to the outputs."""
-        starts = self.state.part.starts
-        for b, solver in enumerate(self.state.solvers):
-            links = slice(starts[b], starts[b + 1])
-            if self._rows[b].size:
-                solver.jvp(
-                    self._rows[b],
-                    self.inputs[links],
-                    d_v[b],
-                    self.outputs[links],
-                    self.outputs_v[b],
-                )
-
-    def multiply(self, x: FloatArray, out: FloatArray) -> None:
-        """Write ``(I - S) x``."""
-        _scatter(self.variables, self.state.links, x, self.inputs)
-        self.multiply_locally(self.no_v)
-        _subtract_gathered(self.variables, self.state.links, self.outputs, x, out)
-
-    def reduce(
-        self, x: FloatArray, residual: FloatArray, target: FloatArray, max_products: int
-    ) -> BoolArray:
-        """Subtract from `x` the least-norm y with ``(I - S) y = residual``, by conjugate gradients.
-
-        All vectors but `x` stay in the range of ``I - S``: its null space, where the answer may
-        have a large part, cannot spoil the inner products.
-
-        Parameters
-        ----------
-        x
-            Changed in place.
-        residual
-            In the range of ``I - S``; overwritten.
-        target
-            For each component, the norm of the residual at which it is done.
-        max_products
-            Limit of products with the operator.
-
-        Returns
-        -------
-        running
-            The components that did not get there; their `x` is the last approximation.
-        """
-        component, chosen = self.state.part.component, self.chosen
-        squared = target * target
-        size = sums(component, residual * residual, len(target))
-        direction, image = residual.copy(), np.zeros_like(x)
-        running = chosen & (size > squared)
-        selected = n_running = int(np.count_nonzero(running))
-        if n_running:
-            self.choose(running.copy())
-        for _ in range(max_products):
-            if not n_running:
-                break
-            if 2 * n_running < selected:  # choosing costs about as much as a product
-                self.choose(running.copy())
-                selected = n_running
-            self.multiply(direction, image)
-            n_running = _advance(
-                self.variables, component, squared, x, residual, direction, image, size, running
-            )
-        self.choose(chosen)
-        return running
-
-
-# -------------------------------------------------------------------- kernels
-
-
-@kernel
-def _scatter(variables: IntArray, links: Links, x: FloatArray, out: FloatArray) -> None:
-    """Write the scaled, signed copies of x on the links."""
-    for v in variables:
-        lo, hi = links.offsets[v], links.offsets[v + 1]
-        copy = x[v] / np.sqrt(float(hi - lo))
-        for e in range(lo, hi):
-            link = links.links[e]
-            out[link] = links.sign[link] * copy
-
-
-@kernel
-def _gather(variables: IntArray, links: Links, values: FloatArray, out: FloatArray) -> None:
-    """Write the transpose of `_scatter`."""
-    for v in variables:
-        lo, hi = links.offsets[v], links.offsets[v + 1]
-        total = 0.0
-        for e in range(lo, hi):
-            link = links.links[e]
-            total += links.sign[link] * values[link]
-        out[v] = total / np.sqrt(float(hi - lo))
-
-
-@kernel
-def _subtract_gathered(
-    variables: IntArray, links: Links, values: FloatArray, x: FloatArray, out: FloatArray
-) -> None:
-    """Write x less the gathered values."""
-    for v in variables:
-        lo, hi = links.offsets[v], links.offsets[v + 1]
-        total = 0.0
-        for e in range(lo, hi):
-            link = links.links[e]
-            total += links.sign[link] * values[link]
-        out[v] = x[v] - total / np.sqrt(float(hi - lo))
-
-
-@kernel
-def _advance(
-    variables: IntArray,
-    component: IntArray,
-    target: FloatArray,
-    x: FloatArray,
-    residual: FloatArray,
-    direction: FloatArray,
-    image: FloatArray,
-    size: FloatArray,
-    running: BoolArray,
-) -> int:
-    """Take one step of conjugate gradients in every running component among the variables'.
-
-    ``size`` and ``target`` are squared norms of the residuals. Clears ``running`` where a component
-    arrived and returns how many still run.
-    """
-    n = len(size)
-    curvature, new_size = np.zeros(n), np.zeros(n)
-    for v in variables:
-        curvature[component[v]] += direction[v] * image[v]
-    step, memory = np.zeros(n), np.zeros(n)
-    for c in range(n):
-        if running[c] and curvature[c] > 0.0:  # I - S is positive on its range, up to rounding
-            step[c] = size[c] / curvature[c]
-    for v in variables:
-        c = component[v]
-        x[v] -= step[c] * direction[v]
-        residual[v] -= step[c] * image[v]
-        new_size[c] += residual[v] * residual[v]
+    component = problem.links.component
+    for c in selection.components:
+        work.size[c] = 0.0
+    for v in selection.variables:
+        work.size[component[v]] += work.residual[v] * work.residual[v]
+        work.direction[v] = work.residual[v]
     n_running = 0
-    for c in range(n):
+    for c in selection.components:
+        work.running[c] = work.size[c] > work.target[c]
+        n_running += work.running[c]
+    for _ in range(max_products):
+        if n_running == 0:
+            break
+        apply(selection, solvers, problem, work, work.direction, work.image)
+        n_running = _advance(selection, component, work, x)
+
+
+@kernel
+def _advance(selection: Selection, component: IntArray, work: Work, x: FloatArray) -> int:
+    """Take one step of conjugate gradients; return how many components still run."""
+    residual, direction, image = work.residual, work.direction, work.image
+    size, next_size, curvature, running = work.size, work.next_size, work.curvature, work.running
+    for c in selection.components:
+        curvature[c] = next_size[c] = 0.0
+    for v in selection.variables:
+        curvature[component[v]] += direction[v] * image[v]
+    for c in selection.components:
+        # I - S is positive on its range, up to rounding
+        curvature[c] = size[c] / curvature[c] if running[c] and curvature[c] > 0.0 else 0.0
+    for v in selection.variables:
+        c = component[v]
+        x[v] -= curvature[c] * direction[v]
+        residual[v] -= curvature[c] * image[v]
+        next_size[c] += residual[v] * residual[v]
+    n_running = 0
+    for c in selection.components:
         if running[c]:
-            memory[c] = new_size[c] / size[c]
-            size[c] = new_size[c]
-            running[c] = new_size[c] > target[c] and curvature[c] > 0.0
+            running[c] = next_size[c] > work.target[c] and curvature[c] > 0.0
             n_running += running[c]
-    for v in variables:
-        direction[v] = residual[v] + memory[component[v]] * direction[v]
+            curvature[c] = next_size[c] / size[c]
+            size[c] = next_size[c]
+    for v in selection.variables:
+        direction[v] = residual[v] + curvature[component[v]] * direction[v]
     return n_running

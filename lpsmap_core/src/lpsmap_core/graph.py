@@ -9,11 +9,12 @@ from typing import Any, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from lpsmap_core.engine import default_threads, solve
+from lpsmap_core.engine import solve
 from lpsmap_core.factor import Factor
 from lpsmap_core.layout import Layout, build_layout
 from lpsmap_core.solution import Solution, Status
 from lpsmap_core.state import Options
+from lpsmap_core.threads import default_threads
 from lpsmap_core.variables import Variables
 
 __all__ = ["ConvergenceWarning", "FactorGraph"]

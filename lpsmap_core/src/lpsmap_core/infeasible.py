@@ -34,29 +34,26 @@ class InfeasibilityTest:
 
     def __init__(self, state: PartState) -> None:
         self.state = state
-        self._next = FIRST_TEST
+        self.next_iteration = FIRST_TEST
 
-    def found(self, iteration: int, rows: list[IntArray], running: BoolArray) -> bool:
-        """Mark components that are proven infeasible; return whether there is one."""
-        if iteration < self._next:
-            return False
-        self._next *= 2
-        progress = self.state.progress
+    def find(self, running: BoolArray) -> BoolArray:
+        """Mark running components that are proven infeasible; return which."""
+        self.next_iteration *= 2
+        progress = self.state.problem.progress
         suspect = running & (progress.primal > SUSPECT)
-        if not suspect.any():
-            return False
-        proven = suspect & (self._support(rows, suspect) < 0.0)
-        progress.infeasible[proven] = True
-        return bool(proven.any())
+        if suspect.any():
+            suspect &= self._support(suspect) < 0.0
+            progress.infeasible[suspect] = True
+        return suspect
 
-    def _support(self, rows: list[IntArray], suspect: BoolArray) -> FloatArray:
+    def _support(self, suspect: BoolArray) -> FloatArray:
         """Return for each component an upper bound of its largest <r, z>, with ||r||_inf = 1.
 
         With z_t the projection of t r, <r, z> <= <r, z_t> + ||z||^2 / (2 t) for every z.
         """
         state, part = self.state, self.state.part
         owner = part.component[part.link_variable]
-        copies = part.sign * state.iterate.z + part.shift
+        copies = part.sign * state.problem.iterate.z + part.shift
         degree = np.diff(part.variable_offsets)
         means = sums(part.link_variable, copies, part.n_variables) / degree
         gap = means[part.link_variable] - copies
@@ -66,8 +63,7 @@ class InfeasibilityTest:
         scores, z = SHARPNESS * part.sign * gap, np.zeros(part.n_links)
         unsure = np.zeros(part.n_components, dtype=bool)
         for b, (bucket, solver) in enumerate(zip(part.buckets, state.solvers, strict=True)):
-            chosen = rows[b][suspect[bucket.component[rows[b]]]]
-            links = slice(part.starts[b], part.starts[b + 1])
+            chosen, links = np.flatnonzero(suspect[bucket.component]), state.links_of(b)
             if chosen.size:
                 no_v, v = np.zeros(bucket.n_additionals), np.empty(bucket.n_additionals)
                 solver.solve(chosen, scores[links], no_v, z[links], v, MOST_STRUCTURES, np.inf)

@@ -92,11 +92,14 @@ class Bucket:
         """
         if not self.n_additionals:
             return _NO_FLOATS
-        scores = [
-            additionals[d][self.row[self.declaration == d]].reshape(-1)
-            for d in range(len(self.declarations))
-        ]
-        return np.ascontiguousarray(np.concatenate(scores), dtype=np.float64)
+        if len(self.declarations) == 1:
+            return np.ascontiguousarray(additionals[0][self.row], dtype=np.float64).reshape(-1)
+        scores = np.empty(self.n_additionals)
+        for d in range(len(self.declarations)):
+            rows = np.flatnonzero(self.declaration == d)
+            entries = ranges(self.additional_offsets, rows)
+            scores[entries] = additionals[d][self.row[rows]].reshape(-1)
+        return scores
 
     def distribute(self, values: FloatArray, additionals: Sequence[FloatArray]) -> None:
         """Write flat numbers of the bucket's additionals into arrays of its declarations."""
@@ -111,6 +114,8 @@ class Bucket:
 @dataclass(frozen=True)
 class Part:
     """A union of connected components, self-contained, with ids of its own.
+
+    Its variables, and the factors of each of its buckets, are in the order of their components.
 
     ``sign`` and ``shift`` are the one place where negation happens: a slot's local score is
     ``sign * a + shift`` and its local solution maps back in the same way (Niculae & Martins 2020,
@@ -127,12 +132,13 @@ class Part:
     component: IntArray
     """For each variable, its component in the part."""
     link_variable: IntArray
+    root_degree: FloatArray
+    """For each variable, the square root of its degree; `delta` likewise for each link."""
     delta: FloatArray
-    """For each link, the square root of its variable's degree."""
     sign: FloatArray
     shift: FloatArray
     variable_offsets: IntArray
-    variable_links: IntArray
+    variable_links: npt.NDArray[np.uint32]
     """Links of variable v: ``variable_links[variable_offsets[v]:variable_offsets[v + 1]]``."""
     direct: BoolArray
     """For each component, whether it is one factor of distinct variables: solved without ADMM."""
@@ -331,17 +337,19 @@ def _restrict(bucket: Bucket, chosen: BoolArray) -> Bucket:
 def _part(buckets: list[Bucket], component: IntArray, components: IntArray) -> Part:
     first, last = components[0], components[-1]
     variables = np.flatnonzero((component >= first) & (component <= last))
+    variables = variables[_stable_order(component[variables])]
     position = np.empty(len(component), dtype=np.int64)
     position[variables] = np.arange(len(variables))
     buckets = [
         replace(b, variable=position[b.variable], component=b.component - first)
-        for b in buckets
+        for b in map(_in_order_of_components, buckets)
         if b.n_factors
     ]
     link_variable = np.concatenate([b.variable for b in buckets])
     negated = np.concatenate([b.negated for b in buckets])
     degree = np.bincount(link_variable, minlength=len(variables))
-    delta = np.sqrt(degree)[link_variable]
+    root_degree = np.sqrt(degree)
+    delta = root_degree[link_variable]
     offsets = _offsets(degree)
     local_component = component[variables] - first
     factors_of = np.bincount(
@@ -355,6 +363,7 @@ def _part(buckets: list[Bucket], component: IntArray, components: IntArray) -> P
         components=components,
         component=local_component,
         link_variable=link_variable,
+        root_degree=root_degree,
         delta=delta,
         sign=np.where(negated, -1.0, 1.0),
         shift=np.where(negated, 1.0 / delta, 0.0),
@@ -364,9 +373,22 @@ def _part(buckets: list[Bucket], component: IntArray, components: IntArray) -> P
     )
 
 
+def _in_order_of_components(bucket: Bucket) -> Bucket:
+    """Return a bucket whose factors are in the order of their components."""
+    order = _stable_order(bucket.component)
+    return bucket if isinstance(order, slice) else bucket.select(order)
+
+
+def _stable_order(numbers: IntArray) -> IntArray | slice:
+    """Return what sorts some numbers; everything as it is if they are sorted."""
+    if (numbers[1:] >= numbers[:-1]).all():
+        return slice(None)
+    return np.argsort(numbers, kind="stable")
+
+
 @kernel
-def _links_by_variable(link_variable: IntArray, offsets: IntArray) -> IntArray:
-    links = np.empty(len(link_variable), dtype=np.int64)
+def _links_by_variable(link_variable: IntArray, offsets: IntArray) -> npt.NDArray[np.uint32]:
+    links = np.empty(len(link_variable), dtype=np.uint32)
     at = offsets.copy()
     for link in range(len(link_variable)):
         v = link_variable[link]

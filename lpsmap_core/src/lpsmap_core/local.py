@@ -1,25 +1,63 @@
-"""Solvers of a bucket's local problems: closed form compiled, closed form on arrays, active set."""
+"""Solvers of a bucket's local problems: closed form compiled, closed form on arrays, active set.
+
+Each can be called from Python, and from compiled loops through the functions `solve_rows`,
+`multiply_rows` and `mark_unsolved`. Compiled loops find a solver by its record (see
+`lpsmap_core.native`); where nothing is compiled, they are Python and hold the solvers themselves.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Protocol
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
 
-from lpsmap_core.active_set import ActiveSets
+from lpsmap_core.active_set import RUNNING, ActiveSets
+from lpsmap_core.compile import COMPILED, kernel
 from lpsmap_core.factor import LocalSolution, has_array_code
 from lpsmap_core.layout import Bucket, ranges
+from lpsmap_core.native import (
+    CALL,
+    FAILED,
+    FIRST_FREE,
+    JVP,
+    RECORD_SIZE,
+    SOLVE,
+    STATUS,
+    Callback,
+    address_of,
+    arrays_at,
+    bytes_at,
+    call_python,
+    floats_at,
+    ints_at,
+    invoke,
+    pack,
+    signatures,
+)
 
-__all__ = ["LocalSolver", "local_solver"]
+__all__ = [
+    "LocalSolver",
+    "call_solvers",
+    "local_solver",
+    "mark_unsolved",
+    "multiply_rows",
+    "solve_rows",
+]
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
+BoolArray = npt.NDArray[np.bool_]
 
 
 class LocalSolver(Protocol):
     """Solves and differentiates local problems; keeps the faces that it found."""
+
+    record: IntArray
+    """Where compiled loops find it."""
+    vectorised: bool
+    """Whether it serves many rows at once much faster than one by one."""
 
     def solve(
         self,
@@ -46,6 +84,9 @@ class LocalSolver(Protocol):
     ) -> None:
         """Bring the faces of solved rows from what represents `z` to all that it could move on."""
 
+    def raise_error(self) -> None:
+        """Raise what Python code raised inside a compiled loop."""
+
 
 def local_solver(bucket: Bucket, delta: FloatArray, generic: bool = False) -> LocalSolver:
     """Return the best solver that a bucket's factor type offers.
@@ -68,17 +109,50 @@ def local_solver(bucket: Bucket, delta: FloatArray, generic: bool = False) -> Lo
     return ActiveSets(bucket, delta)
 
 
+# -------------------------------------------------------------------- closed forms
+
 _NONE = np.empty(0, dtype=np.int64)
+
+_SOLVE, _MULTIPLY = 0, 1
+"""What compiled loops call Python for."""
+
+_PROJECT, _DIFFERENTIATE, _N_PARAMETERS = FIRST_FREE, FIRST_FREE + 1, FIRST_FREE + 2
+_ARRAYS = FIRST_FREE + 3
+_FACES = _ARRAYS + 10
+"""Positions in the record: addresses of the type's kernels, and of arrays."""
 
 
 class _ClosedForm:
-    """What the two kinds of closed form share: their faces."""
+    """What the two kinds of closed form share: their faces, and how compiled loops reach them."""
+
+    vectorised = True
 
     def __init__(self, bucket: Bucket, delta: FloatArray) -> None:
         self.bucket = bucket
         self.delta = delta
         self.face = np.zeros(bucket.n_links, dtype=np.int8)
         self.branch = np.zeros(bucket.n_factors, dtype=np.int8)
+        self.record = np.zeros(RECORD_SIZE, dtype=np.int64)
+        self._callback: Callback | None = None
+        if COMPILED:
+            self._write_record()
+
+    def solve(
+        self,
+        rows: IntArray,
+        a: FloatArray,
+        eta_v: FloatArray,
+        z: FloatArray,
+        v: FloatArray,
+        max_iterations: int,
+        huge: float,
+    ) -> None:
+        raise NotImplementedError
+
+    def jvp(
+        self, rows: IntArray, d_u: FloatArray, d_v: FloatArray, out_u: FloatArray, out_v: FloatArray
+    ) -> None:
+        raise NotImplementedError
 
     def unsolved(self) -> IntArray:
         return _NONE
@@ -88,16 +162,58 @@ class _ClosedForm:
     ) -> None:
         """Do nothing: a closed form reports the whole face."""
 
+    def raise_error(self) -> None:
+        if self._callback is not None:
+            self._callback.raise_error()
+
+    def _write_record(self) -> None:
+        """Let compiled loops come back to Python."""
+        self._callback = Callback(self._called)
+        self.record[SOLVE] = address_of(_solve_in_python, signatures.solve)
+        self.record[JVP] = address_of(_multiply_in_python, signatures.jvp)
+        self.record[CALL] = self._callback.address
+
+    def _called(self, what: int, argument: int) -> None:
+        if what == _SOLVE:
+            rows, *numbers = arrays_at(argument, (np.int64, *[np.float64] * 4))
+            self.solve(rows, *numbers, max_iterations=0, huge=np.inf)
+        else:
+            rows, *numbers = arrays_at(argument, (np.int64, *[np.float64] * 4))
+            self.jvp(rows, *numbers)
+
 
 class _CompiledForm(_ClosedForm):
     """A closed form as kernels on flat arrays."""
 
     def __init__(self, bucket: Bucket, delta: FloatArray) -> None:
-        super().__init__(bucket, delta)
         assert bucket.type.projection_kernel is not None
         assert bucket.type.jvp_kernel is not None
         self._project: Callable[..., None] = bucket.type.projection_kernel
         self._multiply: Callable[..., None] = bucket.type.jvp_kernel
+        super().__init__(bucket, delta)
+
+    def _write_record(self) -> None:
+        project = address_of(self._project, signatures.projection)
+        multiply = address_of(self._multiply, signatures.projection_jvp)
+        if not (project and multiply):
+            super()._write_record()
+            return
+        self.vectorised = False
+        bucket, record = self.bucket, self.record
+        record[SOLVE] = address_of(_solve_closed_form, signatures.solve)
+        record[JVP] = address_of(_multiply_closed_form, signatures.jvp)
+        record[_PROJECT], record[_DIFFERENTIATE] = project, multiply
+        record[_N_PARAMETERS] = bucket.parameters.shape[1]
+        arrays = [
+            bucket.offsets,
+            self.delta,
+            bucket.additional_offsets,
+            bucket.parameters,
+            bucket.link_parameter,
+            self.face,
+            self.branch,
+        ]
+        pack(record, _ARRAYS, arrays)
 
     def solve(
         self,
@@ -193,3 +309,192 @@ class _ArrayForm(_ClosedForm):
             extra = ranges(self.bucket.additional_offsets, group).reshape(len(group), key[1])
             groups.append((group, slots, extra))
         return groups
+
+
+# -------------------------------------------------------------------- for compiled loops
+
+if COMPILED:
+
+    @kernel
+    def _solve_closed_form(
+        record: IntArray,
+        rows: IntArray,
+        a: FloatArray,
+        eta_v: FloatArray,
+        z: FloatArray,
+        v: FloatArray,
+        max_iterations: int,
+        huge: float,
+    ) -> None:
+        offsets = ints_at(record, _ARRAYS)
+        arguments = (
+            rows,
+            offsets,
+            a,
+            floats_at(record, _ARRAYS + 2),
+            ints_at(record, _ARRAYS + 4),
+            eta_v,
+            floats_at(record, _ARRAYS + 6).reshape((len(offsets) - 1, record[_N_PARAMETERS])),
+            floats_at(record, _ARRAYS + 8),
+            z,
+            v,
+            bytes_at(record, _FACES),
+            bytes_at(record, _FACES + 2),
+        )
+        invoke(record[_PROJECT], arguments)
+
+    @kernel
+    def _multiply_closed_form(
+        record: IntArray,
+        rows: IntArray,
+        d_u: FloatArray,
+        d_v: FloatArray,
+        out_u: FloatArray,
+        out_v: FloatArray,
+    ) -> None:
+        offsets = ints_at(record, _ARRAYS)
+        arguments = (
+            rows,
+            offsets,
+            floats_at(record, _ARRAYS + 2),
+            ints_at(record, _ARRAYS + 4),
+            floats_at(record, _ARRAYS + 6).reshape((len(offsets) - 1, record[_N_PARAMETERS])),
+            floats_at(record, _ARRAYS + 8),
+            bytes_at(record, _FACES),
+            bytes_at(record, _FACES + 2),
+            d_u,
+            d_v,
+            out_u,
+            out_v,
+        )
+        invoke(record[_DIFFERENTIATE], arguments)
+
+    @kernel
+    def _ask_python(
+        record: IntArray,
+        what: int,
+        rows: IntArray,
+        first: FloatArray,
+        second: FloatArray,
+        third: FloatArray,
+        fourth: FloatArray,
+    ) -> None:
+        arguments = np.empty(10, dtype=np.int64)
+        arguments[0], arguments[1] = rows.ctypes.data, len(rows)
+        arguments[2], arguments[3] = first.ctypes.data, len(first)
+        arguments[4], arguments[5] = second.ctypes.data, len(second)
+        arguments[6], arguments[7] = third.ctypes.data, len(third)
+        arguments[8], arguments[9] = fourth.ctypes.data, len(fourth)
+        record[FAILED] = call_python(record[CALL], what, np.int64(arguments.ctypes.data))
+
+    @kernel
+    def _solve_in_python(
+        record: IntArray,
+        rows: IntArray,
+        a: FloatArray,
+        eta_v: FloatArray,
+        z: FloatArray,
+        v: FloatArray,
+        max_iterations: int,
+        huge: float,
+    ) -> None:
+        _ask_python(record, _SOLVE, rows, a, eta_v, z, v)
+
+    @kernel
+    def _multiply_in_python(
+        record: IntArray,
+        rows: IntArray,
+        d_u: FloatArray,
+        d_v: FloatArray,
+        out_u: FloatArray,
+        out_v: FloatArray,
+    ) -> None:
+        _ask_python(record, _MULTIPLY, rows, d_u, d_v, out_u, out_v)
+
+    @kernel
+    def solve_rows(
+        solvers: Any,
+        b: int,
+        rows: IntArray,
+        a: FloatArray,
+        eta_v: FloatArray,
+        z: FloatArray,
+        v: FloatArray,
+        max_iterations: int,
+        huge: float,
+    ) -> bool:
+        """Solve some local problems of bucket `b`; false if Python code raised."""
+        record = solvers[b]
+        invoke(record[SOLVE], (record, rows, a, eta_v, z, v, np.int64(max_iterations), float(huge)))
+        return record[FAILED] == 0  # type: ignore[no-any-return]
+
+    @kernel
+    def multiply_rows(
+        solvers: Any,
+        b: int,
+        rows: IntArray,
+        d_u: FloatArray,
+        d_v: FloatArray,
+        out_u: FloatArray,
+        out_v: FloatArray,
+    ) -> None:
+        """Multiply some local Jacobians of bucket `b` with ``(d_u, d_v)``."""
+        record = solvers[b]
+        invoke(record[JVP], (record, rows, d_u, d_v, out_u, out_v))
+
+    @kernel
+    def mark_unsolved(
+        solvers: Any, b: int, rows: IntArray, owner: IntArray, unsolved: BoolArray
+    ) -> None:
+        """Mark the owners of rows of bucket `b` whose latest local problem is not solved."""
+        status = ints_at(solvers[b], STATUS)
+        if len(status) > 0:
+            for f in rows:
+                if status[f] == RUNNING:
+                    unsolved[owner[f]] = True
+
+else:
+
+    def solve_rows(
+        solvers: Any,
+        b: int,
+        rows: IntArray,
+        a: FloatArray,
+        eta_v: FloatArray,
+        z: FloatArray,
+        v: FloatArray,
+        max_iterations: int,
+        huge: float,
+    ) -> bool:
+        """Solve some local problems of bucket `b`."""
+        solvers[b].solve(rows, a, eta_v, z, v, max_iterations, huge)
+        return True
+
+    def multiply_rows(
+        solvers: Any,
+        b: int,
+        rows: IntArray,
+        d_u: FloatArray,
+        d_v: FloatArray,
+        out_u: FloatArray,
+        out_v: FloatArray,
+    ) -> None:
+        """Multiply some local Jacobians of bucket `b` with ``(d_u, d_v)``."""
+        solvers[b].jvp(rows, d_u, d_v, out_u, out_v)
+
+    def mark_unsolved(
+        solvers: Any, b: int, rows: IntArray, owner: IntArray, unsolved: BoolArray
+    ) -> None:
+        """Mark the owners of rows of bucket `b` whose latest local problem is not solved."""
+        unsolved[owner[np.intersect1d(rows, solvers[b].unsolved())]] = True
+
+
+def call_solvers(solvers: Sequence[LocalSolver]) -> Any:
+    """Return what compiled loops call solvers by: a table of their records, which it becomes."""
+    if not COMPILED:
+        return tuple(solvers)
+    table = np.zeros((len(solvers), RECORD_SIZE), dtype=np.int64)
+    for record, solver in zip(table, solvers, strict=True):
+        record[:] = solver.record
+        solver.record = record
+    return table

@@ -5,7 +5,7 @@ space on which all faces agree; conjugate gradients find it, and duals that belo
 the faces are right is for the loop to say: its next iteration reproduces the polished point if they
 are, and otherwise the loop goes back to where it was. A component is polished once its faces have
 stayed the same from one probe to the next; a probe is one product of the local Jacobians with
-random numbers.
+numbers in general position.
 
 With every local solution written as ``z = J a + B eta_N + c`` on its face (``c`` orthogonal to the
 face's directions), in local signs, where the copies of mu are ``C mu + shift``::
@@ -19,17 +19,19 @@ so that ``J`` reproduces the copies of mu from the new duals, which still sum to
 
 from __future__ import annotations
 
+from typing import Any, NamedTuple
+
 import numpy as np
 import numpy.typing as npt
 
-from lpsmap_core.compile import kernel
-from lpsmap_core.faces import FaceOperator
-from lpsmap_core.state import Links, PartState, sums
+from lpsmap_core.compile import general_position, kernel
+from lpsmap_core.faces import Work, reduce
+from lpsmap_core.selection import Selection, gather, keep, multiply_locally, scatter
+from lpsmap_core.state import ONE, PartState, Problem
 
-__all__ = ["Polisher"]
+__all__ = ["PERIOD", "Polish", "make_polish", "polish_settled", "take_back"]
 
 FloatArray = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int64]
 BoolArray = npt.NDArray[np.bool_]
 
 PERIOD = 5
@@ -38,167 +40,236 @@ PERIOD = 5
 LARGEST_SCORE = 1e100
 """Scores whose squares overflow are left to the plain loop."""
 
+ACCURACY = 0.01
+"""Polished points are as accurate as this, in units of the loop's tolerance."""
+
 MAX_PRODUCTS = 100
 """Limit of products in each of the two systems; wrong faces can be badly conditioned."""
 
 
-class Polisher:
-    """Decides when to polish, moves the iterate, and takes back what did not hold.
+class Polish(NamedTuple):
+    """What the polish knows of every component, and where the loop was before."""
 
-    Parameters
-    ----------
-    state
-        The loop's state.
-    tol
-        The loop's tolerance; polished points are a hundred times more accurate.
+    allowed: BoolArray
+    before: FloatArray
+    """The larger residual before the polish."""
+    tried: BoolArray
+    """Whether these faces were tried already."""
+    now: BoolArray
+    """Components being looked at; after `polish_settled`, those that it moved."""
+    pending: BoolArray
+    """Moved, and not yet seen to converge."""
+    worse: BoolArray
+    """Put back in this iteration."""
+    probed: FloatArray
+    """The products of the latest probe."""
+    offset: FloatArray
+    """``shift - c`` on the links."""
+    error: FloatArray
+    mu: FloatArray
+    t: FloatArray
+    u: FloatArray
+    """The iterate before the polish."""
+    dual: FloatArray
+
+
+def make_polish(state: PartState, wanted: bool) -> Polish:
+    """Return the memory of the polish, empty if it is not wanted."""
+    part, eta = state.part, state.problem.iterate.eta
+    n_links, n_variables = (part.n_links, part.n_variables) if wanted else (0, 0)
+    allowed = ~part.direct if wanted else np.zeros(part.n_components, dtype=np.bool_)
+    if np.abs(eta).max(initial=0.0) >= LARGEST_SCORE:
+        allowed[part.component[np.abs(eta) >= LARGEST_SCORE]] = False
+    return Polish(
+        allowed=allowed,
+        before=np.zeros(part.n_components),
+        tried=np.zeros(part.n_components, dtype=np.bool_),
+        now=np.zeros(part.n_components, dtype=np.bool_),
+        pending=np.zeros(part.n_components, dtype=np.bool_),
+        worse=np.zeros(part.n_components, dtype=np.bool_),
+        probed=np.full(n_links, np.nan),
+        offset=np.empty(n_links),
+        error=np.empty(n_links),
+        mu=np.empty(n_variables),
+        t=np.empty(n_variables),
+        u=np.empty(n_variables),
+        dual=np.empty(n_links),
+    )
+
+
+@kernel
+def polish_settled(
+    selection: Selection, solvers: Any, problem: Problem, polish: Polish, work: Work, tol: float
+) -> bool:
+    """Move the components whose faces have settled; return whether any moved.
+
+    ``polish.now`` says which did, and their local scores are stale.
     """
-
-    def __init__(self, state: PartState, tol: float) -> None:
-        n = state.part.n_components
-        self.state = state
-        self.tol = tol
-        self._pending: BoolArray | None = None  # moved, and not yet seen to converge
-        largest = np.zeros(n)
-        np.maximum.at(largest, state.part.component, np.abs(state.eta))
-        self._polishable = ~state.part.direct & (largest < LARGEST_SCORE)
-        self._operator = FaceOperator(state, self._polishable)
-        self._before = np.zeros(n)
-        self._tried = np.zeros(n, dtype=bool)
-        self._probe = np.cos(np.arange(1.0, state.part.n_links + 1.0))  # in general position
-        self._probed = np.full(state.part.n_links, np.nan)
-
-    def after_local_solve(self, iteration: int, running: BoolArray) -> BoolArray | None:
-        """Move the components whose faces have settled; return which moved, or None."""
-        if iteration % PERIOD:
-            return None
-        polishable = running & self._polishable
-        if not polishable.any():
-            return None
-        operator = self._operator
-        operator.choose(polishable)
-        settled = self._settled(operator)
-        if not settled.any():
-            return None
-        progress, iterate = self.state.progress, self.state.iterate
-        self._u, self._dual = iterate.u.copy(), iterate.dual.copy()
-        self._before = np.maximum(progress.primal, progress.change)
-        operator.choose(settled)
-        moved = self._polish(operator)
-        self._pending = moved if moved.any() else None
-        return self._pending
-
-    def take_back(self) -> BoolArray | None:
-        """Put components back that a polish did not bring nearer; return which, or None."""
-        if self._pending is None:
-            return None
-        progress, iterate = self.state.progress, self.state.iterate
-        reached = np.maximum(progress.primal, progress.change)
-        worse = self._pending & ~progress.converged & ~(reached <= 0.5 * self._before)
-        self._pending = None
-        if not worse.any():
-            return None
-        variables = self.state.select(worse).variables
-        _restore(variables, self.state.links, self._u, self._dual, iterate.u, iterate.dual)
-        progress.primal[worse] = progress.change[worse] = self._before[worse]
-        return worse
-
-    def _settled(self, operator: FaceOperator) -> BoolArray:
-        """Return the components whose faces are those of the last probe and were not tried yet."""
-        operator.inputs[:] = self._probe
-        operator.multiply_locally(operator.no_v)
-        part = self.state.part
-        changed = np.zeros(part.n_components, dtype=bool)
-        _compare(operator.variables, self.state.links, operator.outputs, self._probed, changed)
-        self._tried &= ~changed
-        settled = operator.chosen & ~changed & ~self._tried
-        self._tried |= settled
-        return settled
-
-    def _polish(self, operator: FaceOperator) -> BoolArray:
-        state, chosen = self.state, operator.chosen
-        part, iterate = state.part, state.iterate
-        operator.inputs[:] = iterate.a
-        operator.multiply_locally(state.scaled_v)
-        offset = part.shift - iterate.z + operator.outputs  # shift - c
-
-        mu = state.eta.copy()
-        if any(scores.size for scores in state.eta_v):
-            operator.inputs[:] = 0.0
-            operator.multiply_locally(state.eta_v)
-            mu += operator.gather(operator.outputs)
-        norms = np.sqrt(sums(part.component, mu * mu, len(chosen)))
-        target = np.maximum(0.01 * self.tol, 1e-14 * norms)
-        operator.scatter(mu)
-        operator.inputs += offset
-        operator.multiply_locally(operator.no_v)
-        residual = operator.gather(operator.inputs - operator.outputs)
-        unfinished = operator.reduce(mu, residual, target, MAX_PRODUCTS)
-
-        operator.scatter(mu)
-        error = operator.inputs + offset
-        operator.scatter(state.eta)
-        operator.inputs += part.sign * iterate.dual + part.shift
-        operator.multiply_locally(state.eta_v)
-        error -= operator.outputs
-        t = np.zeros_like(mu)
-        unfinished |= operator.reduce(t, -operator.gather(error), target, MAX_PRODUCTS)
-        operator.scatter(t)
-        operator.multiply_locally(operator.no_v)
-        correction = error - operator.inputs + operator.outputs
-
-        moved = chosen & ~unfinished
-        _move(operator.variables, state.links, moved, mu, correction, iterate.u, iterate.dual)
-        return moved
+    links, blocks, progress, now = problem.links, problem.blocks, problem.progress, polish.now
+    n_allowed = 0
+    for c in selection.components:
+        now[c] = polish.allowed[c] and not progress.unsolved[c]
+        n_allowed += now[c]
+    if n_allowed == 0:
+        return False
+    probed = keep(selection, links, blocks, now)
+    if not _find_settled(probed, solvers, problem, polish, work):
+        return False
+    settled = keep(probed, links, blocks, now)
+    for c in settled.components:
+        polish.before[c] = max(progress.primal[c], progress.change[c])
+    _find_mu(settled, solvers, problem, polish, work, tol)
+    _find_duals(settled, solvers, problem, polish, work)
+    return _move(settled, problem, polish)
 
 
 @kernel
-def _compare(
-    variables: IntArray,
-    links: Links,
-    values: FloatArray,
-    previous: FloatArray,
-    changed: BoolArray,
+def take_back(selection: Selection, problem: Problem, polish: Polish) -> None:
+    """Put components back that a polish did not bring nearer; their local scores are stale."""
+    links, iterate, progress = problem.links, problem.iterate, problem.progress
+    any_worse = False
+    for c in selection.components:
+        polish.worse[c] = False
+        if polish.pending[c] and not polish.now[c]:
+            polish.pending[c] = False
+            reached = max(progress.primal[c], progress.change[c])
+            if not progress.converged[c] and not reached <= 0.5 * polish.before[c]:
+                progress.primal[c] = progress.change[c] = polish.before[c]
+                polish.worse[c] = progress.stale[c] = any_worse = True
+    if not any_worse:
+        return
+    for v in selection.variables:
+        if polish.worse[links.component[v]]:
+            iterate.u[v] = polish.u[v]
+            for e in range(links.offsets[v], links.offsets[v + ONE]):
+                iterate.dual[e] = polish.dual[e]
+
+
+@kernel
+def _find_settled(
+    selection: Selection, solvers: Any, problem: Problem, polish: Polish, work: Work
+) -> bool:
+    """Leave in ``polish.now`` the components whose faces are the last probe's and not tried yet."""
+    links, blocks, now = problem.links, problem.blocks, polish.now
+    for v in selection.variables:
+        first = links.offsets[blocks.variables[links.component[v]]]
+        for e in range(links.offsets[v], links.offsets[v + ONE]):
+            work.inputs[links.links[e]] = general_position(np.int64(e - first), 0)
+    multiply_locally(
+        selection, solvers, blocks, work.inputs, work.no_v, work.outputs, work.outputs_v
+    )
+    for v in selection.variables:
+        for e in range(links.offsets[v], links.offsets[v + ONE]):
+            product = work.outputs[links.links[e]]
+            if product != polish.probed[e]:
+                polish.probed[e] = product
+                polish.tried[links.component[v]] = False
+                now[links.component[v]] = False
+    any_settled = False
+    for c in selection.components:
+        now[c] = now[c] and not polish.tried[c]
+        polish.tried[c] |= now[c]
+        any_settled |= now[c]
+    return any_settled
+
+
+@kernel
+def _find_mu(
+    selection: Selection, solvers: Any, problem: Problem, polish: Polish, work: Work, tol: float
 ) -> None:
-    """Mark the components in which a link's value differs from the previous one, and keep it."""
-    for v in variables:
-        for e in range(links.offsets[v], links.offsets[v + 1]):
+    """Write ``shift - c`` and the means mu; ``polish.now`` keeps the components that succeed."""
+    links, blocks, iterate, extras = problem.links, problem.blocks, problem.iterate, problem.extras
+    inputs, outputs, offset, mu = work.inputs, work.outputs, polish.offset, polish.mu
+    for v in selection.variables:
+        for e in range(links.offsets[v], links.offsets[v + ONE]):
+            inputs[links.links[e]] = iterate.a[links.links[e]]
+    multiply_locally(selection, solvers, blocks, inputs, extras.scaled, outputs, work.outputs_v)
+    for v in selection.variables:
+        for e in range(links.offsets[v], links.offsets[v + ONE]):
             link = links.links[e]
-            if values[link] != previous[link]:
-                changed[links.component[v]] = True
-                previous[link] = values[link]
+            offset[e] = links.shift[e] - iterate.z[link] + outputs[link]
+            inputs[link] = 0.0
+        mu[v] = iterate.eta[v]
+    if len(extras.eta) > 0:
+        multiply_locally(selection, solvers, blocks, inputs, extras.eta, outputs, work.outputs_v)
+        gather(selection, links, outputs, work.image)
+        for v in selection.variables:
+            mu[v] += work.image[v]
+    _set_targets(selection, links.component, mu, work, ACCURACY * tol)
+    scatter(selection, links, mu, inputs)
+    for v in selection.variables:
+        for e in range(links.offsets[v], links.offsets[v + ONE]):
+            inputs[links.links[e]] += offset[e]
+    multiply_locally(selection, solvers, blocks, inputs, work.no_v, outputs, work.outputs_v)
+    for v in selection.variables:
+        for e in range(links.offsets[v], links.offsets[v + ONE]):
+            outputs[links.links[e]] = inputs[links.links[e]] - outputs[links.links[e]]
+    gather(selection, links, outputs, work.residual)
+    reduce(selection, solvers, problem, work, mu, MAX_PRODUCTS)
+    for c in selection.components:
+        polish.now[c] = not work.running[c]
 
 
 @kernel
-def _move(
-    variables: IntArray,
-    links: Links,
-    moved: BoolArray,
-    mu: FloatArray,
-    correction: FloatArray,
-    u: FloatArray,
-    dual: FloatArray,
+def _set_targets(
+    selection: Selection, component: Any, mu: FloatArray, work: Work, accuracy: float
 ) -> None:
-    """Set the means and correct the duals, given in local signs, of the moved components."""
-    for v in variables:
-        if moved[links.component[v]]:
-            lo, hi = links.offsets[v], links.offsets[v + 1]
-            u[v] = mu[v] / np.sqrt(float(hi - lo))
-            for e in range(lo, hi):
-                link = links.links[e]
-                dual[link] += links.sign[link] * correction[link]
+    """Write the squared residuals to reach: an accuracy, but no less than the scores' rounding."""
+    for c in selection.components:
+        work.target[c] = 0.0
+    for v in selection.variables:
+        work.target[component[v]] += mu[v] * mu[v]
+    for c in selection.components:
+        work.target[c] = max(accuracy * accuracy, 1e-28 * work.target[c])
 
 
 @kernel
-def _restore(
-    variables: IntArray,
-    links: Links,
-    old_u: FloatArray,
-    old_dual: FloatArray,
-    u: FloatArray,
-    dual: FloatArray,
+def _find_duals(
+    selection: Selection, solvers: Any, problem: Problem, polish: Polish, work: Work
 ) -> None:
-    """Put the means and duals of some variables back."""
-    for v in variables:
-        u[v] = old_u[v]
-        for e in range(links.offsets[v], links.offsets[v + 1]):
-            dual[links.links[e]] = old_dual[links.links[e]]
+    """Write the correction of the duals, in local signs, to ``polish.error``."""
+    links, blocks, iterate, extras = problem.links, problem.blocks, problem.iterate, problem.extras
+    inputs, outputs, error = work.inputs, work.outputs, polish.error
+    scatter(selection, links, iterate.eta, inputs)
+    for v in selection.variables:
+        for e in range(links.offsets[v], links.offsets[v + ONE]):
+            inputs[links.links[e]] += links.sign[e] * iterate.dual[e] + links.shift[e]
+    multiply_locally(selection, solvers, blocks, inputs, extras.eta, outputs, work.outputs_v)
+    for v in selection.variables:
+        polish.t[v] = 0.0
+        copy = polish.mu[v] / links.delta[v]
+        for e in range(links.offsets[v], links.offsets[v + ONE]):
+            link = links.links[e]
+            error[e] = links.sign[e] * copy + polish.offset[e] - outputs[link]
+            outputs[link] = -error[e]
+    gather(selection, links, outputs, work.residual)
+    reduce(selection, solvers, problem, work, polish.t, MAX_PRODUCTS)
+    for c in selection.components:
+        polish.now[c] = polish.now[c] and not work.running[c]
+    scatter(selection, links, polish.t, inputs)
+    multiply_locally(selection, solvers, blocks, inputs, work.no_v, outputs, work.outputs_v)
+    for v in selection.variables:
+        for e in range(links.offsets[v], links.offsets[v + ONE]):
+            link = links.links[e]
+            error[e] += outputs[link] - inputs[link]
+
+
+@kernel
+def _move(selection: Selection, problem: Problem, polish: Polish) -> bool:
+    """Set means and duals of the components that succeeded, and keep the old ones."""
+    links, iterate = problem.links, problem.iterate
+    any_moved = False
+    for c in selection.components:
+        polish.pending[c] = polish.now[c]
+        problem.progress.stale[c] |= polish.now[c]
+        any_moved |= polish.now[c]
+    for v in selection.variables:
+        if not polish.now[links.component[v]]:
+            continue
+        lo, hi = links.offsets[v], links.offsets[v + ONE]
+        polish.u[v] = iterate.u[v]
+        iterate.u[v] = polish.mu[v] / links.delta[v]
+        for e in range(lo, hi):
+            polish.dual[e] = iterate.dual[e]
+            iterate.dual[e] += links.sign[e] * polish.error[e]
+    return any_moved

@@ -17,6 +17,7 @@ from lpsmap_core.factor import Factor
 from lpsmap_core.layout import Layout
 from lpsmap_core.local import local_solver
 from lpsmap_core.state import MOST_STRUCTURES, PartState, sums
+from lpsmap_core.threads import in_threads
 from lpsmap_core.variables import Variables
 
 __all__ = ["Solution", "Status", "Structure"]
@@ -170,18 +171,23 @@ class Solution:
             [s not in (Status.NON_FINITE, Status.INFEASIBLE) for s in self.status], dtype=bool
         )
         position = {id(factor): i for i, factor in enumerate(self.factors)}
-        for state in self.parts:
+
+        def run(state: PartState) -> tuple[FloatArray, FloatArray]:
             part = state.part
             by_bucket = [
                 bucket.scores([_flat(d_extra[position[id(f)]], f) for f in bucket.declarations])
                 for bucket in part.buckets
             ]
-            product, product_v = multiply_jacobian(
-                state, d[part.variables], by_bucket, usable[part.components]
-            )
-            out[part.variables] = product
-            for bucket, values in zip(part.buckets, product_v, strict=True):
-                bucket.distribute(values, [out_extra[position[id(f)]] for f in bucket.declarations])
+            flat = np.concatenate(by_bucket)
+            return multiply_jacobian(state, d[part.variables], flat, usable[part.components])
+
+        for state, (product, product_v) in zip(
+            self.parts, in_threads(run, self.parts), strict=True
+        ):
+            out[state.part.variables] = product
+            for b, bucket in enumerate(state.part.buckets):
+                targets = [out_extra[position[id(f)]] for f in bucket.declarations]
+                bucket.distribute(product_v[state.additionals_of(b)], targets)
         return out, out_extra
 
     jvp = vjp
@@ -241,10 +247,11 @@ def _active_sets(state: PartState, b: int, rows: IntArray) -> ActiveSets:
     solver: Any = state.solvers[b]
     if isinstance(solver, ActiveSets):
         return solver
-    part, bucket = state.part, state.part.buckets[b]
-    links = slice(part.starts[b], part.starts[b + 1])
+    part, bucket, problem = state.part, state.part.buckets[b], state.problem
+    links, additionals = state.links_of(b), state.additionals_of(b)
     sets = local_solver(bucket, part.delta[links], generic=True)
     assert isinstance(sets, ActiveSets)
+    a, scaled = problem.iterate.a[links], problem.extras.scaled[additionals]
     z, v = np.empty(bucket.n_links), np.empty(bucket.n_additionals)
-    sets.solve(rows, state.iterate.a[links], state.scaled_v[b], z, v, MOST_STRUCTURES, state.huge)
+    sets.solve(rows, a, scaled, z, v, MOST_STRUCTURES, problem.huge)
     return sets

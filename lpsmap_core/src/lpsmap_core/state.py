@@ -2,18 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from lpsmap_core.compile import kernel
-from lpsmap_core.layout import Part
-from lpsmap_core.local import LocalSolver, local_solver
+from lpsmap_core.layout import Bucket, Part
+from lpsmap_core.local import LocalSolver, call_solvers, local_solver
 
-__all__ = ["Iterate", "Links", "Options", "PartState", "Progress", "Selection", "start", "sums"]
+__all__ = [
+    "MOST_STRUCTURES",
+    "ONE",
+    "Blocks",
+    "Extras",
+    "Iterate",
+    "Links",
+    "Options",
+    "PartState",
+    "Problem",
+    "Progress",
+    "scale_additionals",
+    "start",
+    "sums",
+]
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
@@ -30,6 +43,10 @@ FORBIDDEN = 1e6
 """A forbidden variable's score, as a multiple of the largest magnitude of scores (at least 1)."""
 
 
+ONE = np.uint64(1)
+"""Added to a variable's number, which is unsigned, see `Blocks.variable_counting`."""
+
+
 @dataclass(frozen=True)
 class Options:
     """Limits and settings of a solve; see `FactorGraph.solve`."""
@@ -43,30 +60,75 @@ class Options:
 
 
 class Links(NamedTuple):
-    """A part's structure as the kernels read it."""
+    """A part's structure as the kernels read it.
 
-    offsets: IntArray
-    links: IntArray
+    Links have two orders: that of the factors' slots, bucket by bucket, and that of the variables.
+    """
+
+    offsets: npt.NDArray[np.uint64]
+    """The links of variable v are ``offsets[v]:offsets[v + 1]`` in the order of the variables."""
+    links: npt.NDArray[np.uint32]
+    """For each link in the order of the variables, its place in the other order."""
     component: IntArray
+    delta: FloatArray
+    """For each variable, the square root of its degree."""
     sign: FloatArray
+    """In the order of the variables, as is `shift`."""
     shift: FloatArray
+
+
+class Blocks(NamedTuple):
+    """Where buckets and components lie in a part's flat arrays."""
+
+    links: IntArray
+    """For each bucket, its first link; then the number of links. Likewise for its additionals and
+    its factors."""
+    additionals: IntArray
+    factors: IntArray
+    component: IntArray
+    """For each factor of all buckets, its component."""
+    additional_offsets: IntArray
+    """For each factor of all buckets, its first additional; then their number."""
+    of_component: IntArray
+    """(components + 1, buckets) first factor, counted in the bucket, of every component."""
+    variables: IntArray
+    """For each component, its first variable; then the number of variables."""
+    counting: IntArray
+    """The numbers 0, 1, 2, ...: consecutive components or factors are slices of it."""
+    variable_counting: npt.NDArray[np.uint64]
+    """The same numbers, unsigned: numba then leaves out its tests for negative indices, which
+    weigh in the loops over variables and links."""
 
 
 class Iterate(NamedTuple):
     """The loop's state on variables and links."""
 
+    eta: FloatArray
+    """Scores of the part's variables; a forbidden one has a finite, hugely negative score."""
     score: FloatArray
     """eta / delta, one a variable."""
     u: FloatArray
     dual: FloatArray
+    """In the order of the variables; local scores and solutions are in that of the factors."""
     a: FloatArray
     z: FloatArray
+
+
+class Extras(NamedTuple):
+    """The additionals of all buckets: scores, scores over 1 + gamma as in the local problems, and
+    marginals.
+    """
+
+    eta: FloatArray
+    scaled: FloatArray
+    v: FloatArray
 
 
 class Progress(NamedTuple):
     """The loop's state on components."""
 
     gamma: FloatArray
+    first_gamma: FloatArray
     primal: FloatArray
     """Largest |mu_v - (M p)_l| of the last iteration."""
     change: FloatArray
@@ -74,14 +136,21 @@ class Progress(NamedTuple):
     iterations: IntArray
     converged: BoolArray
     infeasible: BoolArray
+    unsolved: BoolArray
+    """Whether a factor's latest local problem hit the iteration limit."""
+    stale: BoolArray
+    """Whether the local scores have to be written anew."""
 
 
-class Selection(NamedTuple):
-    """Some components of a part: their numbers, their variables, their rows of every bucket."""
+class Problem(NamedTuple):
+    """All that the loops of a part work on."""
 
-    components: IntArray
-    variables: IntArray
-    rows: list[IntArray]
+    links: Links
+    blocks: Blocks
+    iterate: Iterate
+    extras: Extras
+    progress: Progress
+    huge: float
 
 
 @dataclass
@@ -89,146 +158,157 @@ class PartState:
     """A solved part: the iterate, and the solvers that hold the faces of its factors."""
 
     part: Part
-    eta: FloatArray
-    """Scores of the part's variables; a forbidden one has a finite, hugely negative score."""
-    eta_v: list[FloatArray]
-    """Scores of every bucket's additionals."""
-    scaled_v: list[FloatArray]
-    """The same over 1 + gamma, as the local problems see them."""
-    huge: float
+    problem: Problem
     solvers: list[LocalSolver]
-    links: Links
-    iterate: Iterate
-    v: list[FloatArray]
-    progress: Progress
-    everything: Selection
+    calls: Any
+    """How compiled loops call the solvers."""
     faces_complete: bool = False
 
-    def select(self, chosen: BoolArray) -> Selection:
-        """Return the selection of the chosen components."""
-        if chosen.all():
-            return self.everything
-        return Selection(
-            np.flatnonzero(chosen),
-            np.flatnonzero(chosen[self.part.component]),
-            [np.flatnonzero(chosen[bucket.component]) for bucket in self.part.buckets],
-        )
+    def links_of(self, b: int) -> slice:
+        """Return where a bucket lies in arrays of links."""
+        return slice(*self.problem.blocks.links[b : b + 2])
 
-    def solve_locally(
-        self,
-        rows: Sequence[IntArray],
-        max_inner_iter: int,
-    ) -> None:
-        """Solve the local problems of some rows of every bucket at the current local scores."""
-        starts, iterate = self.part.starts, self.iterate
-        for b, solver in enumerate(self.solvers):
-            if rows[b].size:
-                links = slice(starts[b], starts[b + 1])
-                solver.solve(
-                    rows[b],
-                    iterate.a[links],
-                    self.scaled_v[b],
-                    iterate.z[links],
-                    self.v[b],
-                    max_inner_iter,
-                    self.huge,
-                )
+    def additionals_of(self, b: int) -> slice:
+        """Return where a bucket lies in arrays of additionals."""
+        return slice(*self.problem.blocks.additionals[b : b + 2])
 
-    def unsolved(self) -> BoolArray:
-        """Return the components in which a factor's latest local problem is not solved."""
-        unsolved = np.zeros(self.part.n_components, dtype=bool)
-        for b, solver in enumerate(self.solvers):
-            rows = solver.unsolved()
-            if rows.size:
-                unsolved[self.part.buckets[b].component[rows]] = True
-        return unsolved
-
-    def scale_additionals(self, components: BoolArray) -> None:
-        """Write the local scores of the additionals, eta_N / (1 + gamma), of some components."""
-        for b, bucket in enumerate(self.part.buckets):
-            if self.eta_v[b].size:
-                _scale_rows(
-                    components,
-                    bucket.additional_offsets,
-                    bucket.component,
-                    self.progress.gamma,
-                    self.eta_v[b],
-                    self.scaled_v[b],
-                )
+    def raise_errors(self) -> None:
+        """Raise what a factor type's own Python code raised inside a compiled loop."""
+        for solver in self.solvers:
+            solver.raise_error()
 
     def complete_faces(self) -> None:
         """Prepare the faces of converged components for derivatives; at most once."""
         if self.faces_complete:
             return
         self.faces_complete = True
+        iterate, converged = self.problem.iterate, self.problem.progress.converged
         for b, (bucket, solver) in enumerate(zip(self.part.buckets, self.solvers, strict=True)):
-            links = slice(self.part.starts[b], self.part.starts[b + 1])
-            rows = np.flatnonzero(self.progress.converged[bucket.component])
-            a, z = self.iterate.a[links], self.iterate.z[links]
-            solver.complete_faces(rows, a, self.scaled_v[b], z, self.huge)
+            links, additionals = self.links_of(b), self.additionals_of(b)
+            rows = np.flatnonzero(converged[bucket.component])
+            scaled = self.problem.extras.scaled[additionals]
+            a, z = iterate.a[links], iterate.z[links]
+            solver.complete_faces(rows, a, scaled, z, self.problem.huge)
 
     def marginals(self) -> FloatArray:
         """Return the means of the variables' copies, in [0, 1]."""
         means = np.empty(self.part.n_variables)
-        _means(self.links, self.iterate.z, means)
+        _means(self.problem.links, self.problem.iterate.z, means)
         return means
 
 
 def start(part: Part, eta: FloatArray, eta_v: list[FloatArray], options: Options) -> PartState:
     """Return the state before the first iteration; scores of ``-inf`` become finite."""
-    scale = max([1.0, *(_largest(x) for x in [eta, *eta_v])])
-    forbidden = any(np.isneginf(x).any() for x in [eta, *eta_v])
-    given = options.step_size
-    gamma = _first_step_size(part, eta) if given is None else np.full(part.n_components, given)
-    eta = np.where(np.isneginf(eta), -FORBIDDEN * scale, eta)
-    eta_v = [np.where(np.isneginf(x), -FORBIDDEN * scale, x) for x in eta_v]
-    n = part.n_components
-    return PartState(
-        part=part,
-        eta=eta,
-        eta_v=eta_v,
-        scaled_v=[np.empty_like(x) for x in eta_v],
-        huge=0.1 * FORBIDDEN * scale if forbidden else np.inf,
-        solvers=[
-            local_solver(bucket, part.delta[lo:hi], options.generic)
-            for bucket, lo, hi in zip(part.buckets, part.starts[:-1], part.starts[1:], strict=True)
-        ],
+    flat_v = np.concatenate([np.empty(0), *eta_v])
+    lowest = min(eta.min(initial=0.0), flat_v.min(initial=0.0))
+    scale, huge = 1.0, np.inf
+    if lowest == -np.inf:
+        scale = max(1.0, _largest(eta), _largest(flat_v))
+        huge = 0.1 * FORBIDDEN * scale
+    gamma = np.full(part.n_components, np.nan)
+    if options.step_size is not None:
+        gamma[:] = options.step_size
+    elif not part.direct.all():
+        gamma = _first_step_size(part, eta)
+    gamma[part.direct] = 0.0
+    if lowest == -np.inf:
+        eta = np.where(np.isneginf(eta), -FORBIDDEN * scale, eta)
+        flat_v = np.where(np.isneginf(flat_v), -FORBIDDEN * scale, flat_v)
+    solvers = [
+        local_solver(bucket, part.delta[lo:hi], options.generic)
+        for bucket, lo, hi in zip(part.buckets, part.starts[:-1], part.starts[1:], strict=True)
+    ]
+    n, n_links, n_variables = part.n_components, part.n_links, part.n_variables
+    problem = Problem(
         links=Links(
-            part.variable_offsets, part.variable_links, part.component, part.sign, part.shift
+            part.variable_offsets.view(np.uint64),
+            part.variable_links,
+            part.component,
+            part.root_degree,
+            part.sign[part.variable_links],
+            part.shift[part.variable_links],
         ),
+        blocks=_blocks(part),
         iterate=Iterate(
-            score=eta / np.sqrt(np.diff(part.variable_offsets)),
-            u=np.zeros(part.n_variables),
-            dual=np.zeros(part.n_links),
-            a=np.empty(part.n_links),
-            z=np.zeros(part.n_links),
+            eta=eta,
+            score=eta / part.root_degree,
+            u=np.zeros(n_variables),
+            dual=np.zeros(n_links),
+            a=np.empty(n_links),
+            z=np.zeros(n_links),
         ),
-        v=[np.zeros_like(x) for x in eta_v],
+        extras=Extras(flat_v, np.empty_like(flat_v), np.zeros_like(flat_v)),
         progress=Progress(
-            gamma=np.where(part.direct, 0.0, gamma),
+            gamma=gamma,
+            first_gamma=gamma.copy(),
             primal=np.full(n, np.inf),
             change=np.full(n, np.inf),
             iterations=np.zeros(n, dtype=np.int64),
-            converged=np.zeros(n, dtype=bool),
-            infeasible=np.zeros(n, dtype=bool),
+            converged=np.zeros(n, dtype=np.bool_),
+            infeasible=np.zeros(n, dtype=np.bool_),
+            unsolved=np.zeros(n, dtype=np.bool_),
+            stale=np.ones(n, dtype=np.bool_),
         ),
-        everything=Selection(
-            np.arange(n),
-            np.arange(part.n_variables),
-            [np.arange(bucket.n_factors) for bucket in part.buckets],
-        ),
+        huge=huge,
     )
+    return PartState(part, problem, solvers, call_solvers(solvers))
+
+
+def _blocks(part: Part) -> Blocks:
+    buckets, n = part.buckets, part.n_components
+    additionals = _starts([bucket.n_additionals for bucket in buckets])
+    largest = max([part.n_variables, n, *(bucket.n_factors for bucket in buckets)])
+    counting = np.arange(largest)
+    return Blocks(
+        links=part.starts,
+        additionals=additionals,
+        factors=_starts([bucket.n_factors for bucket in buckets]),
+        component=np.concatenate([bucket.component for bucket in buckets]),
+        additional_offsets=np.concatenate(
+            [
+                *(b.additional_offsets[:-1] + lo for b, lo in zip(buckets, additionals)),  # noqa: B905
+                additionals[-1:],
+            ]
+        ),
+        of_component=np.stack([_first_rows(bucket, n) for bucket in buckets], axis=1),
+        variables=np.searchsorted(part.component, np.arange(n + 1)),
+        counting=counting,
+        variable_counting=counting.view(np.uint64),
+    )
+
+
+def _first_rows(bucket: Bucket, n_components: int) -> IntArray:
+    """Return the first factor of every component; a bucket's factors are in their order."""
+    return np.searchsorted(bucket.component, np.arange(n_components + 1))
+
+
+def _starts(counts: list[int]) -> IntArray:
+    return np.cumsum([0, *counts], dtype=np.int64)
 
 
 def _first_step_size(part: Part, eta: FloatArray) -> FloatArray:
     """Return a multiple of the scores' scale, as large as the duals have to become."""
-    allowed = np.isfinite(eta)
-    component = part.component[allowed]
-    scale = np.ones(part.n_components)
-    np.maximum.at(scale, component, np.abs(eta[allowed]))
-    squares = sums(component, (eta[allowed] / scale[component]) ** 2, part.n_components)
-    count = np.bincount(component, minlength=part.n_components)
-    return FIRST_STEP_SIZE * scale * np.sqrt(scale**-2.0 + squares / np.maximum(count, 1))
+    gamma = np.empty(part.n_components)
+    _root_mean_squares(part.component, eta, gamma)
+    return gamma
+
+
+@kernel
+def _root_mean_squares(component: IntArray, eta: FloatArray, out: FloatArray) -> None:
+    """Write ``FIRST_STEP_SIZE sqrt(1 + mean(eta^2))`` over the allowed scores of each component."""
+    n = len(out)
+    scale, squares, count = np.ones(n), np.zeros(n), np.zeros(n)
+    for v in range(len(eta)):
+        if eta[v] > -np.inf:
+            scale[component[v]] = max(scale[component[v]], abs(eta[v]))
+    for v in range(len(eta)):
+        if eta[v] > -np.inf:
+            c = component[v]
+            squares[c] += (eta[v] / scale[c]) ** 2  # of huge scores, too
+            count[c] += 1.0
+    for c in range(n):
+        mean = squares[c] / max(count[c], 1.0)
+        out[c] = FIRST_STEP_SIZE * scale[c] * np.sqrt(1.0 / scale[c] ** 2 + mean)
 
 
 def _largest(scores: FloatArray) -> float:
@@ -237,20 +317,14 @@ def _largest(scores: FloatArray) -> float:
 
 
 @kernel
-def _scale_rows(
-    chosen: BoolArray,
-    offsets: IntArray,
-    component: IntArray,
-    gamma: FloatArray,
-    scores: FloatArray,
-    scaled: FloatArray,
-) -> None:
-    """Write scores / (1 + gamma), with the step size of each factor's component."""
-    for f in range(len(component)):
-        if chosen[component[f]]:
-            factor = 1.0 / (1.0 + gamma[component[f]])
-            for i in range(offsets[f], offsets[f + 1]):
-                scaled[i] = scores[i] * factor
+def scale_additionals(rows: IntArray, b: int, problem: Problem) -> None:
+    """Write the local scores, eta_N / (1 + gamma), of some factors of a bucket."""
+    blocks, extras = problem.blocks, problem.extras
+    for row in rows:
+        f = blocks.factors[b] + row
+        factor = 1.0 / (1.0 + problem.progress.gamma[blocks.component[f]])
+        for i in range(blocks.additional_offsets[f], blocks.additional_offsets[f + 1]):
+            extras.scaled[i] = extras.eta[i] * factor
 
 
 def sums(owner: IntArray, values: FloatArray, n: int) -> FloatArray:
@@ -265,6 +339,5 @@ def _means(links: Links, z: FloatArray, means: FloatArray) -> None:
         lo, hi = links.offsets[v], links.offsets[v + 1]
         total = 0.0
         for e in range(lo, hi):
-            link = links.links[e]
-            total += links.sign[link] * z[link] + links.shift[link]
-        means[v] = min(1.0, max(0.0, total / np.sqrt(float(hi - lo))))
+            total += links.sign[e] * z[links.links[e]] + links.shift[e]
+        means[v] = min(1.0, max(0.0, total / links.delta[v]))

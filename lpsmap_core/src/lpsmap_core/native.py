@@ -1,0 +1,212 @@
+"""Addresses: how one compiled loop reaches kernels that it was not compiled with, and Python.
+
+A whole solve runs inside one compiled loop, which knows neither the factor types nor the arrays of
+their solvers. Each solver hands it a *record*, a row of 64-bit integers that holds addresses of
+kernels and of arrays. The functions here write such records, and read them in compiled code.
+Without compilation none of this is used: see `lpsmap_core.local`.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import weakref
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from lpsmap_core.compile import COMPILED, kernel
+
+__all__ = [
+    "CALL",
+    "FAILED",
+    "FIRST_FREE",
+    "JVP",
+    "RECORD_SIZE",
+    "SOLVE",
+    "STATUS",
+    "Callback",
+    "address_of",
+    "arrays_at",
+    "bytes_at",
+    "call_python",
+    "floats_at",
+    "int32s_at",
+    "ints_at",
+    "invoke",
+    "pack",
+    "signatures",
+    "uint32s_at",
+]
+
+IntArray = npt.NDArray[np.int64]
+
+RECORD_SIZE = 72
+"""Room for the numbers of one solver."""
+
+SOLVE, JVP, CALL, FAILED, STATUS, FIRST_FREE = 0, 1, 2, 3, 4, 6
+"""Positions in every record: addresses of the two kernels that serve its bucket and of a Python
+callback, whether that raised, the array of its factors' status (or none), and what is its own.
+"""
+
+
+class Callback:
+    """A method that compiled code can call by address with two integers.
+
+    What it raises waits until `raise_error`. The method's object is held weakly.
+    """
+
+    def __init__(self, method: Callable[[int, int], None]) -> None:
+        reference = weakref.WeakMethod(method)
+        errors: list[BaseException] = []
+
+        def call(what: int, argument: int) -> int:
+            function = reference()
+            assert function is not None
+            try:
+                function(what, argument)
+            except BaseException as error:
+                errors.append(error)
+            return len(errors)
+
+        self._errors = errors
+        self._function = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_int64, ctypes.c_int64)(call)
+        self.address = ctypes.cast(self._function, ctypes.c_void_p).value or 0
+
+    def raise_error(self) -> None:
+        """Raise what the method raised, if it did."""
+        if self._errors:
+            raise self._errors.pop()
+
+
+def pack(record: IntArray, start: int, arrays: Sequence[npt.NDArray[Any]]) -> None:
+    """Write address and length of each array into a record, from a position on.
+
+    The arrays must be contiguous, and outlive the record.
+    """
+    for i, array in enumerate(arrays):
+        assert array.flags.c_contiguous
+        record[start + 2 * i] = array.ctypes.data
+        record[start + 2 * i + 1] = array.size
+
+
+def arrays_at(address: int, kinds: Sequence[type]) -> list[npt.NDArray[Any]]:
+    """Return, in Python, the arrays whose addresses and lengths stand at an address."""
+    numbers = _array(address, 2 * len(kinds), np.int64).reshape(-1, 2).tolist()
+    return [_array(at, size, kind) for (at, size), kind in zip(numbers, kinds, strict=True)]
+
+
+def _array(address: int, size: int, kind: type) -> npt.NDArray[Any]:
+    if size == 0:
+        return np.empty(0, dtype=kind)
+    room = ctypes.c_char * (size * np.dtype(kind).itemsize)
+    return np.frombuffer(room.from_address(address), dtype=kind)
+
+
+invoke: Any = None
+call_python: Any = None
+floats_at: Any = None
+ints_at: Any = None
+int32s_at: Any = None
+uint32s_at: Any = None
+bytes_at: Any = None
+signatures: Any = None
+
+if COMPILED:
+    import numba
+    from llvmlite import ir
+    from numba import types
+    from numba.core import cgutils
+    from numba.extending import intrinsic
+
+    @intrinsic  # type: ignore[untyped-decorator]
+    def invoke(typing_context: Any, address: Any, arguments: Any) -> Any:
+        """Call the compiled kernel at an address with a tuple of arguments; it returns nothing."""
+
+        def generate(context: Any, builder: Any, signature: Any, values: Any) -> Any:
+            kinds = list(signature.args[1])
+            function = context.call_conv.get_function_type(types.none, kinds)
+            pointer = builder.inttoptr(values[0], function.as_pointer())
+            unpacked = cgutils.unpack_tuple(builder, values[1])
+            context.call_conv.call_function(builder, pointer, types.none, kinds, unpacked)
+            return context.get_dummy_value()
+
+        return types.none(types.int64, arguments), generate
+
+    @intrinsic  # type: ignore[untyped-decorator]
+    def call_python(typing_context: Any, address: Any, what: Any, argument: Any) -> Any:
+        """Call the `Callback` at an address; it takes the interpreter lock by itself."""
+
+        def generate(context: Any, builder: Any, signature: Any, values: Any) -> Any:
+            word = ir.IntType(64)
+            function = ir.FunctionType(word, [word, word])
+            pointer = builder.inttoptr(values[0], function.as_pointer())
+            return builder.call(pointer, values[1:])
+
+        return types.int64(types.int64, types.int64, types.int64), generate
+
+    @intrinsic  # type: ignore[untyped-decorator]
+    def _pointer(typing_context: Any, address: Any) -> Any:
+        def generate(context: Any, builder: Any, signature: Any, values: Any) -> Any:
+            return builder.inttoptr(values[0], cgutils.voidptr_t)
+
+        return types.voidptr(types.int64), generate
+
+    @kernel
+    def floats_at(record: IntArray, i: int) -> Any:
+        """Return the float64 array at position `i` of a record."""
+        return numba.carray(_pointer(record[i]), record[i + 1], dtype=np.float64)
+
+    @kernel
+    def ints_at(record: IntArray, i: int) -> Any:
+        """Return the int64 array at position `i` of a record."""
+        return numba.carray(_pointer(record[i]), record[i + 1], dtype=np.int64)
+
+    @kernel
+    def int32s_at(record: IntArray, i: int) -> Any:
+        """Return the int32 array at position `i` of a record."""
+        return numba.carray(_pointer(record[i]), record[i + 1], dtype=np.int32)
+
+    @kernel
+    def uint32s_at(record: IntArray, i: int) -> Any:
+        """Return the uint32 array at position `i` of a record."""
+        return numba.carray(_pointer(record[i]), record[i + 1], dtype=np.uint32)
+
+    @kernel
+    def bytes_at(record: IntArray, i: int) -> Any:
+        """Return the int8 array at position `i` of a record."""
+        return numba.carray(_pointer(record[i]), record[i + 1], dtype=np.int8)
+
+    class signatures:
+        """Argument types of the functions that are called by address."""
+
+        floats = types.Array(types.float64, 1, "C")
+        table = types.Array(types.float64, 2, "C")
+        ints = types.Array(types.int64, 1, "C")
+        int32s = types.Array(types.int32, 1, "C")
+        int8s = types.Array(types.int8, 1, "C")
+        map = (ints, ints, floats, ints, floats, table, floats, ints, int32s, floats, ints)
+        projection = (
+            *(ints, ints, floats, floats, ints, floats, table, floats, floats, floats),
+            *(int8s, int8s),
+        )
+        projection_jvp = (
+            *(ints, ints, floats, ints, table, floats, int8s, int8s),
+            *(floats, floats, floats, floats),
+        )
+        solve = (ints, ints, floats, floats, floats, floats, types.int64, types.float64)
+        jvp = (ints, ints, floats, floats, floats, floats)
+
+
+@functools.cache
+def address_of(function: Any, signature: Any) -> int:
+    """Return the address of a kernel compiled for a signature; 0 if it is no kernel of numba's."""
+    if not hasattr(function, "overloads"):
+        return 0
+    if signature not in function.overloads:
+        function.compile(signature)
+    compiled = function.overloads[signature]
+    address: int = compiled.library.get_pointer_to_function(compiled.fndesc.llvm_func_name)
+    return address
