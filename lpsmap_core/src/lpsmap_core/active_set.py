@@ -30,6 +30,7 @@ from lpsmap_core.gram import (
     weight_residual,
 )
 from lpsmap_core.layout import Bucket
+from lpsmap_core.vertices import Vertices, weighted_vertices
 
 __all__ = ["ActiveSets"]
 
@@ -198,20 +199,9 @@ class ActiveSets:
                 self._grow()
             rows = rows[adopted[rows]]
 
-    def structures(self, f: int) -> list[tuple[float, FloatArray, FloatArray]]:
-        """Return factor `f`'s (probability, variables, additionals), the likeliest first."""
-        store, capacity = self.store, self.capacity
-        lo, hi = self.bucket.offsets[f : f + 2]
-        n_additionals = np.diff(self.bucket.additional_offsets[f : f + 2])[0]
-        found = []
-        for k in np.flatnonzero(store.p[f * capacity : f * capacity + store.active[f]] > 0.0):
-            place = store.order[f * capacity + k]
-            begin = store.start[f] + place * store.width[f]
-            entries = slice(begin, begin + store.size[f * capacity + place])
-            vertex = np.zeros(hi - lo + n_additionals)
-            vertex[store.entry[entries]] = store.value[entries]
-            found.append((float(store.p[f * capacity + k]), vertex[: hi - lo], vertex[hi - lo :]))
-        return sorted(found, key=lambda item: -item[0])
+    def structures(self, rows: IntArray) -> Vertices:
+        """Return the structures of positive weight of the factors in `rows`."""
+        return weighted_vertices(self.store, self.capacity, rows)
 
     def _solve_map(self, rows: IntArray, eta_v: FloatArray) -> None:
         """Write the best structure of every factor in `rows` under the current scores."""

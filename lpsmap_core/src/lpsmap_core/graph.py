@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 import numpy as np
 import numpy.typing as npt
 
+from lpsmap_core.distribution import Distributions
 from lpsmap_core.engine import default_threads, solve
 from lpsmap_core.factor import Factor
 from lpsmap_core.layout import Layout, build_layout
@@ -212,6 +213,20 @@ class FactorGraph:
         """
         position = self._position(factor)
         return self._solved().additionals[position].reshape(np.shape(factor.additionals))
+
+    def structures(self, factor: Factor) -> Distributions:
+        """Return the sparse distributions over a declaration's structures.
+
+        See `Solution.structures`, for the latest solution.
+
+        Raises
+        ------
+        RuntimeError
+            If the graph was not solved yet.
+        ValueError
+            If the factor is not of this graph.
+        """
+        return self._solved().structures(factor)
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self._n_variables} variables, {len(self.factors)} factors)"
