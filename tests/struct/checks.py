@@ -167,7 +167,7 @@ def _check_best(
         off, on = forbidden[draw], forced[draw]
         obeys = _obey(case, off, on)
         assert not m[off].any(), (draw, m)
-        assert m[on].all(), (draw, m)
+        assert (m[on] == 1.0).all(), (draw, m)
         others = np.where(off | on, 0.0, eta_u[draw])
         best = (case.m[obeys] @ others + case.n[obeys] @ eta_v[draw]).max()
         numbers = np.append(others, eta_v[draw])
@@ -188,18 +188,18 @@ def _scores(
 
 def _limits(case: Case, draws: int, rng: np.random.Generator) -> tuple[BoolArray, BoolArray]:
     """Draw forbidden and forced variables that some structure obeys; none in half of the draws."""
-    chosen = case.m[rng.integers(len(case.m), size=draws)] != 0
+    chosen = case.m[rng.integers(len(case.m), size=draws)]
     limited = (np.arange(draws) % 2 == 1)[:, None]
     return (
-        limited & ~chosen & (rng.random(chosen.shape) < 0.4),
-        limited & chosen & (rng.random(chosen.shape) < 0.2),
+        limited & (chosen == 0.0) & (rng.random(chosen.shape) < 0.4),
+        limited & (chosen == 1.0) & (rng.random(chosen.shape) < 0.2),
     )
 
 
 def _obey(case: Case, forbidden: BoolArray, forced: BoolArray) -> BoolArray:
     """Return which structures leave out what is forbidden and hold what is forced."""
-    on = case.m != 0
-    obeys: BoolArray = ~on[:, forbidden].any(axis=1) & on[:, forced].all(axis=1)
+    off, on = case.m[:, forbidden] == 0.0, case.m[:, forced] == 1.0
+    obeys: BoolArray = off.all(axis=1) & on.all(axis=1)
     return obeys
 
 
