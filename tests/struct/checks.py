@@ -220,13 +220,15 @@ def check_sparsemap(case: Case, draws: int, seed: int = 0) -> None:
     locals_ = [_local_solutions(case, a, eta_v, delta, generic) for generic in (False, True)]
     whole = _graph_solution(case, a, eta_v, negated, forbidden | forced)
     for draw in range(draws):
-        judged = judges.project_polytope(case.m, case.n, a[draw], eta_v[draw], delta[draw])
-        for z, v in locals_:
-            _check_solution(z[draw], v[draw], judged, case.n, eta_v[draw])
-        obeys = _obey(case, forbidden[draw], forced[draw])
-        m, n = case.m[obeys], case.n[obeys]
-        judged = judges.project_polytope(m, n, a[draw], eta_v[draw], np.ones_like(a[draw]))
-        _check_solution(whole[0][draw], whole[1][draw], judged, n, eta_v[draw])
+        if draw % 4 < 2:  # the judge is slow: half of the draws for each kind of problem
+            judged = judges.project_polytope(case.m, case.n, a[draw], eta_v[draw], delta[draw])
+            for z, v in locals_:
+                _check_solution(z[draw], v[draw], judged, case.n, eta_v[draw])
+        else:
+            obeys = _obey(case, forbidden[draw], forced[draw])
+            m, n = case.m[obeys], case.n[obeys]
+            judged = judges.project_polytope(m, n, a[draw], eta_v[draw], np.ones_like(a[draw]))
+            _check_solution(whole[0][draw], whole[1][draw], judged, n, eta_v[draw])
 
 
 def _graph_solution(
