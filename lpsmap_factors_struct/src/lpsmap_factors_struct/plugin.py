@@ -5,13 +5,18 @@ from __future__ import annotations
 import lpsmap_core
 from lpsmap_core import Factor
 from lpsmap_factors_struct import (
+    Alignment,
     BinaryTree,
+    Bits,
     DepTree,
     HeadAutomaton,
+    Matching,
+    Permutation,
     SemiMarkov,
     Sequence,
     SequenceBudget,
     SequenceDistance,
+    TopK,
 )
 
 
@@ -19,11 +24,16 @@ from lpsmap_factors_struct import (
 def lpsmap_factors() -> list[type[Factor]]:
     """Return the factor types of this package."""
     return [
+        Alignment,
         BinaryTree,
+        Bits,
         DepTree,
         HeadAutomaton,
+        Matching,
+        Permutation,
         SemiMarkov,
         Sequence,
         SequenceBudget,
         SequenceDistance,
+        TopK,
     ]
