@@ -117,6 +117,17 @@ def test_forbidden_candidates_leave_no_modifiers():
     assert graph.additionals_of(factor)[3] == 1.0
 
 
+def test_a_head_without_candidates_may_stand_alone():
+    graph = FactorGraph()
+    u = graph.variable_from(np.array([0.3]))
+    empty = graph.add(HeadAutomaton(u[:0], np.ones((1, 1))))
+    other = graph.add(HeadAutomaton(u, np.zeros((2, 2))))
+    graph.solve()
+    assert u.value == pytest.approx([0.3])
+    assert graph.additionals_of(empty).tolist() == [0.0]
+    assert graph.additionals_of(other) == pytest.approx([0.3, 0.7, 0.0, 0.3])
+
+
 # -------------------------------------------------------------------- with a tree
 
 

@@ -37,7 +37,9 @@ _PACKS = {
     "lpsmap-factors-logic": (
         "Xor Or AtMostOne Budget Knapsack Imply Nand XorOut OrOut AndOut Pair"
     ),
-    "lpsmap-factors-struct": "DepTree Sequence SequenceBudget",
+    "lpsmap-factors-struct": (
+        "BinaryTree DepTree HeadAutomaton SemiMarkov Sequence SequenceBudget SequenceDistance"
+    ),
     "lpsmap-torch": "TorchFactorGraph",
 }
 

@@ -281,7 +281,7 @@ class SequenceDistance(Factor):
         --------
         >>> from lpsmap import FactorGraph, SequenceDistance
         >>> sequence = SequenceDistance(FactorGraph().variable((2, 3)), [0.0, 1.0, 2.0])
-        >>> sequence.decode(*sequence.vertex((0, 2)))
+        >>> sequence.decode(*sequence.row(0).vertex((0, 2)))
         {'tags': [0, 2]}
         """
         tags = variables.argmax(axis=-1).tolist() if variables.size else []
