@@ -1,4 +1,4 @@
-"""Structured factors for lpsmap, from compiled MAP oracles: trees, sequences, matchings, subsets."""
+"""Structured factors for lpsmap from compiled MAP oracles: trees, sequences, matchings, subsets."""
 
 from lpsmap_factors_struct.alignment import Alignment
 from lpsmap_factors_struct.binary_tree import BinaryTree
