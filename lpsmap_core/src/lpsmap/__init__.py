@@ -38,7 +38,8 @@ _PACKS = {
         "Xor Or AtMostOne Budget Knapsack Imply Nand XorOut OrOut AndOut Pair"
     ),
     "lpsmap-factors-struct": (
-        "BinaryTree DepTree HeadAutomaton SemiMarkov Sequence SequenceBudget SequenceDistance"
+        "Alignment BinaryTree Bits DepTree HeadAutomaton Matching Permutation SemiMarkov Sequence "
+        "SequenceBudget SequenceDistance TopK"
     ),
     "lpsmap-torch": "TorchFactorGraph",
 }
