@@ -135,7 +135,7 @@ class Factor(abc.ABC):
         counts = (
             np.full(self.n_factors, np.prod(self.event_shape), dtype=np.int64)
             if self.keep is None
-            else self.keep.reshape(self.n_factors, -1).sum(axis=1, dtype=np.int64)
+            else self.keep.sum(axis=tuple(range(split, self.keep.ndim)), dtype=np.int64).reshape(-1)
         )
         self.offsets = _offsets(counts)
         listed = additionals is not None and not hasattr(additionals, "shape")

@@ -179,7 +179,7 @@ class FactorGraph:
         additionals = [
             np.empty((factor.n_factors, 0))
             if factor.additionals is None
-            else self._numbers(factor.additionals).reshape(factor.n_factors, -1)
+            else self._numbers(factor.additionals).reshape(factor.n_factors, factor.n_additionals)
             for factor in self.factors
         ]
         self._check_step(layout, step_size)
