@@ -30,6 +30,9 @@ FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
 BoolArray = npt.NDArray[np.bool_]
 
+ROUNDING = 1e-12
+"""Weights up to this are rounding: local scores carry the errors of many additions."""
+
 
 class Vertices(NamedTuple):
     """Structures with positive weights.
@@ -79,12 +82,16 @@ def weighted_vertices(store: Store, capacity: int, rows: IntArray) -> Vertices:
 
 
 def join(groups: Sequence[Vertices]) -> Vertices:
-    """Return all structures sorted by their factors, the likeliest of a factor first."""
+    """Return all structures sorted by their factors, the likeliest of a factor first.
+
+    Leaves out structures whose weight is rounding.
+    """
     owner = np.concatenate([g.owner for g in groups] or [np.empty(0, np.int64)])
     weight = np.concatenate([g.probability for g in groups] or [np.empty(0)])
     size = np.concatenate([np.diff(g.offsets) for g in groups] or [np.empty(0, np.int64)])
     offsets = np.concatenate([[0], np.cumsum(size)])
     order = np.lexsort((-weight, owner))
+    order = order[weight[order] > ROUNDING]
     entries = ranges(offsets, order)
     return Vertices(
         owner[order],
