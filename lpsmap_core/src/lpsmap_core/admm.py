@@ -85,6 +85,8 @@ def solve_part(
     inner = options.max_inner_iter or INNER_ITERATIONS
     while loop.selection.components.size and loop.iteration < options.max_iter:
         loop.step(inner)
+        if options.trace:
+            state.trace.append(np.stack([state.progress.primal, state.progress.change]))
     return state
 
 

@@ -91,7 +91,10 @@ def solve(
             states = list(pool.map(run, layout.parts))
     else:
         states = [run(part) for part in layout.parts]
-    return _gather(layout, factors, scores, additionals, states, bad)
+    solution = _gather(layout, factors, scores, additionals, states, bad)
+    if options.trace:
+        solution.trace = _trace(states, layout.n_components)
+    return solution
 
 
 def _non_finite_components(
@@ -161,6 +164,17 @@ def _gather(
         dual_residual=dual,
         additional_scores=additionals,
     )
+
+
+def _trace(states: list[PartState], n_components: int) -> FloatArray:
+    """Return the parts' residuals side by side, a finished component's as they last were."""
+    longest = max((len(state.trace) for state in states), default=0)
+    trace = np.zeros((longest, 2, n_components))
+    for state in states:
+        if state.trace:
+            rest = [state.trace[-1]] * (longest - len(state.trace))
+            trace[:, :, state.part.components] = np.stack(state.trace + rest)
+    return trace
 
 
 def _status(state: PartState) -> npt.NDArray[np.object_]:

@@ -132,6 +132,7 @@ class FactorGraph:
         adapt: bool = True,
         verbose: int = 0,
         threads: int | None = None,
+        trace: bool = False,
     ) -> Solution:
         """Solve the graph; afterwards ``u.value`` holds the marginals of its variables.
 
@@ -155,6 +156,8 @@ class FactorGraph:
         threads
             Threads among which the components are spread; None for ``LPSMAP_THREADS`` or all cores.
             Results do not depend on it.
+        trace
+            Whether to keep the residuals of every outer iteration, as ``solution.trace``.
 
         Returns
         -------
@@ -171,7 +174,7 @@ class FactorGraph:
         ConvergenceWarning
             Once, if components were not solved; their status says why.
         """
-        options = self._options(max_iter, max_inner_iter, tol, step_size, adapt)
+        options = self._options(max_iter, max_inner_iter, tol, step_size, adapt, trace)
         layout = self._laid_out(threads)
         scores = np.concatenate(
             [self._numbers(s).reshape(-1) for s in self._scores] or [np.empty(0)]
@@ -285,6 +288,7 @@ class FactorGraph:
         tol: float,
         step_size: float | None,
         adapt: bool,
+        trace: bool,
     ) -> Options:
         if max_iter < 1:
             raise ValueError(f"max_iter: got {max_iter}; expected at least 1.")
@@ -298,7 +302,7 @@ class FactorGraph:
             raise ValueError(
                 f"step_size: got {step_size}; expected a positive number, or None for the default."
             )
-        return Options(max_iter, max_inner_iter, tol, step_size, adapt)
+        return Options(max_iter, max_inner_iter, tol, step_size, adapt, trace=trace)
 
     @staticmethod
     def _check_step(layout: Layout, step_size: float | None) -> None:

@@ -72,6 +72,9 @@ class Solution:
     primal_residual, dual_residual
         (n_components,) largest disagreement of a variable's copies, and largest last change of a
         marginal times the step size; both in units of marginals.
+    trace
+        (n_iterations, 2, n_components) these two residuals after every outer iteration, if asked
+        for; a finished component keeps its last ones, and one of a single factor has zeros.
     """
 
     layout: Layout
@@ -85,6 +88,7 @@ class Solution:
     primal_residual: FloatArray
     dual_residual: FloatArray
     additional_scores: Sequence[FloatArray]
+    trace: FloatArray | None = None
 
     @property
     def ok(self) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import numpy as np
@@ -40,6 +40,7 @@ class Options:
     step_size: float | None = None
     adapt: bool = True
     generic: bool = False
+    trace: bool = False
 
 
 class Links(NamedTuple):
@@ -103,6 +104,8 @@ class PartState:
     progress: Progress
     everything: Selection
     faces_complete: bool = False
+    trace: list[FloatArray] = field(default_factory=list)
+    """For every iteration the (2, n_components) residuals, if they are to be kept."""
 
     def select(self, chosen: BoolArray) -> Selection:
         """Return the selection of the chosen components."""
