@@ -11,6 +11,7 @@ from scipy.optimize import linear_sum_assignment
 
 from checks import SLOW, Case, check_gradients, check_oracle, check_sparsemap, run_oracle
 from lpsmap_core import FactorGraph, Status
+from lpsmap_factors_logic import AtMostOne, Xor
 from lpsmap_factors_struct import Matching
 
 SIZES = [
@@ -124,6 +125,20 @@ def test_matchings_are_decoded_to_pairs(graph):
     pairs = factor.solve_map(np.array([[0.0, 1.0], [3.0, 3.0], [4.0, 0.0]]), np.empty(0))
     assert set(pairs) == {(2, 0), (1, 1)}
     assert factor.decode(*factor.vertex(pairs)) == {"pairs": [[1, 1], [2, 0]]}
+
+
+@pytest.mark.parametrize(("m", "n"), [(10, 10), (8, 14)])
+def test_one_factor_agrees_with_many_small_ones(rng, m, n):
+    scores, d = rng.standard_normal((2, 8, m, n))
+    coarse, fine = FactorGraph(), FactorGraph()
+    u, v = coarse.variable_from(scores), fine.variable_from(scores)
+    coarse.add(Matching(u))
+    fine.add(Xor(v))
+    fine.add(Xor(v, axis=-2) if m == n else AtMostOne(v, axis=-2))
+    one, other = coarse.solve(), fine.solve(tol=1e-10)
+    assert one.ok
+    np.testing.assert_allclose(u.value, v.value, rtol=0, atol=1e-8)
+    np.testing.assert_allclose(one.vjp(d)[0], other.vjp(d)[0], rtol=0, atol=1e-8)
 
 
 def test_marginals_of_a_square_are_doubly_stochastic(rng):

@@ -90,6 +90,18 @@ def test_bits_are_their_scores_clipped(rng):
         np.testing.assert_allclose(mean, u.value[b], rtol=0, atol=1e-11)
 
 
+@pytest.mark.parametrize("scale", [1.0, 0.1])
+def test_gradients_of_many_bits_are_exact(rng, scale):
+    """Rounding in a Jacobian of some hundred structures is nothing to be divided by."""
+    scores = 0.5 + scale * rng.standard_normal((20, 150))
+    d = rng.standard_normal(scores.shape)
+    graph = FactorGraph()
+    graph.add(Bits(graph.variable_from(scores)))
+    by_scores, _ = graph.solve().vjp(d)
+    inside = (scores > 0) & (scores < 1)
+    np.testing.assert_allclose(by_scores.reshape(d.shape), d * inside, rtol=0, atol=1e-9)
+
+
 def test_ragged_and_masked_batches_are_their_subsets(rng):
     scores = rng.standard_normal((4, 6))
     lengths = np.array([4, 0, 1, 6])

@@ -66,6 +66,10 @@ def multiply_jacobian(
         product += operator.gather(operator.outputs)
     residual = np.zeros_like(product)
     operator.multiply(product, residual)
+    # alone, a factor's Jacobian is P: nothing is left but rounding, which must not be reduced
+    direct = state.part.direct[component]
+    product[direct] -= residual[direct]
+    residual[direct] = 0.0
     norms = np.sqrt(sums(component, product * product, len(chosen)))
     unfinished = operator.reduce(product, residual, TOLERANCE * norms, MAX_PRODUCTS)
     if unfinished.any():
