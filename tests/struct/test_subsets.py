@@ -91,12 +91,16 @@ def test_bits_are_their_scores_clipped(rng):
 
 
 @pytest.mark.parametrize("scale", [1.0, 0.1])
-def test_gradients_of_many_bits_are_exact(rng, scale):
+@pytest.mark.parametrize("coupled", [False, True])
+def test_gradients_of_many_bits_are_exact(rng, scale, coupled):
     """Rounding in a Jacobian of some hundred structures is nothing to be divided by."""
     scores = 0.5 + scale * rng.standard_normal((20, 150))
     d = rng.standard_normal(scores.shape)
     graph = FactorGraph()
-    graph.add(Bits(graph.variable_from(scores)))
+    u = graph.variable_from(scores)
+    graph.add(Bits(u))
+    if coupled:
+        graph.add(TopK(u, scores.shape[1], exact=False))  # asks nothing
     by_scores, _ = graph.solve().vjp(d)
     inside = (scores > 0) & (scores < 1)
     np.testing.assert_allclose(by_scores.reshape(d.shape), d * inside, rtol=0, atol=1e-9)

@@ -28,6 +28,11 @@ BoolArray = npt.NDArray[np.bool_]
 TOLERANCE = 1e-13
 """``P d`` is found when the residual is this small, relative to ``||d||``."""
 
+NOISE = 3.0
+"""The residual is rounding below this multiple of what the local Jacobians lack of projections: the
+more structures in an active set, the more.
+"""
+
 MAX_PRODUCTS = 2000
 
 
@@ -71,7 +76,8 @@ def multiply_jacobian(
     product[direct] -= residual[direct]
     residual[direct] = 0.0
     norms = np.sqrt(sums(component, product * product, len(chosen)))
-    unfinished = operator.reduce(product, residual, TOLERANCE * norms, MAX_PRODUCTS)
+    target = np.maximum(TOLERANCE * norms, NOISE * operator.defect())
+    unfinished = operator.reduce(product, residual, target, MAX_PRODUCTS)
     if unfinished.any():
         warnings.warn(
             f"lpsmap: the backward pass of {unfinished.sum()} component(s) stopped after "

@@ -77,6 +77,18 @@ class FaceOperator:
         self.multiply_locally(self.no_v)
         _subtract_gathered(self.variables, self.state.links, self.outputs, x, out)
 
+    def defect(self) -> FloatArray:
+        """Return for each component how far the last outputs are from being left as they are.
+
+        ``||J J y - J y||``, of a projection `J` zero up to rounding.
+        """
+        part = self.state.part
+        self.inputs[:], before = self.outputs, self.outputs.copy()
+        self.multiply_locally(self.no_v)
+        change = self.outputs - before
+        owner = part.component[part.link_variable]
+        return np.sqrt(sums(owner, change * change, part.n_components))
+
     def reduce(
         self, x: FloatArray, residual: FloatArray, target: FloatArray, max_products: int
     ) -> BoolArray:
