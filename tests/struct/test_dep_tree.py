@@ -10,11 +10,11 @@ import numpy as np
 import pytest
 
 import judges
+from checks import SLOW, Case, check_gradients, check_oracle, check_sparsemap
 from lpsmap_core import FactorGraph
 from lpsmap_factors_struct import DepTree
 
 NOTHING = np.empty(0)
-FORBIDDEN = -1e14
 
 KINDS = [
     pytest.param(projective, single_root, id=f"{'' if projective else 'non'}projective-{roots}")
@@ -28,7 +28,7 @@ def all_heads(n, projective, single_root):
     heads = judges.tree_heads(n, single_root=single_root)
     if projective:
         heads = [tree for tree in heads if is_projective(tree)]
-    return np.array(heads, dtype=np.int64).reshape(-1, n)
+    return np.array(heads, dtype=np.int64).reshape(len(heads), n)
 
 
 def is_projective(heads):
@@ -77,52 +77,38 @@ def score_of(scores, heads):
     return scores[np.arange(len(heads)), heads].sum()
 
 
-def random_scores(rng, draws, n):
-    """Draws of many kinds: plain, with ties, at odd scales, with forbidden and forced arcs."""
-    plain = rng.standard_normal((draws, n, n))
-    integers = rng.integers(-2, 3, size=(draws, n, n)).astype(float)
-    scaled = rng.standard_normal((draws, n, n)) * 10.0 ** rng.integers(-8, 9, size=(draws, 1, 1))
-    masked = np.where(rng.random((draws, n, n)) < 0.4, FORBIDDEN, plain)
-    offset = plain + 1e5 * rng.standard_normal((draws, n, 1))
-    return np.concatenate([plain, integers, scaled, masked, offset, np.zeros((1, n, n))])
+def case(n, projective, single_root, packed=True, n_labels=None):
+    """All trees of `n` words, with every choice of labels."""
+    trees = np.eye(n)[all_heads(n, projective, single_root)]
+    if not packed:
+        trees = to_unpacked(trees)
+    shape, labelled = (n, n), n_labels is not None
+    if labelled:
+        shape = (n, n, n_labels)
+        choices = list(itertools.product(np.eye(n_labels), repeat=n))
+        labels = np.array(choices).reshape(-1, 1, n, 1, n_labels)
+        trees = (labels * trees[..., None]).reshape(-1, *shape)
+    options = {"projective": projective, "single_root": single_root, "labelled": labelled}
+    return Case(lambda u, eta_v: DepTree(u, packed, **options), shape, trees)
 
 
-@pytest.mark.parametrize("n", [1, 2, 3, 4, 5])
+SIZES = [(n, None) for n in (1, 2, 3, 4, 5)] + [(1, 3), (2, 2), (3, 2), (4, 2)]
+"""Numbers of words and of labels."""
+
+
+@pytest.mark.parametrize("packed", [True, False])
+@pytest.mark.parametrize(("n", "n_labels"), SIZES)
 @pytest.mark.parametrize(("projective", "single_root"), KINDS)
-def test_best_tree_is_the_best_of_all(rng, draws, graph, run_oracle, n, projective, single_root):
-    scores = random_scores(rng, draws, n)
-    factor = DepTree(graph.variable(scores.shape), projective=projective, single_root=single_root)
-    found, _ = run_oracle(factor, scores.reshape(-1), NOTHING)
-    trees = all_heads(n, projective, single_root)
-    listed = set(map(tuple, trees.tolist()))
-    values = scores[:, np.arange(n), trees].sum(axis=-1)
-    for row, vertex in enumerate(found):
-        heads = heads_of(vertex, n)
-        assert heads in listed
-        arcs = scores[row, np.arange(n), trees]
-        # with unavoidable forbidden arcs, the sums have no digits left for the others
-        digits = np.abs(scores[row][scores[row] != FORBIDDEN]).max(initial=0.0)
-        if (arcs == FORBIDDEN).any(axis=1).all():
-            digits = -FORBIDDEN
-        assert score_of(scores[row], heads) >= values[row].max() - 1e-14 * n * digits
+def test_best_tree_is_the_best_of_all(draws, projective, single_root, n, n_labels, packed):
+    check_oracle(case(n, projective, single_root, packed, n_labels), draws // 5)
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("packed", [True, False])
+@pytest.mark.parametrize(("n", "n_labels"), [*SIZES, (6, None)])
 @pytest.mark.parametrize(("projective", "single_root"), KINDS)
-def test_forced_arcs_leave_the_digits_of_the_others(
-    rng, draws, graph, run_oracle, projective, single_root
-):
-    n = 5
-    trees = all_heads(n, projective, single_root)
-    scores = rng.standard_normal((draws, n, n))
-    chosen = trees[rng.integers(len(trees), size=draws)]
-    forced = (rng.random((draws, n)) < 0.3)[..., None] & np.eye(n, dtype=bool)[chosen]
-    factor = DepTree(graph.variable(scores.shape), projective=projective, single_root=single_root)
-    found, _ = run_oracle(factor, np.where(forced, 1e17, scores).reshape(-1), NOTHING)
-    for row, vertex in enumerate(found):
-        obey = (forced[row].any(axis=1) <= forced[row][np.arange(n), trees]).all(axis=1)
-        best = scores[row][np.arange(n), trees[obey]].sum(axis=1).max()
-        assert (vertex.reshape(n, n) >= forced[row]).all()
-        assert score_of(scores[row], heads_of(vertex, n)) >= best - 1e-12
+def test_best_tree_is_the_best_of_all_in_many_draws(projective, single_root, n, n_labels, packed):
+    check_oracle(case(n, projective, single_root, packed, n_labels), SLOW, seed=1)
 
 
 @pytest.mark.parametrize("n", [7, 12, 25, 40])
@@ -252,49 +238,47 @@ def test_oracle_leaves_other_rows_alone(rng, graph):
     assert (value[4:8] == 1).all()
 
 
+SMALL = [(4, None, True), (4, None, False), (3, 2, True), (2, 3, False)]
+"""Numbers of words and of labels, and whether packed, for what asks a judge."""
+
+
+@pytest.mark.parametrize(("n", "n_labels", "packed"), SMALL)
+@pytest.mark.parametrize(("projective", "single_root"), KINDS)
+def test_sparsemap_and_gradients(draws, projective, single_root, n, n_labels, packed):
+    trees = case(n, projective, single_root, packed, n_labels)
+    check_sparsemap(trees, draws // 40)
+    check_gradients(trees, draws // 10)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("n", "n_labels", "packed"), SMALL[::2])
+@pytest.mark.parametrize(("projective", "single_root"), KINDS)
+def test_sparsemap_and_gradients_in_many_draws(projective, single_root, n, n_labels, packed):
+    trees = case(n, projective, single_root, packed, n_labels)
+    check_sparsemap(trees, SLOW, seed=1)
+    check_gradients(trees, SLOW, seed=1)
+
+
 @pytest.mark.parametrize("packed", [True, False])
-@pytest.mark.parametrize(("projective", "single_root"), KINDS)
-def test_sparsemap_solves_the_quadratic_programme(rng, packed, projective, single_root):
-    n = 4
-    heads = all_heads(n, projective, single_root)
-    vertices = np.eye(n)[heads]
-    if not packed:
-        vertices = to_unpacked(vertices)
-    vertices = vertices.reshape(-1, n * n)
-    for scale in (0.1, 1.0, 3.0):
-        scores = scale * rng.standard_normal((8, n, n))
-        graph = FactorGraph()
-        u = graph.variable_from(scores)
-        graph.add(DepTree(u, packed, projective, single_root=single_root))
-        graph.solve()
-        for row in range(len(scores)):
-            z, _ = judges.project_polytope(
-                vertices, np.zeros((len(vertices), 0)), scores[row].reshape(-1), NOTHING,
-                np.ones(n * n),
-            )  # fmt: skip
-            assert np.abs(u.value[row].reshape(-1) - z).max() <= 1e-8
+def test_best_label_of_an_arc_is_part_of_the_tree(rng, packed):
+    scores = rng.standard_normal((5, 5, 3))
+    graph = FactorGraph()
+    labelled = DepTree(graph.variable(scores.shape), packed, labelled=True).row(0)
+    plain = DepTree(graph.variable((5, 5)), packed).row(0)
+    tree = labelled.solve_map(scores, NOTHING)
+    assert tuple(head for head, _ in tree) == plain.solve_map(scores.max(axis=-1), NOTHING)
+    decoded = labelled.decode(*labelled.vertex(tree))
+    heads = plain.decode(*plain.vertex(tuple(head for head, _ in tree)))["heads"]
+    assert decoded == {"heads": heads, "labels": [label for _, label in tree]}
 
 
-@pytest.mark.parametrize(("projective", "single_root"), KINDS)
-def test_gradient_is_the_derivative(rng, projective, single_root):
-    n, checked = 5, 0
-
-    def solve(scores):
-        graph = FactorGraph()
-        u = graph.variable_from(scores)
-        graph.add(DepTree(u, projective=projective, single_root=single_root))
-        return graph.solve()
-
-    for _ in range(10):
-        scores, direction = rng.standard_normal((2, n, n))
-        derivative, smooth = judges.directional_derivative(
-            lambda x: solve(x).values, scores, direction
-        )
-        if smooth:
-            product, _ = solve(scores).vjp(direction.reshape(-1))
-            assert np.abs(product - derivative).max() <= 1e-6
-            checked += 1
-    assert checked >= 5
+@pytest.mark.parametrize("packed", [True, False])
+@pytest.mark.parametrize("n", [0, 1, 3, 4])
+def test_trees_are_decoded_to_heads(graph, n, packed):
+    factor = DepTree(graph.variable((n, n)), packed).row(0)
+    for tree in all_heads(n, False, False):
+        heads = [-1 if head == word else head for word, head in enumerate(tree.tolist())]
+        assert factor.decode(*factor.vertex(tuple(tree.tolist()))) == {"heads": heads}
 
 
 def test_forbidden_arcs_get_nothing(rng, graph):
@@ -334,6 +318,9 @@ def test_sentences_of_no_words(rng, graph):
     [
         ((4,), {}, "DepTree: variables has shape .4,.; expected at least 2 axes"),
         ((3, 4), {}, "DepTree: variables has shape .3, 4.; expected equal last two axes"),
+        ((3, 4, 2), {"labelled": True}, "shape .3, 4, 2.; expected equal axes before the labels"),
+        ((3, 3, 0), {"labelled": True}, "shape .3, 3, 0.; expected at least one label"),
+        ((3, 3), {"labelled": True}, "shape .3, 3.; expected at least 3 axes"),
         ((2, 3, 3), {"lengths": [1, 4]}, "DepTree: lengths.1. is 4; expected 0 to 3"),
         ((2, 3, 3), {"lengths": [-1, 3]}, "DepTree: lengths.0. is -1; expected 0 to 3"),
         ((2, 3, 3), {"lengths": [1]}, "DepTree: lengths has shape .1,.; expected .2,."),

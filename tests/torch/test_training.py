@@ -105,7 +105,7 @@ def main(n=5, constrain=False):
 
     fg = TorchFactorGraph()
     u = fg.variable_from(x)
-    fg.add(DepTree(u, packed=True, projective=False))
+    fg.add(DepTree(u, packed=True, projective=True))
 
     if constrain:
         for k in range(n):

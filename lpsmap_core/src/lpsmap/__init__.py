@@ -37,7 +37,10 @@ _PACKS = {
     "lpsmap-factors-logic": (
         "Xor Or AtMostOne Budget Knapsack Imply Nand XorOut OrOut AndOut Pair"
     ),
-    "lpsmap-factors-struct": "DepTree Sequence SequenceBudget",
+    "lpsmap-factors-struct": (
+        "Alignment BinaryTree Bits DepTree HeadAutomaton Matching Permutation SemiMarkov Sequence "
+        "SequenceBudget SequenceDistance TopK"
+    ),
     "lpsmap-torch": "TorchFactorGraph",
 }
 

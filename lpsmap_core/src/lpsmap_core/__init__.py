@@ -1,9 +1,10 @@
 """SparseMAP and LP-SparseMAP: differentiable, sparse, structured inference in factor graphs."""
 
+from lpsmap_core.distribution import Distribution, Distributions, Structure
 from lpsmap_core.factor import FREE, LOWER, TIED, UPPER, Factor, LocalSolution
 from lpsmap_core.graph import ConvergenceWarning, FactorGraph
 from lpsmap_core.hookspecs import hookimpl, hookspec
-from lpsmap_core.solution import Solution, Status, Structure
+from lpsmap_core.solution import Solution, Status
 from lpsmap_core.variables import Variables, stack
 
 __version__ = "0.1.0"
@@ -14,6 +15,8 @@ __all__ = [
     "TIED",
     "UPPER",
     "ConvergenceWarning",
+    "Distribution",
+    "Distributions",
     "Factor",
     "FactorGraph",
     "LocalSolution",

@@ -49,9 +49,9 @@ from lpsmap_core.native import (
     ints_at,
     invoke,
     pack,
-    signatures,
     uint32s_at,
 )
+from lpsmap_core.vertices import Vertices, weighted_vertices
 
 __all__ = ["ActiveSets"]
 
@@ -87,7 +87,7 @@ class Candidates(NamedTuple):
     """The oracle's latest structure of every factor, its nonzeros from ``start[f]`` on."""
 
     start: IntArray
-    index: IndexArray
+    entry: IndexArray
     value: FloatArray
     size: IntArray
 
@@ -119,7 +119,7 @@ class ActiveSets:
         total = int(self.store.width.sum())
         self.candidates = Candidates(
             start=start,
-            index=np.empty(total, dtype=np.int32),
+            entry=np.empty(total, dtype=np.int32),
             value=np.empty(total),
             size=np.zeros(len(width), dtype=np.int64),
         )
@@ -185,20 +185,9 @@ class ActiveSets:
         """Raise what the factor type's own Python code raised inside a compiled loop."""
         self._callback.raise_error()
 
-    def structures(self, f: int) -> list[tuple[float, FloatArray, FloatArray]]:
-        """Return factor `f`'s (probability, variables, additionals), the likeliest first."""
-        store, capacity = self.store, self.capacity
-        lo, hi = self.bucket.offsets[f : f + 2]
-        n_additionals = np.diff(self.bucket.additional_offsets[f : f + 2])[0]
-        found = []
-        for k in np.flatnonzero(store.p[f * capacity : f * capacity + store.active[f]] > 0.0):
-            place = store.order[f * capacity + k]
-            begin = store.start[f] + place * store.width[f]
-            entries = slice(begin, begin + store.size[f * capacity + place])
-            vertex = np.zeros(hi - lo + n_additionals)
-            vertex[store.entry[entries]] = store.value[entries]
-            found.append((float(store.p[f * capacity + k]), vertex[: hi - lo], vertex[hi - lo :]))
-        return sorted(found, key=lambda item: -item[0])
+    def structures(self, rows: IntArray) -> Vertices:
+        """Return the structures of positive weight of the factors in `rows`."""
+        return weighted_vertices(self.store, self.capacity, rows)
 
     # ---------------------------------------------------------------- what compiled loops need
 
@@ -211,14 +200,14 @@ class ActiveSets:
         if not COMPILED:
             return
         bucket, record = self.bucket, self.record
-        record[SOLVE] = address_of(solve_active_sets, signatures.solve)
-        record[JVP] = address_of(multiply_active_sets, signatures.jvp)
+        record[SOLVE] = address_of(solve_active_sets, "solve")
+        record[JVP] = address_of(multiply_active_sets, "jvp")
         record[CALL] = self._callback.address
         oracle = bucket.type.map_kernel
-        record[_MAP] = 0 if oracle is None else address_of(oracle, signatures.map)
+        record[_MAP] = 0 if oracle is None else address_of(oracle, "map")
         record[_N_PARAMETERS] = bucket.parameters.shape[1]
         pack(record, STATUS, [self.store.status])
-        arrays = [
+        arrays: list[npt.NDArray[Any]] = [
             bucket.offsets,
             bucket.additional_offsets,
             self.inverse_delta,
@@ -365,7 +354,7 @@ if COMPILED:
             floats_at(sets, _ARRAYS + 6).reshape((n, sets[_N_PARAMETERS])),
             floats_at(sets, _ARRAYS + 8),
             candidates.start,
-            candidates.index,
+            candidates.entry,
             candidates.value,
             candidates.size,
         )
@@ -740,7 +729,7 @@ def _copy_candidate(
 ) -> None:
     begin, start = store.start[f] + place * store.width[f], candidates.start[f]
     for e in range(candidates.size[f]):
-        store.entry[begin + e] = candidates.index[start + e]
+        store.entry[begin + e] = candidates.entry[start + e]
         store.value[begin + e] = candidates.value[start + e]
     store.size[f * capacity + place] = candidates.size[f]
 

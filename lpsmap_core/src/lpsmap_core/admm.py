@@ -63,6 +63,9 @@ INNER_ITERATIONS = 5
 problems need not be solved to the end, since their sets are warm when the next ones come; but no
 component converges before its local problems are solved."""
 
+TINY = 1e-290
+"""Means below this are zero: numbers that shrink for ever would become slow to compute with."""
+
 WIDEST_RANGE = 1e4
 """A step size stays within this factor of its first value."""
 
@@ -105,7 +108,8 @@ def solve_part(
 
     def run(chosen: BoolArray, limits: Limits) -> None:
         components = np.flatnonzero(chosen)
-        _run(components, together, state.calls, state.problem, polish, work, limits)
+        calls, problem = state.calls, state.problem
+        _run(components, together, calls, problem, polish, work, limits, state.trace)
         state.raise_errors()
 
     direct = part.direct & ~skip
@@ -136,6 +140,7 @@ def _run(
     polish: Polish,
     work: Work,
     limits: Limits,
+    trace: FloatArray,
 ) -> None:
     """Run the loop on some components, one after the other or all together."""
     links, blocks = problem.links, problem.blocks
@@ -145,11 +150,11 @@ def _run(
             chosen[c] = True
         everything = select(blocks, 0, len(chosen))
         selection = keep(everything, links, blocks, chosen)
-        _iterate(selection, solvers, problem, polish, work, limits)
+        _iterate(selection, solvers, problem, polish, work, limits, trace)
     else:
         for c in components:
             selection = select(blocks, c, c + 1)
-            if not _iterate(selection, solvers, problem, polish, work, limits):
+            if not _iterate(selection, solvers, problem, polish, work, limits, trace):
                 break
 
 
@@ -161,6 +166,7 @@ def _iterate(
     polish: Polish,
     work: Work,
     limits: Limits,
+    trace: FloatArray,
 ) -> bool:
     """Iterate on a selection until all is finished or `limits` are reached.
 
@@ -184,6 +190,10 @@ def _iterate(
         n_finished = _judge(selection.components, progress, polish.now, limits.tol, balance)
         if limits.adapt:
             take_back(selection, problem, polish)
+        if len(trace) > 0:
+            for c in selection.components:
+                trace[iteration - 1, 0, c] = progress.primal[c]
+                trace[iteration - 1, 1, c] = progress.change[c]
         if n_finished == len(selection.components):
             break
         if n_finished > 0:
@@ -244,10 +254,10 @@ def _average(selection: Selection, problem: Problem, moved: BoolArray) -> None:
         total = 0.0
         for e in range(lo, hi):
             total += signs[e] * z[index[e]] + shifts[e]
-        mean = total / float(hi - lo)
-        moved_by = mean - u[v]
-        u[v] += relax * moved_by
-        base = score[v] + g * u[v]
+        mean, previous = total / float(hi - lo), u[v]
+        relaxed = relax * mean + (1.0 - relax) * previous
+        u[v] = relaxed if abs(relaxed) > TINY else 0.0
+        base = score[v] + g * relaxed
         largest = 0.0
         for e in range(lo, hi):
             sign, shift = signs[e], shifts[e]
@@ -257,7 +267,7 @@ def _average(selection: Selection, problem: Problem, moved: BoolArray) -> None:
             duals[e] = dual
             scores[index[e]] = sign * (base + dual) * inverse + shift
         primal = max(primal, delta[v] * largest)
-        change = max(change, delta[v] * abs(moved_by))
+        change = max(change, delta[v] * abs(mean - previous))
     if current >= 0 and not skip:
         progress.primal[current], progress.change[current] = primal, g * change
 

@@ -31,6 +31,11 @@ BoolArray = npt.NDArray[np.bool_]
 TOLERANCE = 1e-13
 """``P d`` is found when the residual is this small, relative to ``||d||``."""
 
+NOISE = 3.0
+"""The residual is rounding below this multiple of what the local Jacobians lack of projections: the
+more structures in an active set, the more.
+"""
+
 MAX_PRODUCTS = 2000
 
 
@@ -65,8 +70,12 @@ def multiply_jacobian(
     work.outputs_v[:] = 0.0
     product = np.where(chosen[state.part.component], d, 0.0)
     together = any(solver.vectorised for solver in state.solvers)
-    components = np.flatnonzero(chosen)
-    n_unfinished = _run(components, together, state.calls, state.problem, work, d_v, product)
+    n_unfinished = 0
+    for kind in (chosen & state.part.direct, chosen & ~state.part.direct):
+        components = np.flatnonzero(kind)
+        if components.size:
+            calls, problem = state.calls, state.problem
+            n_unfinished += _run(components, together, calls, problem, work, d_v, product)
     state.raise_errors()
     if n_unfinished:
         warnings.warn(
@@ -124,12 +133,16 @@ def _multiply(
         gather(selection, links, work.outputs, work.image)
         for v in selection.variables:
             product[v] += work.image[v]
-    for c in selection.components:
-        work.target[c] = 0.0
-    for v in selection.variables:
-        work.target[links.component[v]] += (TOLERANCE * product[v]) ** 2
     apply(selection, solvers, problem, work, product, work.residual)
-    reduce(selection, solvers, problem, work, product, MAX_PRODUCTS)
+    if problem.progress.gamma[selection.components[0]] == 0.0:
+        # alone, a factor's Jacobian is P: what is left is rounding, which must not be divided by
+        for v in selection.variables:
+            product[v] -= work.residual[v]
+        for c in selection.components:
+            work.running[c] = False
+    else:
+        _set_targets(selection, solvers, problem, work, product)
+        reduce(selection, solvers, problem, work, product, MAX_PRODUCTS)
     if len(d_v) > 0:
         scatter(selection, links, product, work.inputs)
         multiply_locally(
@@ -139,3 +152,29 @@ def _multiply(
     for c in selection.components:
         n_unfinished += work.running[c]
     return n_unfinished
+
+
+@kernel
+def _set_targets(
+    selection: Selection, solvers: Any, problem: Problem, work: Work, product: FloatArray
+) -> None:
+    """Write the squared residuals to reach, after a product with the operator.
+
+    ``||J J y - J y||`` is zero for projections J up to their rounding.
+    """
+    links, component = problem.links, problem.links.component
+    for v in selection.variables:
+        for e in range(links.offsets[v], links.offsets[v + ONE]):
+            work.inputs[links.links[e]] = work.outputs[links.links[e]]
+    multiply_locally(
+        selection, solvers, problem.blocks, work.inputs, work.no_v, work.outputs, work.outputs_v
+    )
+    for c in selection.components:
+        work.target[c] = work.size[c] = 0.0
+    for v in selection.variables:
+        work.target[component[v]] += (TOLERANCE * product[v]) ** 2
+        for e in range(links.offsets[v], links.offsets[v + ONE]):
+            change = work.outputs[links.links[e]] - work.inputs[links.links[e]]
+            work.size[component[v]] += (NOISE * change) ** 2
+    for c in selection.components:
+        work.target[c] = max(work.target[c], work.size[c])

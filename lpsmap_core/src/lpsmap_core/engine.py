@@ -68,7 +68,10 @@ def solve(
         return solve_part(part, eta, eta_v, skip, options)
 
     states = in_threads(run, layout.parts)
-    return _gather(layout, factors, scores, additionals, states, bad)
+    solution = _gather(layout, factors, scores, additionals, states, bad)
+    if options.trace:
+        solution.trace = _trace(states, layout.n_components)
+    return solution
 
 
 def _non_finite_components(
@@ -140,6 +143,18 @@ def _gather(
         dual_residual=dual,
         additional_scores=additionals,
     )
+
+
+def _trace(states: list[PartState], n_components: int) -> FloatArray:
+    """Return the parts' residuals side by side, a finished component's as they last were."""
+    longest = max((int(s.problem.progress.iterations.max()) for s in states), default=0)
+    trace = np.zeros((longest, 2, n_components))
+    for state in states:
+        progress = state.problem.progress
+        last = np.stack([progress.primal, progress.change])
+        kept = state.trace[:longest]
+        trace[:, :, state.part.components] = np.where(np.isnan(kept), last, kept)
+    return trace
 
 
 def _status(state: PartState) -> npt.NDArray[np.object_]:

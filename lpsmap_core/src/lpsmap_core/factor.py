@@ -95,6 +95,10 @@ class Factor(abc.ABC):
     link_parameter: ClassVar[str | None] = None
     """Name of the attribute that holds one number for every variable slot."""
 
+    flipped: npt.NDArray[np.bool_] | None = None
+    """Entries of `variables` that the type has negated itself, as ``Nand`` makes an ``Or``. Its
+    structures are shown in the sense of the variables that it was given."""
+
     map_kernel: ClassVar[Callable[..., None] | None] = None
     """Compiled MAP oracle for many factors (level 2)."""
 
@@ -131,12 +135,20 @@ class Factor(abc.ABC):
         counts = (
             np.full(self.n_factors, np.prod(self.event_shape), dtype=np.int64)
             if self.keep is None
-            else self.keep.reshape(self.n_factors, -1).sum(axis=1, dtype=np.int64)
+            else self.keep.sum(axis=tuple(range(split, self.keep.ndim)), dtype=np.int64).reshape(-1)
         )
         self.offsets = _offsets(counts)
         listed = additionals is not None and not hasattr(additionals, "shape")
         self.additionals = np.asarray(additionals, dtype=np.float64) if listed else additionals
         self.n_additionals = self._count_additionals()
+
+    @property
+    def additionals_value(self) -> Any:
+        """Marginals of the additionals in the graph's latest solution, shaped like their scores.
+
+        For ``TorchFactorGraph`` a tensor with gradients. See `FactorGraph.additionals_of`.
+        """
+        return self.variables.graph.additionals_of(self)
 
     # ---------------------------------------------------------------- one factor, plain Python
 
@@ -167,7 +179,8 @@ class Factor(abc.ABC):
         Parameters
         ----------
         variables, additionals
-            0/1 numbers of one structure, shaped as in `solve_map`.
+            0/1 numbers of one structure, in the factor's event shape as far as its `lengths` reach,
+            with zeros where a mask leaves entries out; and flat.
 
         Returns
         -------
@@ -279,6 +292,14 @@ class Factor(abc.ABC):
                 shape[axis] = int(length)
             return values.reshape(shape)
         return values.reshape(self.event_shape)
+
+    def placed(self, i: int, values: npt.NDArray[Any]) -> npt.NDArray[Any]:
+        """Return factor `i`'s slots as `shaped` does, but with a mask at their places too."""
+        if not self._masked or self.keep is None:
+            return self.shaped(i, values)
+        event = np.zeros(self.event_shape, dtype=values.dtype)
+        event[self.keep.reshape(self.n_factors, *self.event_shape)[i]] = values
+        return event
 
     def __repr__(self) -> str:
         many = f"{self.n_factors} factors " if self.batch_shape else ""

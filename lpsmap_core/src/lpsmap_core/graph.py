@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 import numpy as np
 import numpy.typing as npt
 
+from lpsmap_core.distribution import Distributions
 from lpsmap_core.engine import solve
 from lpsmap_core.factor import Factor
 from lpsmap_core.layout import Layout, build_layout
@@ -132,6 +133,7 @@ class FactorGraph:
         adapt: bool = True,
         verbose: int = 0,
         threads: int | None = None,
+        trace: bool = False,
     ) -> Solution:
         """Solve the graph; afterwards ``u.value`` holds the marginals of its variables.
 
@@ -155,6 +157,8 @@ class FactorGraph:
         threads
             Threads among which the components are spread; None for ``LPSMAP_THREADS`` or all cores.
             Results do not depend on it.
+        trace
+            Whether to keep the residuals of every outer iteration, as ``solution.trace``.
 
         Returns
         -------
@@ -171,7 +175,7 @@ class FactorGraph:
         ConvergenceWarning
             Once, if components were not solved; their status says why.
         """
-        options = self._options(max_iter, max_inner_iter, tol, step_size, adapt)
+        options = self._options(max_iter, max_inner_iter, tol, step_size, adapt, trace)
         layout = self._laid_out(threads)
         scores = np.concatenate(
             [self._numbers(s).reshape(-1) for s in self._scores] or [np.empty(0)]
@@ -179,7 +183,7 @@ class FactorGraph:
         additionals = [
             np.empty((factor.n_factors, 0))
             if factor.additionals is None
-            else self._numbers(factor.additionals).reshape(factor.n_factors, -1)
+            else self._numbers(factor.additionals).reshape(factor.n_factors, factor.n_additionals)
             for factor in self.factors
         ]
         self._check_step(layout, step_size)
@@ -213,6 +217,20 @@ class FactorGraph:
         """
         position = self._position(factor)
         return self._solved().additionals[position].reshape(np.shape(factor.additionals))
+
+    def structures(self, factor: Factor) -> Distributions:
+        """Return the sparse distributions over a declaration's structures.
+
+        See `Solution.structures`, for the latest solution.
+
+        Raises
+        ------
+        RuntimeError
+            If the graph was not solved yet.
+        ValueError
+            If the factor is not of this graph.
+        """
+        return self._solved().structures(factor)
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self._n_variables} variables, {len(self.factors)} factors)"
@@ -271,6 +289,7 @@ class FactorGraph:
         tol: float,
         step_size: float | None,
         adapt: bool,
+        trace: bool,
     ) -> Options:
         if max_iter < 1:
             raise ValueError(f"max_iter: got {max_iter}; expected at least 1.")
@@ -284,7 +303,7 @@ class FactorGraph:
             raise ValueError(
                 f"step_size: got {step_size}; expected a positive number, or None for the default."
             )
-        return Options(max_iter, max_inner_iter, tol, step_size, adapt)
+        return Options(max_iter, max_inner_iter, tol, step_size, adapt, trace=trace)
 
     @staticmethod
     def _check_step(layout: Layout, step_size: float | None) -> None:

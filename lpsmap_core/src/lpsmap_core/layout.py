@@ -108,7 +108,7 @@ class Bucket:
         for d, target in enumerate(additionals):
             rows = np.flatnonzero(self.declaration == d)
             entries = ranges(self.additional_offsets, rows)
-            target[self.row[rows]] = values[entries].reshape(len(rows), -1)
+            target[self.row[rows]] = values[entries].reshape(len(rows), target.shape[1])
 
 
 @dataclass(frozen=True)

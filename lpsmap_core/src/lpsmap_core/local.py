@@ -34,7 +34,6 @@ from lpsmap_core.native import (
     ints_at,
     invoke,
     pack,
-    signatures,
 )
 
 __all__ = [
@@ -169,17 +168,17 @@ class _ClosedForm:
     def _write_record(self) -> None:
         """Let compiled loops come back to Python."""
         self._callback = Callback(self._called)
-        self.record[SOLVE] = address_of(_solve_in_python, signatures.solve)
-        self.record[JVP] = address_of(_multiply_in_python, signatures.jvp)
+        self.record[SOLVE] = address_of(_solve_in_python, "solve")
+        self.record[JVP] = address_of(_multiply_in_python, "jvp")
         self.record[CALL] = self._callback.address
 
     def _called(self, what: int, argument: int) -> None:
+        kinds = (np.int64, np.float64, np.float64, np.float64, np.float64)
+        rows, first, second, third, fourth = arrays_at(argument, kinds)
         if what == _SOLVE:
-            rows, *numbers = arrays_at(argument, (np.int64, *[np.float64] * 4))
-            self.solve(rows, *numbers, max_iterations=0, huge=np.inf)
+            self.solve(rows, first, second, third, fourth, 0, np.inf)
         else:
-            rows, *numbers = arrays_at(argument, (np.int64, *[np.float64] * 4))
-            self.jvp(rows, *numbers)
+            self.jvp(rows, first, second, third, fourth)
 
 
 class _CompiledForm(_ClosedForm):
@@ -193,18 +192,18 @@ class _CompiledForm(_ClosedForm):
         super().__init__(bucket, delta)
 
     def _write_record(self) -> None:
-        project = address_of(self._project, signatures.projection)
-        multiply = address_of(self._multiply, signatures.projection_jvp)
+        project = address_of(self._project, "projection")
+        multiply = address_of(self._multiply, "projection_jvp")
         if not (project and multiply):
             super()._write_record()
             return
         self.vectorised = False
         bucket, record = self.bucket, self.record
-        record[SOLVE] = address_of(_solve_closed_form, signatures.solve)
-        record[JVP] = address_of(_multiply_closed_form, signatures.jvp)
+        record[SOLVE] = address_of(_solve_closed_form, "solve")
+        record[JVP] = address_of(_multiply_closed_form, "jvp")
         record[_PROJECT], record[_DIFFERENTIATE] = project, multiply
         record[_N_PARAMETERS] = bucket.parameters.shape[1]
-        arrays = [
+        arrays: list[npt.NDArray[Any]] = [
             bucket.offsets,
             self.delta,
             bucket.additional_offsets,

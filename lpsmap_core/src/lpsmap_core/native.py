@@ -12,6 +12,7 @@ import ctypes
 import functools
 import weakref
 from collections.abc import Callable, Sequence
+from importlib import import_module
 from typing import Any
 
 import numpy as np
@@ -37,7 +38,6 @@ __all__ = [
     "ints_at",
     "invoke",
     "pack",
-    "signatures",
     "uint32s_at",
 ]
 
@@ -101,25 +101,26 @@ def arrays_at(address: int, kinds: Sequence[type]) -> list[npt.NDArray[Any]]:
 def _array(address: int, size: int, kind: type) -> npt.NDArray[Any]:
     if size == 0:
         return np.empty(0, dtype=kind)
-    room = ctypes.c_char * (size * np.dtype(kind).itemsize)
-    return np.frombuffer(room.from_address(address), dtype=kind)
+    room: Any = ctypes.c_char * (size * np.dtype(kind).itemsize)
+    array: npt.NDArray[Any] = np.frombuffer(room.from_address(address), dtype=np.dtype(kind))
+    return array
 
 
-invoke: Any = None
-call_python: Any = None
-floats_at: Any = None
-ints_at: Any = None
-int32s_at: Any = None
-uint32s_at: Any = None
-bytes_at: Any = None
-signatures: Any = None
+floats_at: Any
+ints_at: Any
+int32s_at: Any
+uint32s_at: Any
+bytes_at: Any
+invoke: Any
+call_python: Any
 
 if COMPILED:
-    import numba
-    from llvmlite import ir
-    from numba import types
-    from numba.core import cgutils
-    from numba.extending import intrinsic
+    # by name, since numba has no types to check these with
+    ir: Any = import_module("llvmlite.ir")
+    types: Any = import_module("numba.core.types")
+    cgutils: Any = import_module("numba.core.cgutils")
+    carray: Any = import_module("numba").carray
+    intrinsic: Any = import_module("numba.extending").intrinsic
 
     @intrinsic  # type: ignore[untyped-decorator]
     def invoke(typing_context: Any, address: Any, arguments: Any) -> Any:
@@ -157,54 +158,64 @@ if COMPILED:
     @kernel
     def floats_at(record: IntArray, i: int) -> Any:
         """Return the float64 array at position `i` of a record."""
-        return numba.carray(_pointer(record[i]), record[i + 1], dtype=np.float64)
+        return carray(_pointer(record[i]), record[i + 1], dtype=np.float64)
 
     @kernel
     def ints_at(record: IntArray, i: int) -> Any:
         """Return the int64 array at position `i` of a record."""
-        return numba.carray(_pointer(record[i]), record[i + 1], dtype=np.int64)
+        return carray(_pointer(record[i]), record[i + 1], dtype=np.int64)
 
     @kernel
     def int32s_at(record: IntArray, i: int) -> Any:
         """Return the int32 array at position `i` of a record."""
-        return numba.carray(_pointer(record[i]), record[i + 1], dtype=np.int32)
+        return carray(_pointer(record[i]), record[i + 1], dtype=np.int32)
 
     @kernel
     def uint32s_at(record: IntArray, i: int) -> Any:
         """Return the uint32 array at position `i` of a record."""
-        return numba.carray(_pointer(record[i]), record[i + 1], dtype=np.uint32)
+        return carray(_pointer(record[i]), record[i + 1], dtype=np.uint32)
 
     @kernel
     def bytes_at(record: IntArray, i: int) -> Any:
         """Return the int8 array at position `i` of a record."""
-        return numba.carray(_pointer(record[i]), record[i + 1], dtype=np.int8)
+        return carray(_pointer(record[i]), record[i + 1], dtype=np.int8)
 
-    class signatures:
-        """Argument types of the functions that are called by address."""
+    _floats = types.Array(types.float64, 1, "C")
+    _ints = types.Array(types.int64, 1, "C")
+    _int8s = types.Array(types.int8, 1, "C")
+    _problem = (_ints, types.Array(types.float64, 2, "C"), _floats)
 
-        floats = types.Array(types.float64, 1, "C")
-        table = types.Array(types.float64, 2, "C")
-        ints = types.Array(types.int64, 1, "C")
-        int32s = types.Array(types.int32, 1, "C")
-        int8s = types.Array(types.int8, 1, "C")
-        map = (ints, ints, floats, ints, floats, table, floats, ints, int32s, floats, ints)
-        projection = (
-            *(ints, ints, floats, floats, ints, floats, table, floats, floats, floats),
-            *(int8s, int8s),
-        )
-        projection_jvp = (
-            *(ints, ints, floats, ints, table, floats, int8s, int8s),
-            *(floats, floats, floats, floats),
-        )
-        solve = (ints, ints, floats, floats, floats, floats, types.int64, types.float64)
-        jvp = (ints, ints, floats, floats, floats, floats)
+    SIGNATURES: dict[str, Any] = {
+        "map": (
+            *(_ints, _ints, _floats, _ints, _floats, *_problem[1:]),
+            *(_ints, types.Array(types.int32, 1, "C"), _floats, _ints),
+        ),
+        "projection": (
+            *(_ints, _ints, _floats, _floats, _ints, _floats, *_problem[1:]),
+            *(_floats, _floats, _int8s, _int8s),
+        ),
+        "projection_jvp": (
+            *(_ints, _ints, _floats, *_problem, _int8s, _int8s),
+            *(_floats, _floats, _floats, _floats),
+        ),
+        "solve": (_ints, _ints, *[_floats] * 4, types.int64, types.float64),
+        "jvp": (_ints, _ints, *[_floats] * 4),
+    }
+    """Argument types of the kernels that are called by address."""
+
+else:
+    # never called: what is not compiled calls Python objects
+    SIGNATURES = {}
+    invoke = call_python = None
+    floats_at = ints_at = int32s_at = uint32s_at = bytes_at = None
 
 
 @functools.cache
-def address_of(function: Any, signature: Any) -> int:
-    """Return the address of a kernel compiled for a signature; 0 if it is no kernel of numba's."""
+def address_of(function: Any, kind: str) -> int:
+    """Return the address of a kernel of some kind; 0 if it is none of numba's."""
     if not hasattr(function, "overloads"):
         return 0
+    signature = SIGNATURES[kind]
     if signature not in function.overloads:
         function.compile(signature)
     compiled = function.overloads[signature]

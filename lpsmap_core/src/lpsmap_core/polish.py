@@ -154,7 +154,7 @@ def _find_settled(
     for v in selection.variables:
         first = links.offsets[blocks.variables[links.component[v]]]
         for e in range(links.offsets[v], links.offsets[v + ONE]):
-            work.inputs[links.links[e]] = general_position(np.int64(e - first), 0)
+            work.inputs[links.links[e]] = general_position(int(e - first), 0)
     multiply_locally(
         selection, solvers, blocks, work.inputs, work.no_v, work.outputs, work.outputs_v
     )

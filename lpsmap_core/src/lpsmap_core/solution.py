@@ -13,14 +13,15 @@ import numpy.typing as npt
 
 from lpsmap_core.active_set import ActiveSets
 from lpsmap_core.backward import multiply_jacobian
+from lpsmap_core.distribution import Distributions
 from lpsmap_core.factor import Factor
-from lpsmap_core.layout import Layout
-from lpsmap_core.local import local_solver
+from lpsmap_core.layout import Layout, ranges
 from lpsmap_core.state import MOST_STRUCTURES, PartState, sums
 from lpsmap_core.threads import in_threads
 from lpsmap_core.variables import Variables
+from lpsmap_core.vertices import Vertices, join, structure_scores
 
-__all__ = ["Solution", "Status", "Structure"]
+__all__ = ["Solution", "Status"]
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
@@ -54,23 +55,6 @@ class Status(enum.Enum):
         return self is Status.SOLVED
 
 
-@dataclass(frozen=True)
-class Structure:
-    """One structure of a factor's sparse distribution.
-
-    Attributes
-    ----------
-    probability
-        Its weight, in (0, 1].
-    variables, additionals
-        Its 0/1 variables, flat in the order of the factor's slots, and its additionals.
-    """
-
-    probability: float
-    variables: FloatArray
-    additionals: FloatArray
-
-
 @dataclass
 class Solution:
     """The solution of a factor graph, and all that derivatives need.
@@ -89,6 +73,9 @@ class Solution:
     primal_residual, dual_residual
         (n_components,) largest disagreement of a variable's copies, and largest last change of a
         marginal times the step size; both in units of marginals.
+    trace
+        (n_iterations, 2, n_components) these two residuals after every outer iteration, if asked
+        for; a finished component keeps its last ones, and one of a single factor has zeros.
     """
 
     layout: Layout
@@ -102,6 +89,7 @@ class Solution:
     primal_residual: FloatArray
     dual_residual: FloatArray
     additional_scores: Sequence[FloatArray]
+    trace: FloatArray | None = None
 
     @property
     def ok(self) -> bool:
@@ -192,38 +180,46 @@ class Solution:
 
     jvp = vjp
 
-    def structures(self, factor: Factor) -> list[list[Structure]]:
+    def structures(self, factor: Factor) -> Distributions:
         """Return the sparse distribution over structures of every factor of a declaration.
 
         A factor solved in closed form is decomposed by its MAP oracle at this call.
 
         Returns
         -------
-        list of list of Structure
-            For every factor its structures, likeliest first; the probabilities sum to 1.
+        Distributions
+            For every factor its structures, likeliest first; the probabilities sum to 1. Their mean
+            is the factor's marginals, up to the residuals of its component.
 
         Raises
         ------
         ValueError
             If the factor is not of the solved graph.
         """
-        if not any(factor is other for other in self.factors):
+        position = next((i for i, other in enumerate(self.factors) if other is factor), None)
+        if position is None:
             raise ValueError(
                 f"structures: {factor!r} is not a factor of the solved graph; pass what fg.add "
                 "returned before this solve."
             )
-        found: list[list[Structure]] = [[] for _ in range(factor.n_factors)]
+        finite = np.array([status is not Status.NON_FINITE for status in self.status], dtype=bool)
+        groups = []
         for state in self.parts:
             for b, bucket in enumerate(state.part.buckets):
-                if type(factor) is not bucket.type:
-                    continue
-                mine = np.array([d is factor for d in bucket.declarations])[bucket.declaration]
-                rows = np.flatnonzero(mine)
-                if rows.size:
-                    sets = _active_sets(state, b, rows)
-                    for f in rows:
-                        found[bucket.row[f]] = [Structure(*s) for s in sets.structures(int(f))]
-        return found
+                if type(factor) is bucket.type:
+                    mine = np.array([d is factor for d in bucket.declarations])[bucket.declaration]
+                    mine &= finite[state.part.components][bucket.component]
+                    found = _weighted_vertices(state, b, np.flatnonzero(mine))
+                    groups.append(found._replace(owner=bucket.row[found.owner]))
+        vertices = join(groups)
+        scores = structure_scores(
+            vertices,
+            factor.offsets,
+            self.scores[factor.links(factor.variables.index)],
+            factor.links(factor.variables.negated),
+            self.additional_scores[position],
+        )
+        return Distributions(factor, vertices, scores, len(self.values))
 
     def __repr__(self) -> str:
         names, counts = np.unique([s.name for s in self.status], return_counts=True)
@@ -242,16 +238,20 @@ def _flat(values: FloatArray, factor: Factor) -> FloatArray:
     return values.reshape(factor.n_factors, factor.n_additionals)
 
 
-def _active_sets(state: PartState, b: int, rows: IntArray) -> ActiveSets:
-    """Return a bucket's active sets; those of a closed form are found from its last scores."""
+def _weighted_vertices(state: PartState, b: int, rows: IntArray) -> Vertices:
+    """Return rows' structures; those of a closed form are found from its last local scores."""
     solver: Any = state.solvers[b]
-    if isinstance(solver, ActiveSets):
-        return solver
-    part, bucket, problem = state.part, state.part.buckets[b], state.problem
-    links, additionals = state.links_of(b), state.additionals_of(b)
-    sets = local_solver(bucket, part.delta[links], generic=True)
-    assert isinstance(sets, ActiveSets)
-    a, scaled = problem.iterate.a[links], problem.extras.scaled[additionals]
+    if isinstance(solver, ActiveSets) or not rows.size:
+        return solver.structures(rows) if rows.size else join([])
+    part, whole, problem = state.part, state.part.buckets[b], state.problem
+    bucket = whole.select(rows)
+    links = part.starts[b] + ranges(whole.offsets, rows)
+    sets = ActiveSets(bucket, part.delta[links])
     z, v = np.empty(bucket.n_links), np.empty(bucket.n_additionals)
-    sets.solve(rows, a, scaled, z, v, MOST_STRUCTURES, problem.huge)
-    return sets
+    everything = np.arange(len(rows))
+    scaled = problem.extras.scaled[state.additionals_of(b)]
+    eta_v = scaled[ranges(whole.additional_offsets, rows)]
+    a = problem.iterate.a[links]
+    sets.solve(everything, a, eta_v, z, v, MOST_STRUCTURES, problem.huge)
+    found = sets.structures(everything)
+    return found._replace(owner=rows[found.owner])

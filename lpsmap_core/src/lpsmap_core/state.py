@@ -57,6 +57,7 @@ class Options:
     step_size: float | None = None
     adapt: bool = True
     generic: bool = False
+    trace: bool = False
 
 
 class Links(NamedTuple):
@@ -115,12 +116,11 @@ class Iterate(NamedTuple):
 
 
 class Extras(NamedTuple):
-    """The additionals of all buckets: scores, scores over 1 + gamma as in the local problems, and
-    marginals.
-    """
+    """The additionals of all buckets: their scores and marginals."""
 
     eta: FloatArray
     scaled: FloatArray
+    """Scores over 1 + gamma, as in the local problems."""
     v: FloatArray
 
 
@@ -162,6 +162,10 @@ class PartState:
     solvers: list[LocalSolver]
     calls: Any
     """How compiled loops call the solvers."""
+    trace: FloatArray
+    """(iterations, 2, n_components) residuals of every iteration if they are to be kept; NaN where
+    a component did not take part.
+    """
     faces_complete: bool = False
 
     def links_of(self, b: int) -> slice:
@@ -251,7 +255,8 @@ def start(part: Part, eta: FloatArray, eta_v: list[FloatArray], options: Options
         ),
         huge=huge,
     )
-    return PartState(part, problem, solvers, call_solvers(solvers))
+    trace = np.full((options.max_iter if options.trace else 0, 2, n), np.nan)
+    return PartState(part, problem, solvers, call_solvers(solvers), trace)
 
 
 def _blocks(part: Part) -> Blocks:

@@ -110,4 +110,6 @@ class LogicFactor(Factor):
     def _negate(self, entries: BoolArray | bool) -> None:
         """Negate entries of the variables, so that the type's constraint is on their negations."""
         view = self.variables
-        self.variables = Variables(view.graph, view.index, view.negated ^ entries)
+        negated = Variables(view.graph, view.index, view.negated ^ entries)
+        self.variables = negated.without_ownership()
+        self.flipped = np.broadcast_to(entries, view.shape)

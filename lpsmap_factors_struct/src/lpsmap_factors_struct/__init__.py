@@ -1,7 +1,29 @@
-"""Structured factors for lpsmap, from compiled MAP oracles: dependency trees and sequences."""
+"""Structured factors for lpsmap from compiled MAP oracles: trees, sequences, matchings, subsets."""
 
+from lpsmap_factors_struct.alignment import Alignment
+from lpsmap_factors_struct.binary_tree import BinaryTree
+from lpsmap_factors_struct.bits import Bits
 from lpsmap_factors_struct.dep_tree import DepTree
+from lpsmap_factors_struct.head_automaton import HeadAutomaton
+from lpsmap_factors_struct.matching import Matching
+from lpsmap_factors_struct.permutation import Permutation
+from lpsmap_factors_struct.semi_markov import SemiMarkov
 from lpsmap_factors_struct.sequence import Sequence
 from lpsmap_factors_struct.sequence_budget import SequenceBudget
+from lpsmap_factors_struct.sequence_distance import SequenceDistance
+from lpsmap_factors_struct.top_k import TopK
 
-__all__ = ["DepTree", "Sequence", "SequenceBudget"]
+__all__ = [
+    "Alignment",
+    "BinaryTree",
+    "Bits",
+    "DepTree",
+    "HeadAutomaton",
+    "Matching",
+    "Permutation",
+    "SemiMarkov",
+    "Sequence",
+    "SequenceBudget",
+    "SequenceDistance",
+    "TopK",
+]

@@ -4,10 +4,36 @@ from __future__ import annotations
 
 import lpsmap_core
 from lpsmap_core import Factor
-from lpsmap_factors_struct import DepTree, Sequence, SequenceBudget
+from lpsmap_factors_struct import (
+    Alignment,
+    BinaryTree,
+    Bits,
+    DepTree,
+    HeadAutomaton,
+    Matching,
+    Permutation,
+    SemiMarkov,
+    Sequence,
+    SequenceBudget,
+    SequenceDistance,
+    TopK,
+)
 
 
 @lpsmap_core.hookimpl
 def lpsmap_factors() -> list[type[Factor]]:
     """Return the factor types of this package."""
-    return [DepTree, Sequence, SequenceBudget]
+    return [
+        Alignment,
+        BinaryTree,
+        Bits,
+        DepTree,
+        HeadAutomaton,
+        Matching,
+        Permutation,
+        SemiMarkov,
+        Sequence,
+        SequenceBudget,
+        SequenceDistance,
+        TopK,
+    ]

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 import torch
-from lpsmap_core import Solution
+from lpsmap_core import Distributions, Solution
 from torch import Tensor
 
-__all__ = ["attach"]
+__all__ = ["attach", "attach_probabilities"]
 
 
 def attach(solution: Solution, scores: list[Tensor], additionals: list[Tensor]) -> list[Tensor]:
@@ -42,6 +44,26 @@ def attach(solution: Solution, scores: list[Tensor], additionals: list[Tensor]) 
     if not any(tensor.requires_grad for tensor in inputs) or not torch.is_grad_enabled():
         return numbers
     return list(_Attach.apply(solution, numbers, len(scores), *inputs))  # type: ignore[no-untyped-call]
+
+
+def attach_probabilities(found: Distributions, values: Tensor) -> Distributions:
+    """Return distributions in tensors whose probabilities carry the gradients of the marginals.
+
+    Parameters
+    ----------
+    found
+        The distributions of a declaration.
+    values
+        (n_variables,) the flat marginals of the same solution, as `attach` made them.
+    """
+
+    def convert(array: NDArray[np.float64]) -> Tensor:
+        return torch.from_numpy(array).to(dtype=values.dtype, device=values.device)
+
+    probabilities = convert(found.probabilities)
+    if values.requires_grad and torch.is_grad_enabled():
+        probabilities = _AttachProbabilities.apply(found, probabilities, values)  # type: ignore[no-untyped-call]
+    return found.with_arrays(probabilities, convert)
 
 
 class _Attach(torch.autograd.Function):
@@ -92,3 +114,36 @@ class _Multiply(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
         return (None, *_Multiply.apply(ctx.solution, *gradients))  # type: ignore[no-untyped-call]
+
+
+class _AttachProbabilities(torch.autograd.Function):
+    """The identity on given probabilities, with a derivative in the marginals."""
+
+    @staticmethod
+    def forward(ctx: Any, found: Distributions, numbers: Tensor, values: Tensor) -> Tensor:
+        ctx.found = found
+        return numbers
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
+        maps = ctx.found.pull_back, ctx.found.push_forward
+        return None, None, _LinearMap.apply(*maps, gradient)  # type: ignore[no-untyped-call]
+
+
+class _LinearMap(torch.autograd.Function):
+    """A linear map between arrays on the host, differentiated by its transpose."""
+
+    @staticmethod
+    def forward(
+        ctx: Any,
+        apply: Callable[[NDArray[np.float64]], NDArray[np.float64]],
+        transpose: Callable[[NDArray[np.float64]], NDArray[np.float64]],
+        vector: Tensor,
+    ) -> Tensor:
+        ctx.maps = transpose, apply
+        on_host = vector.detach().to(device="cpu", dtype=torch.float64).numpy()
+        return torch.from_numpy(apply(on_host)).to(dtype=vector.dtype, device=vector.device)
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
+        return None, None, _LinearMap.apply(*ctx.maps, gradient)  # type: ignore[no-untyped-call]

@@ -8,8 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 import torch
-from lpsmap_core import Factor, FactorGraph, Solution, Variables
-from lpsmap_torch.function import attach
+from lpsmap_core import Distributions, Factor, FactorGraph, Solution, Variables
+from lpsmap_torch.function import attach, attach_probabilities
 from torch import Tensor
 
 __all__ = ["TorchFactorGraph"]
@@ -72,6 +72,20 @@ class TorchFactorGraph(FactorGraph):
         """Return the marginals of a declaration's additionals, a tensor like their scores."""
         position = self._position(factor)
         return self._tensors[1 + position].reshape(_tensor(factor.additionals).shape)
+
+    def structures(self, factor: Factor) -> Distributions:
+        """Return the sparse distributions over a declaration's structures, in tensors.
+
+        As `lpsmap_core.Solution.structures`, with ``probabilities`` that carry gradients to all
+        scores, so that an expected loss trains by sparse marginalisation::
+
+            found = graph.structures(trees)
+            (found.probabilities * loss(found.variables)).sum().backward()
+
+        While the faces stay, the probabilities are an affine function of the marginals; their
+        second derivatives are those of the marginals.
+        """
+        return attach_probabilities(super().structures(factor), self._tensors[0])
 
     def _as_scores(self, scores: Any) -> Tensor:
         tensor = scores if isinstance(scores, Tensor) else torch.as_tensor(scores)

@@ -1,0 +1,172 @@
+"""Sparse distributions of dependency trees over the real sentences of a treebank.
+
+`python examples/treebank.py table` solves every sentence under several sets of constraints, and
+says how many trees each solution holds; `figure` draws one sentence with its trees. The scores are
+of a random model (see `parsing.bilinear`), as before any training.
+"""
+
+from __future__ import annotations
+
+import itertools
+import time
+import warnings
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from functools import reduce
+from pathlib import Path
+
+import click
+import numpy as np
+from rich.console import Console
+from rich.progress import track
+from rich.table import Table
+
+from lpsmap import ConvergenceWarning
+from parsing.bilinear import Bilinear
+from parsing.sentences import Sentence, read_sentences
+from parsing.trees import Constraints, solve_trees
+
+DATA = Path(__file__).resolve().parents[2] / "shared/data/ud/en_ewt/dev.conllu.gz"
+
+console = Console()
+
+
+@dataclass
+class Tally:
+    """What is counted over the sentences of a treebank."""
+
+    constraints: Constraints
+    trees: list[int] = field(default_factory=list)
+    """For every sentence, the number of trees of positive probability."""
+    unsolved: list[Sentence] = field(default_factory=list)
+    seconds: float = 0.0
+
+    def cells(self) -> list[str]:
+        """A row of the table."""
+        counts = np.array(self.trees)
+        return [
+            str(self.constraints),
+            f"{len(counts) - len(self.unsolved)} of {len(counts)}",
+            f"{np.median(counts):g}",
+            f"{np.quantile(counts, 0.95):g}",
+            f"{counts.max()}",
+            f"{(counts == 1).mean():.0%}",
+            f"{self.seconds:.1f}",
+        ]
+
+
+HEADINGS = ("trees", "solved", "median", "95 %", "most", "only one", "seconds")
+
+
+def batches(sentences: Sequence[Sentence], size: int) -> list[list[Sentence]]:
+    """Sentences of about equal length together."""
+    ordered = iter(sorted(sentences, key=len))
+    return list(iter(lambda: list(itertools.islice(ordered, size)), []))
+
+
+def survey(
+    parts: Sequence[Sequence[Sentence]], model: Bilinear, constraints: Constraints, tol: float
+) -> Tally:
+    """Solve all batches; a sentence that is not solved is kept by name rather than warned of."""
+    tally = Tally(constraints)
+    hidden = not console.is_terminal
+    for part in track(parts, str(constraints), console=console, transient=True, disable=hidden):
+        start = time.perf_counter()
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", ConvergenceWarning)
+            solution, trees = solve_trees(part, model, constraints, tol)
+        tally.seconds += time.perf_counter() - start
+        tally.trees += [len(found) for found in solution.structures(trees)]
+        tally.unsolved += [part[sentence] for sentence in solution.failed]
+    return tally
+
+
+def markdown(rows: Sequence[Sequence[str]]) -> str:
+    """A table for the README."""
+    lines = [HEADINGS, ["---"] * len(HEADINGS), *rows]
+    return "\n".join("| " + " | ".join(line) + " |" for line in lines)
+
+
+def all_constraints(budget: int) -> list[Constraints]:
+    """Every choice of projectivity, root and budget."""
+    choices = itertools.product((True, False), (False, True), (None, budget))
+    return [Constraints(*choice) for choice in choices]
+
+
+def shared_options(command: Callable[..., None]) -> Callable[..., None]:
+    """The options of every command."""
+    positive = click.FloatRange(min=0, min_open=True)
+    options = [
+        click.option("--data", type=click.Path(dir_okay=False, path_type=Path), default=DATA,
+                     show_default="../shared/data/ud/en_ewt/dev.conllu.gz, beside the repository",
+                     help="A CoNLL-U file, compressed or not."),
+        click.option("--seed", type=int, default=0, help="Of the random model."),
+        click.option("--scale", type=positive, default=4.0,
+                     help="Standard deviation of the scores: the larger, the fewer trees."),
+        click.option("--longest", type=click.IntRange(min=1), default=75,
+                     help="Longer sentences are left out."),
+        click.option("--budget", type=click.IntRange(min=0), default=5,
+                     help="Most dependents of a word, where they are limited."),
+    ]  # fmt: skip
+    return reduce(lambda inner, option: option(inner), options[::-1], command)
+
+
+def sentences_of(data: Path, longest: int) -> list[Sentence]:
+    """The sentences of a file; a missing or broken one ends the command."""
+    try:
+        found = [sentence for sentence in read_sentences(data) if len(sentence) <= longest]
+    except (OSError, ValueError) as error:
+        raise click.ClickException(str(error)) from error
+    if not found:
+        raise click.ClickException(f"{data}: no sentences of up to {longest} words.")
+    return found
+
+
+@click.group(context_settings={"show_default": True})
+def main() -> None:
+    """Sparse distributions of dependency trees over the sentences of a treebank."""
+
+
+@main.command()
+@shared_options
+@click.option("--tol", type=click.FloatRange(min=0, min_open=True), default=1e-6)
+@click.option("--batch", type=click.IntRange(min=1), default=64, help="Sentences in a graph.")
+@click.option("--markdown", "as_markdown", is_flag=True, help="Print the table as Markdown.")
+def table(
+    data: Path,
+    seed: int,
+    scale: float,
+    longest: int,
+    budget: int,
+    tol: float,
+    batch: int,
+    as_markdown: bool,
+) -> None:
+    """Solve all sentences under every set of constraints; count the trees of the solutions."""
+    sentences, model = sentences_of(data, longest), Bilinear(seed, scale)
+    parts = batches(sentences, batch)
+    tallies = []
+    for constraints in all_constraints(budget):
+        solve_trees(parts[0], model, constraints, tol)  # loads what is compiled
+        tallies.append(survey(parts, model, constraints, tol))
+    if as_markdown:
+        click.echo(markdown([tally.cells() for tally in tallies]))
+    else:
+        console.print(rich_table(tallies, f"{len(sentences)} sentences of {data}"))
+    for tally in tallies:
+        for sentence in tally.unsolved:
+            console.print(f"not solved, {tally.constraints}: {' '.join(sentence.words)}")
+
+
+def rich_table(tallies: Sequence[Tally], title: str) -> Table:
+    """The table for a terminal."""
+    shown = Table(title=title)
+    for heading in HEADINGS:
+        shown.add_column(heading, justify="left" if heading == "trees" else "right")
+    for tally in tallies:
+        shown.add_row(*tally.cells())
+    return shown
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,176 @@
+"""Monotone alignments of two sequences."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+import numpy as np
+import numpy.typing as npt
+
+from lpsmap_core import Factor, Variables
+from lpsmap_core.compile import kernel
+from lpsmap_factors_struct.rectangle import pairs_vertex, rectangles
+
+__all__ = ["Alignment"]
+
+FloatArray = npt.NDArray[np.float64]
+IntArray = npt.NDArray[np.int64]
+
+
+@kernel
+def best_alignment(
+    scores: FloatArray,
+    m: int,
+    n: int,
+    high: FloatArray,
+    low: FloatArray,
+    start: int,
+    index: npt.NDArray[np.int32],
+    value: FloatArray,
+) -> int:
+    """Write the cells of the best path from position `start`, last cell first; return how many.
+
+    Dynamic time warping (Sakoe & Chiba 1978) in O(m n), without back pointers: the way back repeats
+    comparisons. Sums are kept in twice the digits, since a path may have to take cells of hugely
+    positive score, the digits of the others notwithstanding.
+
+    Parameters
+    ----------
+    scores
+        ``m * n`` finite scores, row by row.
+    m, n
+        Numbers of rows and columns.
+    high, low
+        Memory of the size of `scores`: the score of the best path to each cell, and what rounding
+        took from it.
+    start, index, value
+        Where the cells go.
+    """
+    if m * n == 0:
+        return 0
+    high[0], low[0] = scores[0], 0.0
+    for i in range(m):
+        for j in range(1 if i == 0 else 0, n):
+            here = i * n + j
+            before = here - _step(high, low, i, j, n)
+            # Knuth's (1969) two-sum: total + lost is the exact sum
+            total = high[before] + scores[here]
+            share = total - high[before]
+            lost = (high[before] - (total - share)) + (scores[here] - share)
+            high[here], low[here] = total, low[before] + lost
+    at, here = start, m * n - 1
+    while True:
+        index[at], value[at] = here, 1.0
+        at += 1
+        if here == 0:
+            return at - start
+        here -= _step(high, low, here // n, here % n, n)
+
+
+@kernel
+def _step(high: FloatArray, low: FloatArray, i: int, j: int, n: int) -> int:
+    """Return how far before cell (i, j) the last cell of the best path to it lies."""
+    if i == 0:
+        return 1
+    if j == 0:
+        return n
+    here = i * n + j
+    best = here - n - 1
+    for before in (here - n, here - 1):
+        if (high[before] - high[best]) + (low[before] - low[best]) > 0.0:
+            best = before
+    return here - best
+
+
+@kernel
+def _best_alignments(
+    rows: IntArray,
+    offsets: IntArray,
+    eta_u: FloatArray,
+    additional_offsets: IntArray,
+    eta_v: FloatArray,
+    parameters: FloatArray,
+    link_parameter: FloatArray,
+    start: IntArray,
+    index: npt.NDArray[np.int32],
+    value: FloatArray,
+    size: IntArray,
+) -> None:
+    """Find the best alignment of every factor in `rows`."""
+    largest = 0
+    for r in rows:
+        largest = max(largest, offsets[r + 1] - offsets[r])
+    high, low = np.empty(largest), np.empty(largest)
+    for r in rows:
+        m, n = int(parameters[r, 0]), int(parameters[r, 1])
+        scores = eta_u[offsets[r] : offsets[r + 1]]
+        size[r] = best_alignment(scores, m, n, high, low, start[r], index, value)
+
+
+class Alignment(Factor):
+    """Monotone alignments of two sequences: paths through a matrix from corner to corner.
+
+    The structures are the paths from cell (0, 0) to cell (m - 1, n - 1) that move right, down, or
+    diagonally right and down, one cell at a time; the variables of the cells on the path are 1. So
+    every element of either sequence is aligned to one or more neighbouring ones of the other. The
+    oracle is dynamic time warping (Sakoe & Chiba 1978).
+
+    Parameters
+    ----------
+    variables
+        Cells, of shape ``(..., m, n)``: an alignment of `m` elements with `n` for every entry of
+        the leading axes. A cell's score is what aligning the two gains: the negative of a distance.
+    lengths
+        Integers of the leading axes' shape, or with an axis of two added: alignment b covers
+        ``[b, :lengths[b, 0], :lengths[b, 1]]``. If one sequence is empty, so is the alignment.
+
+    Raises
+    ------
+    TypeError
+        If `variables` are not Variables.
+    ValueError
+        If `variables` has fewer than two axes, or a length is negative or beyond its axis.
+
+    Notes
+    -----
+    An alignment's label is the tuple of its cells (row, column), from the first to the last.
+    """
+
+    variables_ndim = 2
+    row_parameters: ClassVar[tuple[str, ...]] = ("n_rows", "n_columns")
+    map_kernel = staticmethod(_best_alignments)
+
+    def __init__(self, variables: Variables, *, lengths: npt.ArrayLike | None = None) -> None:
+        super().__init__(variables, lengths=lengths)
+        self.n_rows, self.n_columns = rectangles(self)
+
+    def solve_map(self, eta_u: FloatArray, eta_v: FloatArray) -> tuple[tuple[int, int], ...]:
+        """Return the cells of the best alignment."""
+        m, n = eta_u.shape
+        index = np.empty(m + n, dtype=np.int32)
+        size = best_alignment(
+            np.ascontiguousarray(eta_u, dtype=np.float64).reshape(-1),
+            m,
+            n,
+            np.empty(m * n),
+            np.empty(m * n),
+            0,
+            index,
+            np.empty(len(index)),
+        )
+        return tuple((cell // n, cell % n) for cell in index[:size][::-1].tolist())
+
+    def vertex(self, y: tuple[tuple[int, int], ...]) -> tuple[FloatArray, FloatArray]:
+        """Return the cells of alignment `y` as a matrix."""
+        return pairs_vertex(self, y), np.empty(0)
+
+    def decode(self, variables: FloatArray, additionals: FloatArray) -> dict[str, Any]:
+        """Return ``{"pairs": [[row, column], ...]}``, from the first to the last."""
+        return {"pairs": np.argwhere(variables > 0.5).tolist()}
+
+    @classmethod
+    def vertex_sizes(
+        cls, offsets: IntArray, additional_offsets: IntArray, parameters: FloatArray
+    ) -> IntArray:
+        """Return the lengths of the longest paths, which move along the edges."""
+        return np.where(np.diff(offsets) > 0, parameters[:, :2].sum(axis=1) - 1, 0).astype(np.int64)

@@ -1,0 +1,163 @@
+"""Binary trees over spans: constituency."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from lpsmap_core import Factor, Variables
+from lpsmap_core.compile import kernel
+from lpsmap_factors_struct.chart import best_label, binary_tree, chart_memory
+
+__all__ = ["BinaryTree"]
+
+FloatArray = npt.NDArray[np.float64]
+IntArray = npt.NDArray[np.int64]
+
+
+@kernel
+def _best_trees(
+    rows: IntArray,
+    offsets: IntArray,
+    eta_u: FloatArray,
+    additional_offsets: IntArray,
+    eta_v: FloatArray,
+    parameters: FloatArray,
+    link_parameter: FloatArray,
+    start: IntArray,
+    index: npt.NDArray[np.int32],
+    value: FloatArray,
+    size: IntArray,
+) -> None:
+    """Find the best tree of every factor in `rows`."""
+    longest = 0
+    for r in rows:
+        longest = max(longest, round(np.sqrt((offsets[r + 1] - offsets[r]) / parameters[r, 0])))
+    memory = chart_memory(longest)
+    for r in rows:
+        n_labels = int(parameters[r, 0])
+        scores = eta_u[offsets[r] : offsets[r + 1]]
+        n = round(np.sqrt(len(scores) / n_labels))
+        size[r] = max(2 * n - 1, 0)
+        if n > 0:
+            binary_tree(scores, n, n_labels, memory)
+        for k in range(size[r]):
+            i, j = memory.spans[2 * k], memory.spans[2 * k + 1]
+            index[start[r] + k] = best_label(scores, i, j, n, n_labels)
+            value[start[r] + k] = 1.0
+
+
+class BinaryTree(Factor):
+    """Binary trees over the words of a sentence: unlabelled or labelled constituency.
+
+    The structures are the full binary trees with the words as leaves. A tree's variables are its
+    spans: the whole sentence, single words, and between them whatever the tree joins, ``2 n - 1``
+    spans of `n` words. The oracle is the algorithm of Cocke, Kasami (1965) and Younger (1967), in
+    O(n^3).
+
+    Parameters
+    ----------
+    variables
+        Spans, of shape ``(..., n, n)``: ``[..., i, j]`` is the span of words i to j, both included;
+        or ``(..., n, n, K)`` if `labelled`. Spans with i > j are in no tree: they are 0 whatever
+        their scores.
+    labelled
+        Whether every span has one of `K` labels, on a last axis of the variables: the structures
+        are trees with a label on every span.
+    lengths
+        Integers of the leading axes' shape: sentence b covers ``[b, :lengths[b], :lengths[b]]``. A
+        sentence of no words has the empty tree, one of one word the tree of that word.
+
+    Raises
+    ------
+    TypeError
+        If `variables` are not Variables.
+    ValueError
+        If the spans are not square, if there are no labels to choose from, or if a length is
+        negative or beyond `n`.
+
+    Notes
+    -----
+    The hashable name of a tree is the tuple of its spans, each a tuple ``(i, j)``, or ``(i, j,
+    label)`` if `labelled`; a span comes before its parts.
+    """
+
+    length_axes = (0, 1)
+    row_parameters = ("n_labels",)
+    map_kernel = staticmethod(_best_trees)
+
+    def __init__(
+        self,
+        variables: Variables,
+        labelled: bool = False,
+        *,
+        lengths: npt.ArrayLike | None = None,
+    ) -> None:
+        self.labelled = bool(labelled)
+        self.variables_ndim = 3 if labelled else 2
+        super().__init__(variables, lengths=lengths)
+        self._check_square()
+        self.n_labels = self.per_factor("n_labels", self.event_shape[2] if labelled else 1)
+
+    def solve_map(self, eta_u: FloatArray, eta_v: FloatArray) -> tuple[tuple[int, ...], ...]:
+        """Return the spans of the best tree, with their labels if there are any."""
+        n, n_labels = len(eta_u), int(self.n_labels)
+        if n == 0:
+            return ()
+        scores = np.ascontiguousarray(eta_u, dtype=np.float64).reshape(-1)
+        memory = chart_memory(n)
+        binary_tree(scores, n, n_labels, memory)
+        spans = memory.spans[: 4 * n - 2].reshape(-1, 2).tolist()
+        if not self.labelled:
+            return tuple((i, j) for i, j in spans)
+        return tuple((i, j, best_label(scores, i, j, n, n_labels) % n_labels) for i, j in spans)
+
+    def vertex(self, y: tuple[tuple[int, ...], ...]) -> tuple[FloatArray, FloatArray]:
+        """Return the spans of tree `y`."""
+        n = (len(y) + 1) // 2
+        variables = np.zeros((n, n, *self.event_shape[2:]))
+        for span in y:
+            variables[span] = 1.0
+        return variables, np.empty(0)
+
+    def decode(self, variables: FloatArray, additionals: FloatArray) -> dict[str, Any]:
+        """Return ``{"spans": [[i, j], ...]}``, words i to j included, each before its parts.
+
+        If the tree is labelled, ``"labels"`` are those of the spans.
+
+        Examples
+        --------
+        >>> from lpsmap import BinaryTree, FactorGraph
+        >>> tree = BinaryTree(FactorGraph().variable((3, 3)))
+        >>> tree.decode(*tree.vertex(((0, 2), (0, 1), (0, 0), (1, 1), (2, 2))))
+        {'spans': [[0, 2], [0, 1], [0, 0], [1, 1], [2, 2]]}
+        """
+        found = sorted(np.argwhere(variables > 0.5).tolist(), key=lambda at: (at[0], -at[1]))
+        decoded: dict[str, Any] = {"spans": [at[:2] for at in found]}
+        if self.labelled:
+            decoded["labels"] = [at[2] for at in found]
+        return decoded
+
+    @classmethod
+    def vertex_sizes(
+        cls, offsets: IntArray, additional_offsets: IntArray, parameters: FloatArray
+    ) -> IntArray:
+        """Return the numbers of spans of a tree."""
+        n = np.rint(np.sqrt(np.diff(offsets) / parameters[:, 0])).astype(np.int64)
+        return np.maximum(2 * n - 1, 0)
+
+    def _check_square(self) -> None:
+        rows, columns, *labels = self.event_shape
+        if rows != columns:
+            raise ValueError(
+                f"BinaryTree: variables has shape {self.variables.shape}; expected equal "
+                f"{'axes before the labels' if labels else 'last two axes'}: one entry for every "
+                "first and last word of a span."
+            )
+        if labels == [0]:
+            raise ValueError(
+                f"BinaryTree: variables has shape {self.variables.shape}; expected at least one "
+                "label on the last axis. Leave labelled off for spans without labels."
+            )

@@ -1,0 +1,90 @@
+"""Vectors of free bits."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+from lpsmap_core import Factor, Variables
+from lpsmap_core.compile import kernel
+
+__all__ = ["Bits"]
+
+FloatArray = npt.NDArray[np.float64]
+IntArray = npt.NDArray[np.int64]
+
+
+@kernel
+def _best_bits(
+    rows: IntArray,
+    offsets: IntArray,
+    eta_u: FloatArray,
+    additional_offsets: IntArray,
+    eta_v: FloatArray,
+    parameters: FloatArray,
+    link_parameter: FloatArray,
+    start: IntArray,
+    index: npt.NDArray[np.int32],
+    value: FloatArray,
+    size: IntArray,
+) -> None:
+    """Find the best bit vector of every factor in `rows`: a bit is on if its score is positive."""
+    for r in rows:
+        at = start[r]
+        for i in range(offsets[r], offsets[r + 1]):
+            if eta_u[i] > 0.0:
+                index[at], value[at] = i - offsets[r], 1.0
+                at += 1
+        size[r] = at - start[r]
+
+
+class Bits(Factor):
+    """Vectors of n free bits, as structures.
+
+    All ``2^n`` vectors are structures, so that nothing is asked of the variables: their marginals
+    are the scores clipped to [0, 1], as without the factor. What it adds is a sparse distribution
+    over bit vectors, of at most ``n + 1``, with these marginals, on which a function of whole
+    vectors can be averaged exactly (Correia et al. 2020, section 4.2).
+
+    Parameters
+    ----------
+    variables
+        Bits, of shape ``(..., n)``: a vector for every entry of the leading axes. Or a sequence of
+        views, which are stacked on a last axis.
+    lengths
+        Integers of the leading axes' shape: vector b is ``[b, :lengths[b]]``.
+    mask
+        Booleans that broadcast to ``variables.shape``: the bits that take part.
+
+    Raises
+    ------
+    TypeError
+        If `variables` are not Variables.
+    ValueError
+        If `variables` is without axes, or a length is negative or beyond `n`.
+
+    Notes
+    -----
+    A vector's label is the tuple of its bits, zeros and ones.
+    """
+
+    map_kernel = staticmethod(_best_bits)
+
+    def __init__(
+        self,
+        variables: Variables | Sequence[Variables],
+        *,
+        lengths: npt.ArrayLike | None = None,
+        mask: npt.ArrayLike | None = None,
+    ) -> None:
+        super().__init__(variables, lengths=lengths, mask=mask)
+
+    def solve_map(self, eta_u: FloatArray, eta_v: FloatArray) -> tuple[int, ...]:
+        """Return the best bits."""
+        return tuple((eta_u > 0.0).astype(int).tolist())
+
+    def vertex(self, y: tuple[int, ...]) -> tuple[FloatArray, FloatArray]:
+        """Return the bits as an array."""
+        return np.array(y, dtype=np.float64), np.empty(0)

@@ -1,0 +1,157 @@
+"""The best binary tree over the words of a sentence."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from lpsmap_core.compile import kernel
+from lpsmap_factors_struct.maxplus import best_sum, where_best
+
+__all__ = ["Chart", "best_label", "binary_tree", "chart_memory"]
+
+FloatArray = npt.NDArray[np.float64]
+IntArray = npt.NDArray[np.int64]
+
+
+class Chart(NamedTuple):
+    """Working memory for sentences of up to ``n`` words; tables are flat, ``n`` numbers a row."""
+
+    weight: FloatArray
+    """By (i, j): the score of the span's best label; 0 for spans of every tree."""
+    inside: FloatArray
+    """By (i, j): the best tree over words i to j."""
+    transposed: FloatArray
+    """The same by (j, i)."""
+    stack: IntArray
+    """Spans yet to be taken apart, as pairs (i, j)."""
+    spans: IntArray
+    """The result: the tree's ``2 n - 1`` spans, as pairs (i, j)."""
+
+
+@kernel
+def chart_memory(n: int) -> Chart:
+    """Return working memory for sentences of up to `n` words."""
+    return Chart(
+        weight=np.empty(n * n),
+        inside=np.empty(n * n),
+        transposed=np.empty(n * n),
+        stack=np.empty(2 * n, dtype=np.int64),
+        spans=np.empty(4 * n, dtype=np.int64),
+    )
+
+
+@kernel
+def best_label(scores: FloatArray, i: int, j: int, n: int, n_labels: int) -> int:
+    """Return the slot of a span's best label, the first of equal ones."""
+    best = (i * n + j) * n_labels
+    for k in range(best + 1, (i * n + j + 1) * n_labels):
+        if scores[k] > scores[best]:
+            best = k
+    return best
+
+
+@kernel
+def binary_tree(scores: FloatArray, n: int, n_labels: int, memory: Chart) -> None:
+    """Find the best binary tree over `n` words, in ``O(n^3)``.
+
+    The dynamic programme of Cocke, Kasami (1965) and Younger (1967). Single words and the whole
+    sentence are in every tree, so that only their labels are a choice.
+
+    Parameters
+    ----------
+    scores
+        ``n * n * n_labels`` scores: of words i to j with label k at ``(i * n + j) * n_labels + k``.
+    n, n_labels
+        Shape of `scores`; at least one each.
+    memory
+        Working memory; on return ``memory.spans[: 4 * n - 2]`` has the spans.
+    """
+    _weigh(scores, n, n_labels, memory.weight)
+    forced = _leave_forced(n, memory.weight)
+    _fill(n, memory)
+    if forced and memory.inside[n - 1] == -np.inf:
+        _weigh(scores, n, n_labels, memory.weight)
+        _fill(n, memory)
+    _read_out(n, memory)
+
+
+@kernel
+def _weigh(scores: FloatArray, n: int, n_labels: int, weight: FloatArray) -> None:
+    weight[: n * n] = 0.0
+    for i in range(n):
+        for j in range(i + 1, n):
+            if j - i < n - 1:
+                weight[i * n + j] = scores[best_label(scores, i, j, n, n_labels)]
+
+
+@kernel
+def _leave_forced(n: int, weight: FloatArray) -> bool:
+    """Leave no tree but those with all forced spans, if there are any; return whether there are.
+
+    Forced spans, of hugely positive score, would otherwise swallow the digits of all sums. If the
+    scores below some L sum to less than L in magnitude, trees that have all spans of L or more and
+    none of -L or less score above all others; without such a tree, the whole sentence gets -inf.
+    """
+    large, rest, count = weight[: n * n].max() / 16.0, 0.0, 0
+    for k in range(n * n):
+        if weight[k] >= large:
+            count += 1
+        elif weight[k] > -large:
+            rest += abs(weight[k])
+    if rest >= large / 2.0 or count > n:
+        return False
+    for i in range(n):
+        for j in range(i, n):
+            if weight[i * n + j] >= large:
+                weight[i * n + j] = 0.0
+                _forbid_crossing(i, j, n, weight)
+                count -= 1
+            elif weight[i * n + j] <= -large:
+                weight[i * n + j] = -np.inf
+    if count > 0:
+        weight[n - 1] = -np.inf
+    return True
+
+
+@kernel
+def _forbid_crossing(i: int, j: int, n: int, weight: FloatArray) -> None:
+    """Forbid the spans that hold a part of words i to j and others, but not all of both."""
+    for a in range(i):
+        for b in range(i, j):
+            weight[a * n + b] = -np.inf
+    for a in range(i + 1, j + 1):
+        for b in range(j + 1, n):
+            weight[a * n + b] = -np.inf
+
+
+@kernel
+def _fill(n: int, memory: Chart) -> None:
+    weight, inside, transposed = memory.weight, memory.inside, memory.transposed
+    for i in range(n):
+        inside[i * n + i] = transposed[i * n + i] = 0.0
+    for width in range(1, n):
+        for i in range(n - width):
+            j = i + width
+            best = best_sum(inside, i * n + i, transposed, j * n + i + 1, width)
+            inside[i * n + j] = transposed[j * n + i] = best + weight[i * n + j]
+
+
+@kernel
+def _read_out(n: int, memory: Chart) -> None:
+    """Take the whole sentence apart, by the comparisons that made it, into spans."""
+    stack, spans = memory.stack, memory.spans
+    stack[0], stack[1] = 0, n - 1
+    top, count = 1, 0
+    while top > 0:
+        top -= 1
+        i, j = stack[2 * top], stack[2 * top + 1]
+        spans[2 * count], spans[2 * count + 1] = i, j
+        count += 1
+        if i < j:
+            k = i + where_best(memory.inside, i * n + i, memory.transposed, j * n + i + 1, j - i)
+            stack[2 * top], stack[2 * top + 1] = k + 1, j
+            stack[2 * top + 2], stack[2 * top + 3] = i, k
+            top += 2

@@ -1,0 +1,225 @@
+"""The modifiers of a head on one side, scored in consecutive pairs."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from lpsmap_core import Factor, Variables
+from lpsmap_core.compile import kernel
+from lpsmap_factors_struct.scores import flat_scores
+
+__all__ = ["HeadAutomaton"]
+
+FloatArray = npt.NDArray[np.float64]
+IntArray = npt.NDArray[np.int64]
+
+
+@kernel
+def best_modifiers(
+    scores: FloatArray,
+    siblings: FloatArray,
+    side: int,
+    best: FloatArray,
+    before: IntArray,
+    modifiers: IntArray,
+) -> int:
+    """Find the best set of modifiers, in ``O(n^2)``: a path from the start to the end.
+
+    Candidate i is node ``i + 1`` of the path, the start node 0, the end node ``n + 1``. To take a
+    candidate of positive score is worth nothing and to leave it out costs the score, so that a
+    forced one, of hugely positive score, leaves the digits of the others.
+
+    Parameters
+    ----------
+    scores
+        `n` scores of the candidates.
+    siblings
+        ``side * side`` scores: of node a directly before candidate j at ``a * side + j``, before
+        the end at ``a * side + side - 1``.
+    side
+        More than `n`.
+    best, before
+        Memory of ``n + 2`` numbers each.
+    modifiers
+        The result, in falling order.
+
+    Returns
+    -------
+    int
+        Number of modifiers.
+    """
+    n = len(scores)
+    best[: n + 2] = -np.inf
+    best[0] = 0.0
+    for a in range(n + 1):
+        row = siblings[a * side : (a + 1) * side]
+        here, skipped = best[a], 0.0
+        for j in range(a, n):
+            score = here - skipped + row[j] + min(scores[j], 0.0)
+            if score > best[j + 1]:
+                best[j + 1], before[j + 1] = score, a
+            skipped += max(scores[j], 0.0)
+        score = here - skipped + row[side - 1]
+        if score > best[n + 1]:
+            best[n + 1], before[n + 1] = score, a
+    count, node = 0, before[n + 1]
+    while node > 0:
+        modifiers[count] = node - 1
+        count += 1
+        node = before[node]
+    return count
+
+
+@kernel
+def _best_sets(
+    rows: IntArray,
+    offsets: IntArray,
+    eta_u: FloatArray,
+    additional_offsets: IntArray,
+    eta_v: FloatArray,
+    parameters: FloatArray,
+    link_parameter: FloatArray,
+    start: IntArray,
+    index: npt.NDArray[np.int32],
+    value: FloatArray,
+    size: IntArray,
+) -> None:
+    """Find the best modifiers of every factor in `rows`."""
+    most = 0
+    for r in rows:
+        most = max(most, offsets[r + 1] - offsets[r])
+    best, before = np.empty(most + 2), np.empty(most + 2, dtype=np.int64)
+    modifiers = np.empty(most, dtype=np.int64)
+    for r in rows:
+        scores = eta_u[offsets[r] : offsets[r + 1]]
+        siblings = eta_v[additional_offsets[r] : additional_offsets[r + 1]]
+        n, side = len(scores), round(np.sqrt(len(siblings)))
+        size[r] = 0
+        if n == 0:
+            continue
+        count = best_modifiers(scores, siblings, side, best, before, modifiers)
+        at, after = start[r], side - 1
+        for k in range(count):
+            index[at + 2 * k] = modifiers[k]
+            index[at + 2 * k + 1] = n + (modifiers[k] + 1) * side + after
+            after = modifiers[k]
+        index[at + 2 * count] = n + after
+        size[r] = 2 * count + 1
+        value[at : at + size[r]] = 1.0
+
+
+class HeadAutomaton(Factor):
+    """The modifiers of a head on one of its sides, scored in pairs of consecutive siblings.
+
+    The structures are all sets of candidates. Their additionals say which modifier comes first,
+    which follows which going away from the head, and which comes last. One for each side of every
+    head, beside a `DepTree` over the same arcs, makes a parser with sibling scores (Koo et al.
+    2010, Martins et al. 2013). The oracle is a best path, in O(n^2).
+
+    Parameters
+    ----------
+    variables
+        Arcs from the head to its candidates, of shape ``(..., n)``, the nearest candidate first.
+    siblings
+        Array (NumPy, torch, or of any array-API library) that broadcasts to ``(..., n + 1, n +
+        1)``. Row 0 stands for the start and row ``i + 1`` for candidate i; column j for candidate j
+        and the last column for the end: ``[..., 0, j]`` scores j as the first modifier, ``[..., i +
+        1, j]`` j as the next one after i, ``[..., i + 1, n]`` i as the last, ``[..., 0, n]`` none
+        at all. Entries below the diagonal are not used.
+    lengths
+        Integers of the leading axes' shape: head b has the candidates ``[b, :lengths[b]]``. Its
+        end is still the last column. A head without candidates has the empty structure, which
+        uses no score.
+
+    Raises
+    ------
+    TypeError
+        If `variables` are not Variables.
+    ValueError
+        If a shape does not fit, or a length is negative or beyond `n`.
+
+    Notes
+    -----
+    The hashable name of a set of modifiers is the tuple of their numbers, in rising order.
+
+    Examples
+    --------
+    The arcs of a packed `DepTree` of n words to the right and to the left of head h are
+    ``u[h + 1 :, h]`` and ``u[:h, h][::-1]``.
+
+    >>> import numpy as np
+    >>> from lpsmap import DepTree, FactorGraph, HeadAutomaton
+    >>> fg = FactorGraph()
+    >>> u = fg.variable_from(np.eye(3) + np.eye(3, k=-1))
+    >>> tree = fg.add(DepTree(u))
+    >>> for h in range(3):
+    ...     for arcs in (u[h + 1 :, h], u[:h, h][::-1]):
+    ...         n = arcs.size
+    ...         _ = fg.add(HeadAutomaton(arcs, np.zeros((n + 1, n + 1))))
+    >>> float(fg.solve().values.sum().round(6))
+    3.0
+    """
+
+    row_parameters = ("n_candidates",)
+    map_kernel = staticmethod(_best_sets)
+
+    def __init__(
+        self,
+        variables: Variables,
+        siblings: Any,
+        *,
+        lengths: npt.ArrayLike | None = None,
+    ) -> None:
+        super().__init__(variables, lengths=lengths)
+        side = self.event_shape[0] + 1
+        self.additionals = flat_scores(
+            "HeadAutomaton", self.batch_shape, {"siblings": siblings}, {"siblings": (side, side)}
+        )
+        self.n_additionals = side**2
+        self.n_candidates = np.diff(self.offsets).astype(np.float64)
+
+    def solve_map(self, eta_u: FloatArray, eta_v: FloatArray) -> tuple[int, ...]:
+        """Return the best modifiers."""
+        n = len(eta_u)
+        modifiers = np.empty(n, dtype=np.int64)
+        count = best_modifiers(
+            np.ascontiguousarray(eta_u, dtype=np.float64),
+            np.ascontiguousarray(eta_v, dtype=np.float64),
+            self.event_shape[0] + 1,
+            np.empty(n + 2),
+            np.empty(n + 2, dtype=np.int64),
+            modifiers,
+        )
+        return tuple(modifiers[:count][::-1].tolist())
+
+    def vertex(self, y: tuple[int, ...]) -> tuple[FloatArray, FloatArray]:
+        """Return the candidates that are modifiers in `y`, and its pairs of siblings."""
+        end = self.event_shape[0]
+        variables, siblings = np.zeros(int(self.n_candidates)), np.zeros((end + 1, end + 1))
+        variables[list(y)] = 1.0
+        if len(variables):
+            siblings[[0, *(i + 1 for i in y)], [*y, end]] = 1.0
+        return variables, siblings
+
+    def decode(self, variables: FloatArray, additionals: FloatArray) -> dict[str, Any]:
+        """Return ``{"modifiers": [...]}``, candidates from 0, the nearest first.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from lpsmap import FactorGraph, HeadAutomaton
+        >>> head = HeadAutomaton(FactorGraph().variable(3), np.zeros((4, 4)))
+        >>> head.decode(*head.row(0).vertex((0, 2)))
+        {'modifiers': [0, 2]}
+        """
+        return {"modifiers": np.flatnonzero(np.asarray(variables) > 0.5).tolist()}
+
+    @classmethod
+    def vertex_sizes(
+        cls, offsets: IntArray, additional_offsets: IntArray, parameters: FloatArray
+    ) -> IntArray:
+        """Return twice the numbers of candidates and one: a pair before each, and the end."""
+        return 2 * np.diff(offsets) + 1

@@ -1,0 +1,191 @@
+"""Matchings of the rows and columns of a matrix."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar, Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from lpsmap_core import Factor, Variables
+from lpsmap_core.compile import kernel
+from lpsmap_factors_struct.assignment import Assignment, assign, assignment_memory
+from lpsmap_factors_struct.rectangle import pairs_vertex, rectangles
+
+__all__ = ["Matching"]
+
+FloatArray = npt.NDArray[np.float64]
+IntArray = npt.NDArray[np.int64]
+
+
+@kernel
+def best_matching(
+    scores: FloatArray,
+    m: int,
+    n: int,
+    full: bool,
+    memory: Assignment,
+    start: int,
+    index: npt.NDArray[np.int32],
+    value: FloatArray,
+) -> int:
+    """Write the slots of the best matching from position `start`; return how many.
+
+    The shorter side is assigned to the longer one. If it need not be full, a score below 0 counts
+    as 0, and pairs that gain nothing are left out.
+
+    Parameters
+    ----------
+    scores
+        ``m * n`` finite scores, row by row.
+    m, n
+        Numbers of rows and columns.
+    full
+        Whether every row, or column if there are fewer, is matched.
+    memory
+        Working memory.
+    start, index, value
+        Where the slots go.
+    """
+    cost = memory.cost
+    short, long = min(m, n), max(m, n)
+    across, along = (n, 1) if m <= n else (1, n)
+    for i in range(short):
+        most = -np.inf
+        for j in range(long):
+            score = scores[i * across + j * along]
+            score = score if full else max(score, 0.0)
+            cost[i * long + j] = score
+            most = max(most, score)
+        for j in range(long):
+            cost[i * long + j] = most - cost[i * long + j]
+    assign(short, long, memory)
+    at = start
+    for i in range(short):
+        slot = i * across + memory.partner[i] * along
+        if full or scores[slot] > 0.0:
+            index[at], value[at] = slot, 1.0
+            at += 1
+    return at - start
+
+
+@kernel
+def _best_matchings(
+    rows: IntArray,
+    offsets: IntArray,
+    eta_u: FloatArray,
+    additional_offsets: IntArray,
+    eta_v: FloatArray,
+    parameters: FloatArray,
+    link_parameter: FloatArray,
+    start: IntArray,
+    index: npt.NDArray[np.int32],
+    value: FloatArray,
+    size: IntArray,
+) -> None:
+    """Find the best matching of every factor in `rows`."""
+    short, long, entries = 0, 0, 0
+    for r in rows:
+        m, n = int(parameters[r, 0]), int(parameters[r, 1])
+        short, long = max(short, min(m, n)), max(long, max(m, n))
+        entries = max(entries, m * n)
+    memory = assignment_memory(short, long, entries)
+    for r in rows:
+        m, n, full = int(parameters[r, 0]), int(parameters[r, 1]), parameters[r, 2] != 0
+        scores = eta_u[offsets[r] : offsets[r + 1]]
+        size[r] = best_matching(scores, m, n, full, memory, start[r], index, value)
+
+
+class Matching(Factor):
+    """Matchings: pairs of a row and a column, each row and each column in at most one pair.
+
+    The structures are the matchings in which every row has a partner; or all matchings, with `full`
+    set to "none". For as many rows as columns, the marginals are the doubly stochastic matrices
+    (Birkhoff 1946). The oracle is linear assignment by shortest augmenting paths in O(n^3) (Jonker
+    & Volgenant 1987). Matchings under SparseMAP: Niculae et al. (2018), section 5.2; the same as
+    many small factors: Niculae & Martins (2020), section 5.2.
+
+    Parameters
+    ----------
+    variables
+        Pairs, of shape ``(..., m, n)``: a matching of `m` rows to `n` columns for every entry of
+        the leading axes.
+    full
+        Which side must be matched to the last: "rows"; "shorter", the rows or the columns,
+        whichever are fewer; or "none", so that a pair whose score is negative can be left out. For
+        full columns, transpose the variables.
+    lengths
+        Integers of the leading axes' shape, or with an axis of two added: matching b covers
+        ``[b, :lengths[b, 0], :lengths[b, 1]]``. Without rows or columns it is empty.
+
+    Raises
+    ------
+    TypeError
+        If `variables` are not Variables.
+    ValueError
+        If `full` is none of the three, a length is negative or beyond its axis, or rows must be
+        full but outnumber the columns.
+
+    Notes
+    -----
+    A matching's label is the tuple of its pairs (row, column), in the order of the shorter side.
+    """
+
+    variables_ndim = 2
+    row_parameters: ClassVar[tuple[str, ...]] = ("n_rows", "n_columns", "full")
+    map_kernel = staticmethod(_best_matchings)
+
+    def __init__(
+        self,
+        variables: Variables,
+        full: Literal["rows", "shorter", "none"] = "rows",
+        *,
+        lengths: npt.ArrayLike | None = None,
+    ) -> None:
+        super().__init__(variables, lengths=lengths)
+        if full not in ("rows", "shorter", "none"):
+            raise ValueError(
+                f"Matching: full is {full!r}; expected 'rows', 'shorter' or 'none', the side that "
+                "must be matched to the last."
+            )
+        self.n_rows, self.n_columns = rectangles(self)
+        wrong = np.flatnonzero(self.n_rows > self.n_columns)
+        if full == "rows" and wrong.size:
+            f = wrong[0]
+            raise ValueError(
+                f"Matching: factor {f} has {self.n_rows[f]:g} rows but {self.n_columns[f]:g} "
+                "columns; expected at most as many rows as columns where every row must be "
+                "matched. Set full to 'shorter' or 'none', or transpose the variables."
+            )
+        self.full = self.per_factor("full", full != "none")
+
+    def solve_map(self, eta_u: FloatArray, eta_v: FloatArray) -> tuple[tuple[int, int], ...]:
+        """Return the pairs of the best matching."""
+        m, n = eta_u.shape
+        index = np.empty(min(m, n), dtype=np.int32)
+        size = best_matching(
+            np.ascontiguousarray(eta_u, dtype=np.float64).reshape(-1),
+            m,
+            n,
+            bool(self.full),
+            assignment_memory(min(m, n), max(m, n), m * n),
+            0,
+            index,
+            np.empty(len(index)),
+        )
+        return tuple((slot // n, slot % n) for slot in index[:size].tolist())
+
+    def vertex(self, y: tuple[tuple[int, int], ...]) -> tuple[FloatArray, FloatArray]:
+        """Return the pairs of matching `y` as a matrix."""
+        return pairs_vertex(self, y), np.empty(0)
+
+    def decode(self, variables: FloatArray, additionals: FloatArray) -> dict[str, Any]:
+        """Return ``{"pairs": [[row, column], ...]}``, in the order of the rows."""
+        return {"pairs": np.argwhere(variables > 0.5).tolist()}
+
+    @classmethod
+    def vertex_sizes(
+        cls, offsets: IntArray, additional_offsets: IntArray, parameters: FloatArray
+    ) -> IntArray:
+        """Return the shorter sides: a pair for each row or column at most."""
+        return np.minimum(parameters[:, 0], parameters[:, 1]).astype(np.int64)

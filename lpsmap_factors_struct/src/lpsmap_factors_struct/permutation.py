@@ -1,0 +1,135 @@
+"""Orderings of items by their positions: the permutahedron."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from lpsmap_core import Factor, Variables
+from lpsmap_core.compile import kernel
+
+__all__ = ["Permutation"]
+
+FloatArray = npt.NDArray[np.float64]
+IntArray = npt.NDArray[np.int64]
+
+
+@kernel
+def sort_by_score(scores: FloatArray, order: IntArray, spare: IntArray) -> None:
+    """Write the numbers of the scores from the lowest score to the highest, ties as they come.
+
+    Merge sort from the bottom up, in O(n log n) on memory of `n` numbers.
+    """
+    n = len(scores)
+    source, target = order[:n], spare[:n]
+    for i in range(n):
+        source[i] = i
+    width = 1
+    while width < n:
+        for begin in range(0, n, 2 * width):
+            middle, end = min(begin + width, n), min(begin + 2 * width, n)
+            left, right = begin, middle
+            for at in range(begin, end):
+                if right == end or (
+                    left < middle and scores[source[left]] <= scores[source[right]]
+                ):
+                    target[at] = source[left]
+                    left += 1
+                else:
+                    target[at] = source[right]
+                    right += 1
+        source, target = target, source
+        width *= 2
+    order[:n] = source
+
+
+@kernel
+def _best_orders(
+    rows: IntArray,
+    offsets: IntArray,
+    eta_u: FloatArray,
+    additional_offsets: IntArray,
+    eta_v: FloatArray,
+    parameters: FloatArray,
+    link_parameter: FloatArray,
+    start: IntArray,
+    index: npt.NDArray[np.int32],
+    value: FloatArray,
+    size: IntArray,
+) -> None:
+    """Find the best ordering of every factor in `rows`."""
+    longest = 0
+    for r in rows:
+        longest = max(longest, offsets[r + 1] - offsets[r])
+    order, spare = np.empty(longest, dtype=np.int64), np.empty(longest, dtype=np.int64)
+    for r in rows:
+        n = offsets[r + 1] - offsets[r]
+        sort_by_score(eta_u[offsets[r] : offsets[r + 1]], order, spare)
+        for position in range(1, n):  # the first position's value is 0
+            index[start[r] + position - 1] = order[position]
+            value[start[r] + position - 1] = position / (n - 1)
+        size[r] = max(n - 1, 0)
+
+
+class Permutation(Factor):
+    """Orderings of n items, in which an item's score weighs its position.
+
+    The structures are the ``n!`` orderings. An item's variable is its position as a fraction: 0 for
+    the first item, ``1 / (n - 1)`` for the second, 1 for the last. The score of an ordering is the
+    sum of the items' scores, each times its variable, so that the best one sorts the items from the
+    lowest score to the highest, in O(n log n) (Hardy, Littlewood & Polya 1934, section 10.2). The
+    marginals, mean positions, form the permutahedron, shrunk to the unit cube (Bowman 1972).
+
+    Parameters
+    ----------
+    variables
+        Positions, of shape ``(..., n)``: an ordering of `n` items for every entry of the leading
+        axes. Negated variables, ``~u``, order from the highest score to the lowest. Score ``-inf``
+        asks for position 0, which one item can have.
+    lengths
+        Integers of the leading axes' shape: ordering b covers ``[b, :lengths[b]]``. An only item
+        has position 0.
+
+    Raises
+    ------
+    TypeError
+        If `variables` are not Variables.
+    ValueError
+        If `variables` is without axes, or a length is negative or beyond `n`.
+
+    Notes
+    -----
+    An ordering's label is the tuple of its items, from the first to the last. Where scores depend
+    on item and position freely, not as their product, take a `Matching` of items to positions.
+    """
+
+    map_kernel = staticmethod(_best_orders)
+
+    def __init__(self, variables: Variables, *, lengths: npt.ArrayLike | None = None) -> None:
+        super().__init__(variables, lengths=lengths)
+
+    def solve_map(self, eta_u: FloatArray, eta_v: FloatArray) -> tuple[int, ...]:
+        """Return the items of the best ordering, from the first to the last."""
+        order, spare = np.empty((2, len(eta_u)), dtype=np.int64)
+        sort_by_score(np.ascontiguousarray(eta_u, dtype=np.float64), order, spare)
+        return tuple(order.tolist())
+
+    def vertex(self, y: tuple[int, ...]) -> tuple[FloatArray, FloatArray]:
+        """Return the items' positions in ordering `y`, as fractions."""
+        positions = np.empty(len(y))
+        positions[list(y)] = np.arange(len(y)) / max(len(y) - 1, 1)
+        return positions, np.empty(0)
+
+    def decode(self, variables: FloatArray, additionals: FloatArray) -> dict[str, Any]:
+        """Return ``{"order": [...]}``, the items from the first to the last."""
+        return {"order": np.argsort(variables).tolist()}
+
+    @classmethod
+    def vertex_sizes(
+        cls, offsets: IntArray, additional_offsets: IntArray, parameters: FloatArray
+    ) -> IntArray:
+        """Return the numbers of items after the first, whose variable is 0."""
+        sizes: IntArray = np.maximum(np.diff(offsets) - 1, 0)
+        return sizes

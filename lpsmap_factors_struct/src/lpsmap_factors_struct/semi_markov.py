@@ -1,0 +1,318 @@
+"""Segmentations of a sequence into labelled segments."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from lpsmap_core import Factor, Variables
+from lpsmap_core.compile import kernel
+from lpsmap_factors_struct.scores import flat_scores
+from lpsmap_factors_struct.sequence import best_arrivals, best_source
+
+__all__ = ["SemiMarkov"]
+
+FloatArray = npt.NDArray[np.float64]
+IntArray = npt.NDArray[np.int64]
+
+
+class Segments(NamedTuple):
+    """Working memory for sequences of up to ``L`` positions, and the segments found."""
+
+    reduced: FloatArray
+    """Segments' scores without what their positions are worth at most."""
+    worth: FloatArray
+    """For each position, the best score of a segment that begins there; at least 0."""
+    before: FloatArray
+    """By (t, state): the best segmentation of all before t, and the step into the state."""
+    prefix: FloatArray
+    """By (t, state): the best segmentation of all before t that ends with the state."""
+    segments: IntArray
+    """The result: (start, end, state) triples, flat, the last segment first."""
+
+
+@kernel
+def segments_memory(length: int, longest: int, n_states: int) -> Segments:
+    """Return working memory for sequences of up to so many positions and states."""
+    return Segments(
+        reduced=np.empty(length * longest * n_states),
+        worth=np.empty(length),
+        before=np.empty(length * n_states),
+        prefix=np.empty((length + 1) * n_states),
+        segments=np.empty(3 * length, dtype=np.int64),
+    )
+
+
+@kernel
+def best_segments(
+    scores: FloatArray,
+    transitions: FloatArray,
+    length: int,
+    longest: int,
+    n_states: int,
+    memory: Segments,
+) -> int:
+    """Find the best segmentation, in ``O(length * n_states * (longest + n_states))``.
+
+    The dynamic programme of semi-Markov models (Sarawagi & Cohen 2004), without back pointers: the
+    way back repeats comparisons.
+
+    Parameters
+    ----------
+    scores
+        ``length * longest * n_states`` scores by start, length less one, and state. Segments that
+        do not fit are not used.
+    transitions
+        ``n_states * n_states`` scores of a segment's state after that of the one before; or none.
+    length, longest, n_states
+        Shape of `scores`; at least one each.
+    memory
+        Working memory; on return ``memory.segments`` has the segments.
+
+    Returns
+    -------
+    int
+        Number of segments.
+    """
+    _reduce(scores, length, longest, n_states, memory.worth, memory.reduced)
+    _fill(transitions, length, longest, n_states, memory)
+    return _read_out(transitions, length, longest, n_states, memory)
+
+
+@kernel
+def _reduce(
+    scores: FloatArray,
+    length: int,
+    longest: int,
+    n_states: int,
+    worth: FloatArray,
+    target: FloatArray,
+) -> None:
+    """Take from every segment its positions' worth, which changes no comparison.
+
+    Every position is in exactly one segment. A forced segment, of hugely positive score, would
+    otherwise swallow the digits of all sums; so it is 0, and what overlaps it hugely negative.
+    """
+    width = longest * n_states
+    for t in range(length):
+        most = 0.0
+        for k in range(t * width, t * width + min(longest, length - t) * n_states):
+            most = max(most, scores[k])
+        worth[t] = most
+    for t in range(length):
+        covered = 0.0
+        for d in range(min(longest, length - t)):
+            covered += worth[t + d]
+            at = t * width + d * n_states
+            for k in range(at, at + n_states):
+                target[k] = scores[k] - covered
+
+
+@kernel
+def _fill(
+    transitions: FloatArray, length: int, longest: int, n_states: int, memory: Segments
+) -> None:
+    before, prefix, reduced = memory.before, memory.prefix, memory.reduced
+    before[:n_states] = 0.0
+    prefix[: (length + 1) * n_states] = -np.inf
+    for t in range(length):
+        here = before[t * n_states : (t + 1) * n_states]
+        ending = prefix[t * n_states : (t + 1) * n_states]
+        if t > 0 and len(transitions) > 0:
+            best_arrivals(ending, transitions, n_states, here)
+        elif t > 0:
+            here[:] = ending.max()
+        for d in range(min(longest, length - t)):
+            segment = (t * longest + d) * n_states
+            end = (t + d + 1) * n_states
+            for s in range(n_states):
+                prefix[end + s] = max(prefix[end + s], here[s] + reduced[segment + s])
+
+
+@kernel
+def _read_out(
+    transitions: FloatArray, length: int, longest: int, n_states: int, memory: Segments
+) -> int:
+    before, prefix, segments = memory.before, memory.prefix, memory.segments
+    end, count = length, 0
+    state = int(np.argmax(prefix[length * n_states : (length + 1) * n_states]))
+    while end > 0:
+        begin, most = end - 1, -np.inf
+        for t in range(end - 1, max(end - longest, 0) - 1, -1):
+            segment = (t * longest + end - t - 1) * n_states + state
+            score = before[t * n_states + state] + memory.reduced[segment]
+            if score > most:
+                begin, most = t, score
+        segments[3 * count], segments[3 * count + 1], segments[3 * count + 2] = begin, end, state
+        count += 1
+        ending = prefix[begin * n_states : (begin + 1) * n_states]
+        if begin > 0 and len(transitions) > 0:
+            state = best_source(ending, transitions, n_states, state)
+        elif begin > 0:
+            state = int(np.argmax(ending))
+        end = begin
+    return count
+
+
+@kernel
+def _best_segmentations(
+    rows: IntArray,
+    offsets: IntArray,
+    eta_u: FloatArray,
+    additional_offsets: IntArray,
+    eta_v: FloatArray,
+    parameters: FloatArray,
+    link_parameter: FloatArray,
+    start: IntArray,
+    index: npt.NDArray[np.int32],
+    value: FloatArray,
+    size: IntArray,
+) -> None:
+    """Find the best segmentation of every factor in `rows`."""
+    length, longest, n_states = 0, 1, 1
+    for r in rows:
+        longest = max(longest, int(parameters[r, 0]))
+        n_states = max(n_states, int(parameters[r, 1]))
+        width = int(parameters[r, 0] * parameters[r, 1])
+        length = max(length, (offsets[r + 1] - offsets[r]) // width)
+    memory = segments_memory(length, longest, n_states)
+    counts = np.zeros(n_states * n_states)
+    for r in rows:
+        longest, n_states = int(parameters[r, 0]), int(parameters[r, 1])
+        scores = eta_u[offsets[r] : offsets[r + 1]]
+        transitions = eta_v[additional_offsets[r] : additional_offsets[r + 1]]
+        length = len(scores) // (longest * n_states)
+        size[r] = 0
+        if length == 0:
+            continue
+        found = best_segments(scores, transitions, length, longest, n_states, memory)
+        at = start[r]
+        for k in range(found):
+            begin, end, state = memory.segments[3 * k : 3 * k + 3]
+            index[at], value[at] = (begin * longest + end - begin - 1) * n_states + state, 1.0
+            at += 1
+            if k > 0 and len(transitions) > 0:
+                counts[state * n_states + memory.segments[3 * k - 1]] += 1.0
+        for k in range(len(transitions)):
+            if counts[k] > 0.0:
+                index[at], value[at] = len(scores) + k, counts[k]
+                counts[k] = 0.0
+                at += 1
+        size[r] = at - start[r]
+
+
+class SemiMarkov(Factor):
+    """Segmentations: a sequence cut into segments of limited length with one state each.
+
+    The structures are all ways to cut `L` positions into segments of 1 to `D` positions, each with
+    one of `S` states. Their additionals, if there are transition scores, count how often a state
+    follows another one from a segment to the next. The oracle is the dynamic programme of
+    semi-Markov models (Sarawagi & Cohen 2004), in O(L S (D + S)).
+
+    Parameters
+    ----------
+    variables
+        Segments, of shape ``(..., L, D, S)``: ``[..., t, d, s]`` is the segment of state s that
+        begins at position t and has ``d + 1`` positions. Segments that would end behind the last
+        position are in no structure: they are 0 whatever their scores.
+    transitions
+        Array (NumPy, torch, or of any array-API library) that broadcasts to ``(..., S, S)``: the
+        score of a segment of state j right after one of state i at ``[..., i, j]``. None, and
+        states follow each other freely. Scores of the first and the last state are a matter of the
+        first and the last segments' own scores.
+    lengths
+        Integers of the leading axes' shape: sequence b covers ``[b, :lengths[b]]``. A sequence of
+        no positions has no segments.
+
+    Raises
+    ------
+    TypeError
+        If `variables` are not Variables.
+    ValueError
+        If a shape does not fit, `D` or `S` is 0, or a length is negative or beyond `L`.
+
+    Notes
+    -----
+    The hashable name of a segmentation is the tuple of its segments, each a tuple of its first
+    position, the position behind its last, and its state.
+    """
+
+    variables_ndim = 3
+    length_axes = (0,)
+    row_parameters = ("longest", "n_states")
+    map_kernel = staticmethod(_best_segmentations)
+
+    def __init__(
+        self,
+        variables: Variables,
+        transitions: Any = None,
+        *,
+        lengths: npt.ArrayLike | None = None,
+    ) -> None:
+        super().__init__(variables, lengths=lengths)
+        _, longest, n_states = self.event_shape
+        if longest == 0 or n_states == 0:
+            raise ValueError(
+                f"SemiMarkov: variables has shape {self.variables.shape}; expected positions, "
+                "segment lengths and states on the last three axes, at least one of the latter two."
+            )
+        if transitions is not None:
+            self.additionals = flat_scores(
+                "SemiMarkov",
+                self.batch_shape,
+                {"transitions": transitions},
+                {"transitions": (n_states, n_states)},
+            )
+            self.n_additionals = n_states**2
+        self.longest = self.per_factor("longest", longest)
+        self.n_states = self.per_factor("n_states", n_states)
+
+    def solve_map(self, eta_u: FloatArray, eta_v: FloatArray) -> tuple[tuple[int, int, int], ...]:
+        """Return the segments of the best segmentation."""
+        length, longest, n_states = eta_u.shape
+        memory = segments_memory(length, longest, n_states)
+        count = 0
+        if length:
+            scores = np.ascontiguousarray(eta_u, dtype=np.float64).reshape(-1)
+            transitions = np.ascontiguousarray(eta_v, dtype=np.float64)
+            count = best_segments(scores, transitions, length, longest, n_states, memory)
+        found = memory.segments[: 3 * count].reshape(count, 3)[::-1].tolist()
+        return tuple((begin, end, state) for begin, end, state in found)
+
+    def vertex(self, y: tuple[tuple[int, int, int], ...]) -> tuple[FloatArray, FloatArray]:
+        """Return the segments of segmentation `y`, and the counts of the transitions."""
+        length = y[-1][1] if y else 0
+        variables = np.zeros((length, *self.event_shape[1:]))
+        transitions = np.zeros(self.event_shape[2:] * 2)
+        before = None
+        for begin, end, state in y:
+            variables[begin, end - begin - 1, state] = 1.0
+            if before is not None:
+                transitions[before, state] += 1.0
+            before = state
+        return variables, transitions if self.n_additionals else np.empty(0)
+
+    def decode(self, variables: FloatArray, additionals: FloatArray) -> dict[str, Any]:
+        """Return ``{"segments": [[start, end, state], ...]}``, `end` one behind the last position.
+
+        Examples
+        --------
+        >>> from lpsmap import FactorGraph, SemiMarkov
+        >>> segmentation = SemiMarkov(FactorGraph().variable((5, 3, 2)))
+        >>> segmentation.decode(*segmentation.vertex(((0, 2, 1), (2, 5, 0))))
+        {'segments': [[0, 2, 1], [2, 5, 0]]}
+        """
+        found = np.argwhere(variables > 0.5)
+        return {"segments": [[t, t + d + 1, s] for t, d, s in found.tolist()]}
+
+    @classmethod
+    def vertex_sizes(
+        cls, offsets: IntArray, additional_offsets: IntArray, parameters: FloatArray
+    ) -> IntArray:
+        """Return the lengths, and a transition between positions, but no more than there are."""
+        lengths: IntArray = np.diff(offsets) // parameters[:, :2].prod(axis=1).astype(np.int64)
+        steps: IntArray = np.minimum(np.maximum(lengths - 1, 0), np.diff(additional_offsets))
+        sizes: IntArray = lengths + steps
+        return sizes

@@ -1,0 +1,325 @@
+"""Sequences of states whose steps are scored by how far they go."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+import numpy as np
+import numpy.typing as npt
+
+from lpsmap_core import Factor, Variables
+from lpsmap_core.compile import kernel
+from lpsmap_core.variables import as_variables
+from lpsmap_factors_struct.scores import as_array, flat_scores
+from lpsmap_factors_struct.sequence import reduced_states
+
+__all__ = ["SequenceDistance"]
+
+FloatArray = npt.NDArray[np.float64]
+IntArray = npt.NDArray[np.int64]
+
+
+@kernel
+def _bin(distance: int, reach: int) -> int:
+    """Return the bin of a step over so many states."""
+    return min(max(distance, -reach), reach) + reach
+
+
+@kernel
+def _first_bin(state: int, reach: int) -> int:
+    """Return the bin of the step to the first state from before all states."""
+    return min(state, reach - 1)
+
+
+@kernel
+def _last_bin(state: int, n_states: int, reach: int) -> int:
+    """Return the bin of the step from the last state to behind all states."""
+    return max(state - n_states + reach, 0)
+
+
+@kernel
+def _arrivals(
+    source: FloatArray, distances: FloatArray, n_states: int, reach: int, target: FloatArray
+) -> None:
+    """Write ``target[j] = max_i source[i] + distances[bin of j - i]``.
+
+    All far steps of a direction share a score, so that running maxima serve them.
+    """
+    most = -np.inf
+    for j in range(n_states):
+        if j >= reach:
+            most = max(most, source[j - reach])
+        target[j] = most + distances[2 * reach]
+    most = -np.inf
+    for j in range(n_states - 1, -1, -1):
+        if j + reach < n_states:
+            most = max(most, source[j + reach])
+        target[j] = max(target[j], most + distances[0])
+    for distance in range(1 - reach, reach):
+        score = distances[distance + reach]
+        for j in range(max(0, distance), min(n_states, n_states + distance)):
+            target[j] = max(target[j], source[j - distance] + score)
+
+
+@kernel
+def _source(source: FloatArray, distances: FloatArray, n_states: int, reach: int, j: int) -> int:
+    """Return the first i that attains the maximum of `_arrivals`."""
+    best, most = 0, -np.inf
+    for i in range(n_states):
+        score = source[i] + distances[_bin(j - i, reach)]
+        if score > most:
+            best, most = i, score
+    return best
+
+
+@kernel
+def distance_viterbi(
+    scores: FloatArray,
+    additionals: FloatArray,
+    length: int,
+    n_states: int,
+    reduced: FloatArray,
+    prefix: FloatArray,
+    path: IntArray,
+) -> None:
+    """Find the best sequence of states, in ``O(length * n_states * bins)``.
+
+    Viterbi's (1967) dynamic programme, without back pointers: the way back repeats comparisons.
+
+    Parameters
+    ----------
+    scores
+        ``length * n_states`` scores of the states.
+    additionals
+        ``[initial, distances, final]`` scores of the bins.
+    length, n_states
+        Shape of `scores`; at least one each.
+    reduced, prefix
+        Memory of the size of `scores`.
+    path
+        The result: `length` states.
+    """
+    reduced_states(scores, length, n_states, reduced)
+    reach = (len(additionals) - 1) // 4
+    distances, final = additionals[reach : 3 * reach + 1], additionals[3 * reach + 1 :]
+    for s in range(n_states):
+        prefix[s] = additionals[_first_bin(s, reach)] + reduced[s]
+    for t in range(1, length):
+        here = prefix[t * n_states : (t + 1) * n_states]
+        _arrivals(prefix[(t - 1) * n_states : t * n_states], distances, n_states, reach, here)
+        for s in range(n_states):
+            here[s] += reduced[t * n_states + s]
+    last = (length - 1) * n_states
+    path[length - 1] = 0
+    most = -np.inf
+    for s in range(n_states):
+        score = prefix[last + s] + final[_last_bin(s, n_states, reach)]
+        if score > most:
+            path[length - 1], most = s, score
+    for t in range(length - 1, 0, -1):
+        before = prefix[(t - 1) * n_states : t * n_states]
+        path[t - 1] = _source(before, distances, n_states, reach, path[t])
+
+
+@kernel
+def count_bins(
+    path: IntArray, length: int, n_states: int, n_additionals: int, counts: FloatArray
+) -> None:
+    """Write how often a sequence uses every bin."""
+    reach = (n_additionals - 1) // 4
+    counts[:n_additionals] = 0.0
+    counts[_first_bin(path[0], reach)] += 1.0
+    for t in range(1, length):
+        counts[reach + _bin(path[t] - path[t - 1], reach)] += 1.0
+    counts[3 * reach + 1 + _last_bin(path[length - 1], n_states, reach)] += 1.0
+
+
+@kernel
+def _best_sequences(
+    rows: IntArray,
+    offsets: IntArray,
+    eta_u: FloatArray,
+    additional_offsets: IntArray,
+    eta_v: FloatArray,
+    parameters: FloatArray,
+    link_parameter: FloatArray,
+    start: IntArray,
+    index: npt.NDArray[np.int32],
+    value: FloatArray,
+    size: IntArray,
+) -> None:
+    """Find the best sequence of every factor in `rows`."""
+    largest, most_bins = 0, 0
+    for r in rows:
+        largest = max(largest, offsets[r + 1] - offsets[r])
+        most_bins = max(most_bins, additional_offsets[r + 1] - additional_offsets[r])
+    reduced, prefix, counts = np.empty(largest), np.empty(largest), np.empty(most_bins)
+    path = np.empty(largest, dtype=np.int64)
+    for r in rows:
+        scores = eta_u[offsets[r] : offsets[r + 1]]
+        additionals = eta_v[additional_offsets[r] : additional_offsets[r + 1]]
+        size[r] = 0
+        if len(scores) == 0:
+            continue
+        n_states = int(parameters[r, 0])
+        length = len(scores) // n_states
+        distance_viterbi(scores, additionals, length, n_states, reduced, prefix, path)
+        count_bins(path, length, n_states, len(additionals), counts)
+        at = start[r]
+        for t in range(length):
+            index[at], value[at] = t * n_states + path[t], 1.0
+            at += 1
+        for k in range(len(additionals)):
+            if counts[k] > 0.0:
+                index[at], value[at] = len(scores) + k, counts[k]
+                at += 1
+        size[r] = at - start[r]
+
+
+class SequenceDistance(Factor):
+    """Sequences of states whose steps are scored by their distance, in bins.
+
+    With states that are places, such as the words of another sentence, the scores of distances
+    prefer to stay, to go on, or to jump. The structures are all sequences of one state a position;
+    their additionals count how often each bin occurs, so that a handful of scores serves any length
+    (Niculae et al. 2018, section 5.2: sequential alignment). The oracle is Viterbi's (1967)
+    algorithm, with running maxima over far steps, in O(L S K).
+
+    Parameters
+    ----------
+    variables
+        States, of shape ``(..., L, S)``: a sequence of `L` positions with `S` states each for every
+        entry of the leading axes.
+    distances
+        Array (NumPy, torch, or of any array-API library) that broadcasts to ``(..., 2 K + 1)``, K
+        at least 1: scores of steps from state i to state j by ``j - i``, which is ``-K`` or less,
+        ``-K + 1``, ..., ``K - 1``, ``K`` or more.
+    initial
+        Array that broadcasts to ``(..., K)``: scores of beginning in the first state, in the
+        second, ..., in the K-th or any later one; None for zeros.
+    final
+        Array that broadcasts to ``(..., K)``: scores of ending in the K-th state from the end or
+        any earlier one, ..., in the last but one, in the last; None for zeros.
+    lengths
+        Integers of the leading axes' shape: sequence b covers ``[b, :lengths[b]]``; or with a last
+        axis of two, a length and a number of states: ``[b, :lengths[b, 0], :lengths[b, 1]]``, the
+        last state then being number ``lengths[b, 1] - 1``. A sequence of no positions has the empty
+        structure, which uses no bin.
+
+    Raises
+    ------
+    TypeError
+        If `variables` are not Variables, or the scores are arrays of different libraries.
+    ValueError
+        If a shape does not fit, there is no state, or a length is negative or beyond its axis.
+
+    Notes
+    -----
+    The hashable name of a sequence is the tuple of its states. The additionals are those of
+    `initial`, then of `distances`, then of `final`.
+    """
+
+    variables_ndim = 2
+    row_parameters: ClassVar[tuple[str, ...]] = ("n_states",)
+    map_kernel = staticmethod(_best_sequences)
+
+    def __init__(
+        self,
+        variables: Variables,
+        distances: Any,
+        initial: Any = None,
+        final: Any = None,
+        *,
+        lengths: npt.ArrayLike | None = None,
+    ) -> None:
+        variables = as_variables(variables, "SequenceDistance: variables")
+        super().__init__(variables, lengths=_with_states(variables, lengths))
+        self.n_states = self.per_factor("n_states", self.event_shape[1])
+        if self.lengths is not None:
+            self.n_states = self.lengths[:, 1].astype(np.float64)
+        self._check_states()
+        distances = as_array(distances)
+        reach = self._reach(tuple(distances.shape))
+        self.additionals = flat_scores(
+            "SequenceDistance",
+            self.batch_shape,
+            {"initial": initial, "distances": distances, "final": final},
+            {"initial": (reach,), "distances": (2 * reach + 1,), "final": (reach,)},
+        )
+        self.n_additionals = 4 * reach + 1
+
+    def solve_map(self, eta_u: FloatArray, eta_v: FloatArray) -> tuple[int, ...]:
+        """Return the states of the best sequence."""
+        length, n_states = eta_u.shape
+        path = np.empty(length, dtype=np.int64)
+        if length:
+            distance_viterbi(
+                np.ascontiguousarray(eta_u, dtype=np.float64).reshape(-1),
+                np.ascontiguousarray(eta_v, dtype=np.float64),
+                length,
+                n_states,
+                np.empty(eta_u.size),
+                np.empty(eta_u.size),
+                path,
+            )
+        return tuple(path.tolist())
+
+    def vertex(self, y: tuple[int, ...]) -> tuple[FloatArray, FloatArray]:
+        """Return the states and the counts of the bins of sequence `y`."""
+        length, n_states = len(y), int(self.n_states)
+        path = np.array(y, dtype=np.int64)
+        variables, counts = np.zeros((length, n_states)), np.zeros(self.n_additionals)
+        variables[np.arange(length), path] = 1.0
+        if length:
+            count_bins(path, length, n_states, self.n_additionals, counts)
+        return variables, counts
+
+    def decode(self, variables: FloatArray, additionals: FloatArray) -> dict[str, Any]:
+        """Return ``{"tags": [...]}``, the states.
+
+        Examples
+        --------
+        >>> from lpsmap import FactorGraph, SequenceDistance
+        >>> sequence = SequenceDistance(FactorGraph().variable((2, 3)), [0.0, 1.0, 2.0])
+        >>> sequence.decode(*sequence.row(0).vertex((0, 2)))
+        {'tags': [0, 2]}
+        """
+        tags = variables.argmax(axis=-1).tolist() if variables.size else []
+        return {"tags": tags}
+
+    @classmethod
+    def vertex_sizes(
+        cls, offsets: IntArray, additional_offsets: IntArray, parameters: FloatArray
+    ) -> IntArray:
+        """Return the lengths, and a bin a step and for both ends, but no more than there are."""
+        lengths = np.diff(offsets) // np.maximum(parameters[:, 0], 1.0).astype(np.int64)
+        bins: IntArray = np.minimum(lengths + 1, np.diff(additional_offsets))
+        return lengths + bins
+
+    def _check_states(self) -> None:
+        length = self.event_shape[0]
+        lengths = np.full(self.n_factors, length) if self.lengths is None else self.lengths[:, 0]
+        wrong = np.flatnonzero((self.n_states == 0) & (lengths > 0))
+        if wrong.size or self.event_shape[1] == 0:
+            which = f", and factor {wrong[0]} has no states" if self.event_shape[1] else ""
+            raise ValueError(
+                f"SequenceDistance: variables has shape {self.variables.shape}{which}; expected at "
+                "least one state on the last axis wherever there are positions."
+            )
+
+    def _reach(self, shape: tuple[int, ...]) -> int:
+        """Return K, the distance from which on steps share a bin."""
+        if not shape or shape[-1] < 3 or shape[-1] % 2 == 0:
+            raise ValueError(
+                f"SequenceDistance: distances has shape {shape}; expected an odd number of bins, 3 "
+                "or more, on the last axis: of distances -K or less, ..., 0, ..., K or more."
+            )
+        return shape[-1] // 2
+
+
+def _with_states(variables: Variables, lengths: npt.ArrayLike | None) -> npt.ArrayLike | None:
+    """Return `lengths` with the number of states beside every length of positions."""
+    if lengths is None or np.ndim(lengths) != variables.ndim - 2:
+        return lengths
+    array = np.asarray(lengths)
+    return np.stack([array, np.full_like(array, variables.shape[-1])], axis=-1)

@@ -1,0 +1,212 @@
+"""Subsets of limited size."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import ClassVar
+
+import numpy as np
+import numpy.typing as npt
+
+from lpsmap_core import Factor, Variables
+from lpsmap_core.compile import kernel
+
+__all__ = ["TopK"]
+
+FloatArray = npt.NDArray[np.float64]
+IntArray = npt.NDArray[np.int64]
+
+
+@kernel
+def kth_largest(numbers: FloatArray, k: int) -> float:
+    """Return the k-th largest number (``1 <= k <= len(numbers)``), in expected time O(n).
+
+    Selection by partition (Hoare 1961) around the middle one of three; reorders `numbers`.
+    """
+    low, high, place = 0, len(numbers) - 1, k - 1
+    while low < high:
+        a, b, c = numbers[low], numbers[(low + high) // 2], numbers[high]
+        pivot = max(min(a, b), min(max(a, b), c))
+        left, right = low, high
+        while left <= right:
+            while numbers[left] > pivot:
+                left += 1
+            while numbers[right] < pivot:
+                right -= 1
+            if left <= right:
+                numbers[left], numbers[right] = numbers[right], numbers[left]
+                left += 1
+                right -= 1
+        if place <= right:
+            high = right
+        elif place >= left:
+            low = left
+        else:
+            break
+    return float(numbers[place])
+
+
+@kernel
+def best_subset(
+    scores: FloatArray,
+    k: int,
+    exact: bool,
+    spare: FloatArray,
+    start: int,
+    index: npt.NDArray[np.int32],
+    value: FloatArray,
+) -> int:
+    """Write the members of the best subset of at most, or exactly, `k`; return how many.
+
+    Of tied scores the first are taken; unless `exact`, none that is not positive.
+
+    Parameters
+    ----------
+    scores
+        Finite scores.
+    k, exact
+        Size of the subset; at most as many as there are scores.
+    spare
+        Memory of the size of `scores`.
+    start, index, value
+        Where the members go, and from which position.
+    """
+    if k == 0:
+        return 0
+    n = len(scores)
+    spare[:n] = scores
+    least = kth_largest(spare[:n], k)
+    tied = k
+    for i in range(n):
+        if scores[i] > least:
+            tied -= 1
+    at = start
+    for i in range(n):
+        if scores[i] < least or not (exact or scores[i] > 0.0):
+            continue
+        if scores[i] == least:
+            if tied == 0:
+                continue
+            tied -= 1
+        index[at], value[at] = i, 1.0
+        at += 1
+    return at - start
+
+
+@kernel
+def _best_subsets(
+    rows: IntArray,
+    offsets: IntArray,
+    eta_u: FloatArray,
+    additional_offsets: IntArray,
+    eta_v: FloatArray,
+    parameters: FloatArray,
+    link_parameter: FloatArray,
+    start: IntArray,
+    index: npt.NDArray[np.int32],
+    value: FloatArray,
+    size: IntArray,
+) -> None:
+    """Find the best subset of every factor in `rows`."""
+    largest = 0
+    for r in rows:
+        largest = max(largest, offsets[r + 1] - offsets[r])
+    spare = np.empty(largest)
+    for r in rows:
+        scores = eta_u[offsets[r] : offsets[r + 1]]
+        k = min(int(parameters[r, 0]), len(scores))
+        size[r] = best_subset(scores, k, parameters[r, 1] != 0, spare, start[r], index, value)
+
+
+class TopK(Factor):
+    """Subsets of exactly, or at most, k of n elements, as structures.
+
+    The marginals are those of a budget constraint, the projection of the scores to ``{0 <= z <= 1,
+    sum z = k}`` or ``<= k``. What this factor adds is a sparse distribution over subsets with these
+    marginals, on which a function of whole subsets can be averaged exactly (Correia et al. 2020,
+    section 4.2). The oracle takes the k largest scores, by selection in O(n).
+
+    Parameters
+    ----------
+    variables
+        Elements, of shape ``(..., n)``: a subset for every entry of the leading axes. Or a sequence
+        of views, which are stacked on a last axis.
+    k
+        Integers that broadcast to the leading axes' shape: the size of the subsets.
+    exact
+        Whether smaller subsets are left out.
+    lengths
+        Integers of the leading axes' shape: subset b is of ``[b, :lengths[b]]``.
+    mask
+        Booleans that broadcast to ``variables.shape``: the elements that take part.
+
+    Raises
+    ------
+    TypeError
+        If `variables` are not Variables.
+    ValueError
+        If `variables` is without axes, a length is negative or beyond `n`, or `k` is no integer,
+        negative, or with `exact` more than there are elements.
+
+    Notes
+    -----
+    A subset's label is the tuple of its elements' variables, zeros and ones.
+    """
+
+    row_parameters: ClassVar[tuple[str, ...]] = ("k", "exact")
+    map_kernel = staticmethod(_best_subsets)
+
+    def __init__(
+        self,
+        variables: Variables | Sequence[Variables],
+        k: npt.ArrayLike,
+        exact: bool = True,
+        *,
+        lengths: npt.ArrayLike | None = None,
+        mask: npt.ArrayLike | None = None,
+    ) -> None:
+        super().__init__(variables, lengths=lengths, mask=mask)
+        self.k = self.per_factor("k", k)
+        self.exact = self.per_factor("exact", bool(exact))
+        wrong = np.flatnonzero((self.k != np.rint(self.k)) | (self.k < 0))
+        if wrong.size:
+            raise ValueError(
+                f"TopK: k is {self.k[wrong[0]]:g} for factor {wrong[0]}; expected an integer, 0 or "
+                "more."
+            )
+        n = np.diff(self.offsets)
+        wrong = np.flatnonzero(self.k > n)
+        if exact and wrong.size:
+            f = wrong[0]
+            raise ValueError(
+                f"TopK: k is {self.k[f]:g} for factor {f} of {n[f]} elements; expected 0 to "
+                f"{n[f]}. Set it per factor, or pass exact=False."
+            )
+
+    def solve_map(self, eta_u: FloatArray, eta_v: FloatArray) -> tuple[int, ...]:
+        """Return the variables of the best subset."""
+        n = len(eta_u)
+        index = np.empty(n, dtype=np.int32)
+        size = best_subset(
+            np.ascontiguousarray(eta_u, dtype=np.float64),
+            min(int(self.k), n),
+            bool(self.exact),
+            np.empty(n),
+            0,
+            index,
+            np.empty(n),
+        )
+        chosen = np.zeros(n, dtype=int)
+        chosen[index[:size]] = 1
+        return tuple(chosen.tolist())
+
+    def vertex(self, y: tuple[int, ...]) -> tuple[FloatArray, FloatArray]:
+        """Return the variables as an array."""
+        return np.array(y, dtype=np.float64), np.empty(0)
+
+    @classmethod
+    def vertex_sizes(
+        cls, offsets: IntArray, additional_offsets: IntArray, parameters: FloatArray
+    ) -> IntArray:
+        """Return the sizes of the largest subsets."""
+        return np.minimum(np.diff(offsets), parameters[:, 0].astype(np.int64))

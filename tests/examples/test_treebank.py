@@ -1,0 +1,136 @@
+"""The treebank example: reading, scores, and that all sentences are solved."""
+
+from __future__ import annotations
+
+import gzip
+import os
+from pathlib import Path
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+
+import treebank
+from parsing.bilinear import Bilinear
+from parsing.sentences import Sentence, read_sentences
+from parsing.trees import Constraints, solve_trees
+
+WORDS = ("a", "dog", "saw", "the", "dog", ".")
+
+
+def conllu(sentence: Sentence) -> str:
+    """The sentence in CoNLL-U, with a comment, a multiword token and an empty node."""
+    rows = [f"{i}\t{word}" + "\t_" * 4 + f"\t{head + 1}" + "\t_" * 3 for i, (word, head)
+            in enumerate(zip(sentence.words, sentence.heads, strict=True), start=1)]  # fmt: skip
+    others = ["# text = ...", "1-2\tadog" + "\t_" * 8, "1.1\tnothing" + "\t_" * 8]
+    return "\n".join([*others, *rows]) + "\n\n"
+
+
+def random_sentences(count: int, longest: int) -> list[Sentence]:
+    rng = np.random.default_rng(0)
+    found = []
+    for _ in range(count):
+        n = int(rng.integers(1, longest + 1))
+        words = tuple(rng.choice(WORDS, size=n).tolist())
+        heads = (-1, *(int(rng.integers(0, i)) for i in range(1, n)))
+        found.append(Sentence(words, heads))
+    return found
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    """A compressed file of random sentences."""
+    path = tmp_path / "random.conllu.gz"
+    text = "".join(map(conllu, random_sentences(20, 12)))
+    path.write_bytes(gzip.compress(text.encode()))
+    return path
+
+
+@pytest.fixture(scope="session")
+def real_sentences() -> list[Sentence]:
+    """English EWT, dev; tests that need it are skipped where it is not."""
+    folder = os.environ.get("LPSMAP_DATA")
+    path = Path(folder, "ud/en_ewt/dev.conllu.gz") if folder else treebank.DATA
+    if not path.is_file():
+        pytest.skip(f"no {path}; LPSMAP_DATA names the folder that holds ud/en_ewt")
+    return read_sentences(path)
+
+
+def test_sentences_are_read_as_they_were_written(file: Path, tmp_path: Path) -> None:
+    assert read_sentences(file) == random_sentences(20, 12)
+    plain = tmp_path / "plain.conllu"
+    plain.write_text(conllu(Sentence(("one",), (-1,))).rstrip("\n"))
+    assert read_sentences(plain) == [Sentence(("one",), (-1,))]
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("1\tword\n", "line 1: got 2 columns; expected 10"),
+        ("1\tword" + "\t_" * 4 + "\t7\t_", "head"),
+    ],
+)
+def test_broken_files_are_named(tmp_path: Path, text: str, message: str) -> None:
+    path = tmp_path / "broken.conllu"
+    path.write_text(text)
+    with pytest.raises(ValueError, match=message):
+        read_sentences(path)
+    result = CliRunner().invoke(treebank.main, ["table", "--data", str(path)])
+    assert result.exit_code == 1
+    assert message in result.output
+
+
+def test_scores_are_of_the_words_and_of_the_scale_asked_for() -> None:
+    scores = Bilinear(0, 3.0).scores(tuple(map(str, range(200))))
+    assert abs(scores.mean()) < 0.3
+    assert 2.5 < scores.std() < 3.5
+    again = Bilinear(0, 3.0).scores(WORDS)
+    assert (Bilinear(0, 3.0).scores(WORDS) == again).all()
+    assert np.allclose(again[1, [0, 2, 3]], again[4, [0, 2, 3]])  # the two dogs
+    assert again[1, 1] == pytest.approx(again[4, 4])
+    assert not np.allclose(Bilinear(1, 3.0).scores(WORDS), again)
+
+
+def test_table_of_a_small_file(file: Path) -> None:
+    result = CliRunner().invoke(treebank.main, ["table", "--data", str(file), "--budget", "3"])
+    assert result.exit_code == 0, result.output
+    assert "20 of 20" in result.output
+    lines = CliRunner().invoke(treebank.main, ["table", "--data", str(file), "--markdown"])
+    assert lines.output.count("20 of 20") == 8
+
+
+def test_no_sentence_ends_the_command(file: Path) -> None:
+    missing = CliRunner().invoke(treebank.main, ["table", "--data", str(file) + "x"])
+    assert missing.exit_code == 1
+    assert "No such file" in missing.output
+
+
+@pytest.mark.compiled
+@pytest.mark.parametrize("constraints", treebank.all_constraints(5), ids=str)
+def test_real_sentences_are_solved(
+    real_sentences: list[Sentence], constraints: Constraints
+) -> None:
+    """A few of all lengths; the slow test takes all."""
+    few = sorted(real_sentences, key=len)[::50]
+    assert len(few[-1]) > 40
+    solution, trees = solve_trees(few, Bilinear(0, 4.0), constraints)
+    assert solution.ok
+    for sentence, found in zip(few, solution.structures(trees), strict=True):
+        assert sum(tree.probability for tree in found) == pytest.approx(1.0)
+        for tree in found:
+            roots = int(np.trace(tree.variables.reshape(len(sentence), len(sentence))))
+            assert roots == 1 or not constraints.single_root
+
+
+@pytest.mark.slow
+@pytest.mark.compiled
+@pytest.mark.parametrize("scale", [1.0, 4.0])
+@pytest.mark.parametrize("constraints", treebank.all_constraints(5), ids=str)
+def test_all_real_sentences_are_solved(
+    real_sentences: list[Sentence], constraints: Constraints, scale: float
+) -> None:
+    tally = treebank.survey(
+        treebank.batches(real_sentences, 64), Bilinear(0, scale), constraints, 1e-6
+    )
+    assert tally.unsolved == []
+    assert len(tally.trees) == len(real_sentences)

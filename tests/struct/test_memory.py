@@ -1,0 +1,121 @@
+"""Active sets stay small, and solving again and again leaves nothing behind."""
+
+from __future__ import annotations
+
+import gc
+import tracemalloc
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from lpsmap_core import FactorGraph, Solution
+from lpsmap_core.active_set import ActiveSets
+from lpsmap_factors_logic import Budget
+from lpsmap_factors_struct import DepTree, Sequence
+
+MEGABYTE = 1 << 20
+RESIDENT = Path("/proc/self/statm")
+PAGE = 4096
+
+
+def active_set_bytes(solution: Solution) -> int:
+    """The numbers that the active sets of a solution keep."""
+    return sum(
+        array.nbytes
+        for part in solution.parts
+        for solver in part.solvers
+        if isinstance(solver, ActiveSets)
+        for array in (*solver.store, *vars(solver).values())
+        if isinstance(array, np.ndarray)
+    )
+
+
+@pytest.mark.compiled
+@pytest.mark.parametrize(
+    ("batch", "single_root"),
+    [
+        (8, False),
+        pytest.param(64, False, marks=pytest.mark.slow),
+        pytest.param(64, True, marks=pytest.mark.slow),
+    ],
+)
+def test_trees_of_a_hundred_words(rng: np.random.Generator, batch: int, single_root: bool) -> None:
+    """At most 200 MB for 64 sentences, with standard normal scores: nearly 200 trees a sentence."""
+    graph = FactorGraph()
+    u = graph.variable_from(rng.standard_normal((batch, 100, 100)))
+    graph.add(DepTree(u, single_root=single_root))
+    solution = graph.solve()
+    assert solution.ok
+    assert active_set_bytes(solution) <= 200 * MEGABYTE * batch / 64
+
+
+def one_graph(rng: np.random.Generator) -> Callable[[], None]:
+    """The same graph, solved again."""
+    graph = FactorGraph()
+    u = graph.variable_from(rng.standard_normal((2, 6, 6)))
+    graph.add(DepTree(u, projective=True))
+    graph.add(Budget(u, 2, axis=1))
+
+    def run() -> None:
+        graph.solve(threads=1)
+
+    return run
+
+
+def many_graphs(rng: np.random.Generator) -> Callable[[], None]:
+    """A graph for every batch, as in training: values, structures, gradients."""
+    scores = rng.standard_normal((2, 5, 3))
+
+    def run() -> None:
+        graph = FactorGraph()
+        u = graph.variable_from(scores)
+        factor = graph.add(Sequence(u, np.zeros((3, 3))))
+        solution = graph.solve(threads=1)
+        solution.vjp(u.value)
+        solution.structures(factor)
+
+    return run
+
+
+def resident() -> int:
+    """Bytes of memory that this process holds: NumPy's, the compiled kernels' and all others."""
+    return int(RESIDENT.read_text().split()[1]) * PAGE
+
+
+@pytest.mark.compiled
+@pytest.mark.parametrize("make", [one_graph, many_graphs])
+def test_solving_again_keeps_nothing(
+    rng: np.random.Generator, make: Callable[[np.random.Generator], Callable[[], None]]
+) -> None:
+    """By what Python and NumPy have allocated, once NumPy's caches of small blocks are full."""
+    run, held = make(rng), []
+    run()
+    tracemalloc.start()
+    for _ in range(2):
+        for _ in range(200):
+            run()
+        gc.collect()
+        held.append(tracemalloc.get_traced_memory()[0])
+    tracemalloc.stop()
+    assert held[1] - held[0] < 200 * 100  # the smallest array takes as much
+
+
+@pytest.mark.slow
+@pytest.mark.compiled
+@pytest.mark.skipif(not RESIDENT.exists(), reason="resident memory is read from Linux's /proc")
+@pytest.mark.parametrize("make", [one_graph, many_graphs])
+def test_ten_thousand_solves_do_not_grow(
+    rng: np.random.Generator, make: Callable[[np.random.Generator], Callable[[], None]]
+) -> None:
+    """By the process's memory, which also holds what compiled kernels allocate."""
+    run = make(rng)
+    for _ in range(1000):
+        run()
+    gc.collect()
+    before = resident()
+    for _ in range(10_000):
+        run()
+    gc.collect()
+    assert resident() - before < 4 * MEGABYTE
