@@ -91,6 +91,7 @@ def test_scores_are_of_the_words_and_of_the_scale_asked_for() -> None:
     assert not np.allclose(Bilinear(1, 3.0).scores(WORDS), again)
 
 
+@pytest.mark.compiled
 def test_table_of_a_small_file(file: Path) -> None:
     result = CliRunner().invoke(treebank.main, ["table", "--data", str(file), "--budget", "3"])
     assert result.exit_code == 0, result.output
