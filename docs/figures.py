@@ -11,7 +11,8 @@ import matplotlib.pyplot as plt
 import numpy as np
 from numpy.typing import NDArray
 
-from lpsmap import AtMostOne, FactorGraph, Xor
+from lpsmap import AtMostOne, DepTree, FactorGraph, Xor
+from lpsmap_core import plot
 
 IMAGES = Path(__file__).parent / "images"
 
@@ -57,6 +58,21 @@ def alignment() -> None:
     plt.close(figure)
 
 
+def parses() -> None:
+    """Draw the three parses of the page on structures."""
+    words = ["She", "saw", "the", "man", "with", "a", "telescope"]
+    scores = np.zeros((7, 7))
+    scores[[0, 1, 2, 3, 5, 6], [1, 1, 3, 1, 6, 4]] = 2.0
+    scores[4, [1, 3, 0]] = 1.05, 0.82, 0.63
+    graph = FactorGraph()
+    tree = graph.add(DepTree(graph.variable_from(scores), single_root=True))
+    graph.solve()
+    figure = plot.arcs(graph.structures(tree)[0], words).figure
+    figure.savefig(IMAGES / "parses.png", dpi=130)
+    plt.close(figure)
+
+
 if __name__ == "__main__":
     IMAGES.mkdir(exist_ok=True)
     alignment()
+    parses()

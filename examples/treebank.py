@@ -22,6 +22,7 @@ from rich.progress import track
 from rich.table import Table
 
 from lpsmap import ConvergenceWarning
+from lpsmap_core import plot
 from parsing.bilinear import Bilinear
 from parsing.sentences import Sentence, read_sentences
 from parsing.trees import Constraints, solve_trees
@@ -166,6 +167,34 @@ def rich_table(tallies: Sequence[Tally], title: str) -> Table:
     for tally in tallies:
         shown.add_row(*tally.cells())
     return shown
+
+
+@main.command()
+@shared_options
+@click.option(
+    "--trees",
+    "count",
+    type=click.IntRange(min=1),
+    default=3,
+    help="How many trees the sentence's solution has.",
+)
+@click.option("--out", type=click.Path(dir_okay=False, path_type=Path),
+              default=Path("build/treebank.png"))  # fmt: skip
+def figure(
+    data: Path, seed: int, scale: float, longest: int, budget: int, count: int, out: Path
+) -> None:
+    """Draw the first sentence of 6 to 9 words whose solution has so many likely trees."""
+    short = [s for s in sentences_of(data, min(longest, 9)) if len(s) >= 6]
+    constraints = Constraints(projective=True, single_root=True, budget=budget)
+    solution, trees = solve_trees(short, Bilinear(seed, scale), constraints)
+    for sentence, found in zip(short, solution.structures(trees), strict=True):
+        if len(found) == count and found[-1].probability >= 0.1:
+            out.parent.mkdir(parents=True, exist_ok=True)
+            axes = plot.arcs(found, sentence.words)
+            axes.figure.savefig(out, dpi=130, bbox_inches="tight")
+            console.print(f"{out}: {' '.join(sentence.words)}", found, sep="\n")
+            return
+    raise click.ClickException(f"{data}: no sentence of 6 to 9 words has {count} likely trees.")
 
 
 if __name__ == "__main__":

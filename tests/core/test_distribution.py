@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from typing import Any
+from xml.etree import ElementTree
 
 import numpy as np
 import numpy.typing as npt
@@ -236,6 +237,9 @@ def test_notebooks_draw_trees_and_escape_words() -> None:
     found = lone_tree()
     drawn = found._repr_html_()
     assert drawn.count("<svg") == len(found[0])
+    table = ElementTree.fromstring(drawn)
+    paths = table.findall(".//{*}path")
+    assert len(paths) == 3 * len(found[0])  # an arc for every word
     words = ["<a>", "b", "c"]
     assert "&lt;a&gt;" in found[0].to_html(words)
     assert "<a>" not in found[0].to_html(words)

@@ -31,7 +31,7 @@ def random_sentences(count: int, longest: int) -> list[Sentence]:
     found = []
     for _ in range(count):
         n = int(rng.integers(1, longest + 1))
-        words = tuple(rng.choice(WORDS, size=n).tolist())
+        words = tuple(map(str, rng.integers(0, 50, size=n)))
         heads = (-1, *(int(rng.integers(0, i)) for i in range(1, n)))
         found.append(Sentence(words, heads))
     return found
@@ -41,7 +41,7 @@ def random_sentences(count: int, longest: int) -> list[Sentence]:
 def file(tmp_path: Path) -> Path:
     """A compressed file of random sentences."""
     path = tmp_path / "random.conllu.gz"
-    text = "".join(map(conllu, random_sentences(20, 12)))
+    text = "".join(map(conllu, random_sentences(40, 12)))
     path.write_bytes(gzip.compress(text.encode()))
     return path
 
@@ -57,7 +57,7 @@ def real_sentences() -> list[Sentence]:
 
 
 def test_sentences_are_read_as_they_were_written(file: Path, tmp_path: Path) -> None:
-    assert read_sentences(file) == random_sentences(20, 12)
+    assert read_sentences(file) == random_sentences(40, 12)
     plain = tmp_path / "plain.conllu"
     plain.write_text(conllu(Sentence(("one",), (-1,))).rstrip("\n"))
     assert read_sentences(plain) == [Sentence(("one",), (-1,))]
@@ -91,18 +91,30 @@ def test_scores_are_of_the_words_and_of_the_scale_asked_for() -> None:
     assert not np.allclose(Bilinear(1, 3.0).scores(WORDS), again)
 
 
+@pytest.mark.compiled
 def test_table_of_a_small_file(file: Path) -> None:
     result = CliRunner().invoke(treebank.main, ["table", "--data", str(file), "--budget", "3"])
     assert result.exit_code == 0, result.output
-    assert "20 of 20" in result.output
+    assert "40 of 40" in result.output
     lines = CliRunner().invoke(treebank.main, ["table", "--data", str(file), "--markdown"])
-    assert lines.output.count("20 of 20") == 8
+    assert lines.output.count("40 of 40") == 8
 
 
 def test_no_sentence_ends_the_command(file: Path) -> None:
     missing = CliRunner().invoke(treebank.main, ["table", "--data", str(file) + "x"])
     assert missing.exit_code == 1
     assert "No such file" in missing.output
+
+
+def test_figure_of_a_sentence(file: Path, tmp_path: Path) -> None:
+    out = tmp_path / "new" / "figure.png"
+    arguments = ["figure", "--data", str(file), "--out", str(out), "--trees"]
+    result = CliRunner().invoke(treebank.main, [*arguments, "3"])
+    assert result.exit_code == 0, result.output
+    assert out.stat().st_size > 1000
+    none = CliRunner().invoke(treebank.main, [*arguments, "100"])
+    assert none.exit_code == 1
+    assert "no sentence of 6 to 9 words has 100 likely trees" in none.output
 
 
 @pytest.mark.compiled
@@ -113,13 +125,24 @@ def test_real_sentences_are_solved(
     """A few of all lengths; the slow test takes all."""
     few = sorted(real_sentences, key=len)[::50]
     assert len(few[-1]) > 40
-    solution, trees = solve_trees(few, Bilinear(0, 4.0), constraints)
+    model = Bilinear(0, 4.0)
+    solution, trees = solve_trees(few, model, constraints)
     assert solution.ok
-    for sentence, found in zip(few, solution.structures(trees), strict=True):
-        assert sum(tree.probability for tree in found) == pytest.approx(1.0)
-        for tree in found:
-            roots = int(np.trace(tree.variables.reshape(len(sentence), len(sentence))))
-            assert roots == 1 or not constraints.single_root
+    for row, (sentence, found) in enumerate(zip(few, solution.structures(trees), strict=True)):
+        p = np.array([tree.probability for tree in found])
+        arcs = np.array([trees.shaped(row, tree.variables) for tree in found])
+        assert p.sum() == pytest.approx(1.0)
+        marginals = np.einsum("k,kmh->mh", p, arcs)
+        if constraints.single_root:
+            assert np.trace(marginals) == pytest.approx(1.0)
+        if constraints.budget is not None:
+            dependents = marginals.sum(axis=0) - np.diag(marginals)
+            assert dependents.max() <= constraints.budget + 1e-4
+        else:  # no tree scores more at the optimum than its own
+            gradient = model.scores(sentence.words) - marginals
+            factor = trees.row(row)
+            best, _ = factor.vertex(factor.solve_map(gradient, np.empty(0)))
+            assert (gradient * (best - marginals)).sum() <= 1e-8
 
 
 @pytest.mark.slow
