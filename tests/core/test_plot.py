@@ -121,7 +121,7 @@ def test_a_trace_ends_in_the_residuals() -> None:
     single.add(Xor(single.variable_from(np.zeros(3))))
     alone = single.solve(trace=True)
     assert alone.trace is not None
-    assert alone.trace.shape == (0, 2, 1)
+    assert alone.trace.shape == (1, 2, 1)
     plot.convergence(alone)
 
 
