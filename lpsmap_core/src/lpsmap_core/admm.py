@@ -29,6 +29,7 @@ from lpsmap_core.compile import kernel
 from lpsmap_core.faces import Work, make_work
 from lpsmap_core.infeasible import InfeasibilityTest
 from lpsmap_core.layout import Part
+from lpsmap_core.native import borrowed
 from lpsmap_core.polish import PERIOD, Polish, make_polish, polish_settled, take_back
 from lpsmap_core.selection import Selection, keep, rows_of, select, solve_locally
 from lpsmap_core.state import (
@@ -143,6 +144,8 @@ def _run(
     trace: FloatArray,
 ) -> None:
     """Run the loop on some components, one after the other or all together."""
+    problem, polish, work = borrowed(problem), borrowed(polish), borrowed(work)
+    solvers, trace = borrowed(solvers), borrowed(trace)
     links, blocks = problem.links, problem.blocks
     if together:
         chosen = np.zeros(len(problem.progress.gamma), dtype=np.bool_)

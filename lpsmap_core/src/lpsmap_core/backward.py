@@ -19,6 +19,7 @@ import numpy.typing as npt
 
 from lpsmap_core.compile import kernel
 from lpsmap_core.faces import Work, apply, make_work, reduce
+from lpsmap_core.native import borrowed
 from lpsmap_core.selection import Selection, gather, keep, multiply_locally, scatter, select
 from lpsmap_core.state import ONE, PartState, Problem
 
@@ -99,6 +100,8 @@ def _run(
     product: FloatArray,
 ) -> int:
     """Multiply for components one after the other, or all together; return how many failed."""
+    problem, work, solvers = borrowed(problem), borrowed(work), borrowed(solvers)
+    d_v, product = borrowed(d_v), borrowed(product)
     links, blocks = problem.links, problem.blocks
     if together:
         chosen = np.zeros(len(problem.progress.gamma), dtype=np.bool_)
