@@ -62,7 +62,7 @@ def arborescence_memory(n: int) -> Arborescence:
 @kernel
 def maximum_arborescence(
     scores: FloatArray, n: int, single_root: bool, memory: Arborescence
-) -> None:
+) -> int:
     """Find the best dependency tree of `n` words, in O(n^2).
 
     Maximises the sum of ``scores[m * n + heads[m]]`` over all trees. Chu & Liu (1965) and Edmonds
@@ -90,6 +90,13 @@ def maximum_arborescence(
     memory
         Working memory; on return ``memory.head[:n]`` are the words' heads, a word itself standing
         for the root. Among equally good trees it is always the same one.
+
+    Returns
+    -------
+    int
+        The number of nodes, words and cycles. ``child`` and ``sibling`` list the nodes on a cycle,
+        and minus ``weight`` of the cycles are the multipliers of their sets of words in the linear
+        program (Edmonds 1967).
     """
     # Each field is read once: handing the tuple to a kernel costs a reference count per array.
     head, weight, seen, sibling, child, word, label, follower, rows = memory
@@ -124,6 +131,7 @@ def maximum_arborescence(
     _expand(nodes, n, scores, rows, head, weight, sibling, child)
     for i in range(n):
         head[i] = i if head[i] == n else head[i]
+    return nodes
 
 
 @kernel

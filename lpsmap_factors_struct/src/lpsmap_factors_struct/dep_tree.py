@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
+from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -14,6 +15,8 @@ from lpsmap_factors_struct.arborescence import (
     first_maximum,
     maximum_arborescence,
 )
+from lpsmap_factors_struct.arborescence_polytope import multiply_jacobians, project_trees
+from lpsmap_factors_struct.arc_layout import arc_slot, n_words
 from lpsmap_factors_struct.projective import projective_tree, spans_memory
 
 __all__ = ["DepTree"]
@@ -40,7 +43,7 @@ def _best_trees(
     # The largest sentence of each kind sizes the working memory.
     longest, longest_projective, most_arcs = 0, 0, 0
     for r in rows:
-        n = _words(offsets[r + 1] - offsets[r], parameters[r, 3])
+        n = n_words(offsets[r + 1] - offsets[r], parameters[r, 3])
         most_arcs = max(most_arcs, n * n)
         if parameters[r, 1] != 0:
             longest_projective = max(longest_projective, n)
@@ -51,7 +54,7 @@ def _best_trees(
     arcs = np.empty(most_arcs)
     for r in rows:
         n_labels = int(parameters[r, 3])
-        n = _words(offsets[r + 1] - offsets[r], parameters[r, 3])
+        n = n_words(offsets[r + 1] - offsets[r], parameters[r, 3])
         packed, single_root = parameters[r, 0] != 0, parameters[r, 2] != 0
         scores = eta_u[offsets[r] : offsets[r + 1]]
         if packed and n_labels == 1:
@@ -66,17 +69,10 @@ def _best_trees(
             maximum_arborescence(best_arcs, n, single_root, memory)
             heads = memory.head
         for word in range(n):
-            slot = _slot(word, heads[word], n, packed) * n_labels
+            slot = arc_slot(word, heads[word], n, packed) * n_labels
             index[start[r] + word] = first_maximum(scores, slot, slot + n_labels)
             value[start[r] + word] = 1.0
         size[r] = n
-
-
-@kernel
-def _words(arity: int, n_labels: float) -> int:
-    """Return the number of words of a factor of so many slots."""
-    n: int = round(np.sqrt(arity / n_labels))
-    return n
 
 
 @kernel
@@ -84,21 +80,11 @@ def _best_arcs(scores: FloatArray, n: int, n_labels: int, packed: bool, arcs: Fl
     """Write the scores of the arcs' best labels in packed layout."""
     for word in range(n):
         for head in range(n):
-            slot = _slot(word, head, n, packed) * n_labels
+            slot = arc_slot(word, head, n, packed) * n_labels
             most = scores[slot]
             for k in range(1, n_labels):
                 most = max(most, scores[slot + k])
             arcs[word * n + head] = most
-
-
-@kernel
-def _slot(word: int, head: int, n: int, packed: bool) -> int:
-    """Return where a factor of `n` words has the arc to a word from a head (itself: the root)."""
-    if packed:
-        return word * n + head
-    if head == word:
-        return word * n
-    return word * n + head + (1 if head < word else 0)
 
 
 class DepTree(Factor):
@@ -107,7 +93,9 @@ class DepTree(Factor):
     The structures are the spanning trees directed away from the root; several words may hang from
     it unless `single_root`. The oracle is a maximum arborescence in O(n^2) (Chu & Liu 1965, Edmonds
     1967, Tarjan 1977), or Eisner's (1996) algorithm in O(n^3) if `projective`. Trees under
-    SparseMAP: Niculae et al. (2018); in larger graphs: Niculae & Martins (2020), Figure 1.
+    SparseMAP: Niculae et al. (2018); in larger graphs: Niculae & Martins (2020), Figure 1. The
+    polytope of non-projective trees has a description by inequalities (Edmonds 1967), so that their
+    local problems are solved directly; those of projective trees by the active set.
 
     Parameters
     ----------
@@ -147,6 +135,8 @@ class DepTree(Factor):
     length_axes = (0, 1)
     row_parameters = ("packed", "projective", "single_root", "n_labels")
     map_kernel = staticmethod(_best_trees)
+    projection_kernel: ClassVar[Callable[..., None] | None] = staticmethod(project_trees)
+    jvp_kernel: ClassVar[Callable[..., None] | None] = staticmethod(multiply_jacobians)
 
     def __init__(
         self,
@@ -177,6 +167,8 @@ class DepTree(Factor):
         self.projective = self.per_factor("projective", bool(projective))
         self.single_root = self.per_factor("single_root", bool(single_root))
         self.n_labels = self.per_factor("n_labels", n_labels)
+        if projective and type(self) is DepTree:
+            self.__class__ = ProjectiveDepTree  # solved differently: a type of its own
 
     def solve_map(self, eta_u: FloatArray, eta_v: FloatArray) -> tuple[Any, ...]:
         """Return the heads of the best tree, with their labels if there are any."""
@@ -240,3 +232,10 @@ class DepTree(Factor):
     def _columns(self, words: IntArray, heads: IntArray) -> IntArray:
         """Return where the rows of `words` have the arcs from `heads`."""
         return heads if self.packed else np.where(heads == words, 0, heads + (heads < words))
+
+
+class ProjectiveDepTree(DepTree):
+    """What ``DepTree(projective=True)`` makes: trees of which no inequalities are known."""
+
+    projection_kernel = None
+    jvp_kernel = None
