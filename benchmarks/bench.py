@@ -23,6 +23,8 @@ from rich.table import Table
 from lpsmap import ConvergenceWarning
 from workloads import REFERENCE_SORT, WORKLOADS, Workload
 
+SOLVES_A_RUN = 8
+
 
 @dataclass(frozen=True)
 class Measurement:
@@ -56,21 +58,27 @@ def seconds(function: Callable[[], object]) -> float:
 def measure(
     workload: Workload, batch: int, tol: float, threads: int, runs: int, sort: Calibration
 ) -> Measurement:
-    """Run a workload some times, each between two calibrations, and take medians."""
+    """Run a workload some times, each between two calibrations, and take medians.
+
+    A run solves small batches several times in a row: the calibration empties the caches.
+    """
     make = workload.build(batch, np.random.default_rng(0))
+    repeats = max(1, SOLVES_A_RUN // batch)
     forward, backward, ratios = [], [], []
     for run in range(runs + 1):
-        before = sort.milliseconds()
-        start = time.perf_counter()
-        solution = make().solve(tol=tol, threads=threads)
-        middle = time.perf_counter()
-        solution.vjp(2 * solution.values)
-        end = time.perf_counter()
+        before, there, back = sort.milliseconds(), 0.0, 0.0
+        for _ in range(repeats):
+            start = time.perf_counter()
+            solution = make().solve(tol=tol, threads=threads)
+            middle = time.perf_counter()
+            solution.vjp(2 * solution.values)
+            there += middle - start
+            back += time.perf_counter() - middle
         machine = 0.5 * (before + sort.milliseconds()) / REFERENCE_SORT
         if run == 0:
             continue  # compiles, or loads what was compiled
-        forward.append(1e3 * (middle - start) / batch)
-        backward.append(1e3 * (end - middle) / batch)
+        forward.append(1e3 * there / (repeats * batch))
+        backward.append(1e3 * back / (repeats * batch))
         ratios.append(workload.reference * machine / (forward[-1] + backward[-1]))
     return Measurement(
         float(np.median(forward)),

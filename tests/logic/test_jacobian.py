@@ -26,30 +26,43 @@ def one(p, i):
     return Problems(p.type, *rows, costs)
 
 
+def check_derivatives(rng, factor_type, arity, draws, scale):
+    """Hold products with local Jacobians against differences; return how many draws had none."""
+    p = random_problems(rng, factor_type, arity, draws, scale)
+    solution = solve_compiled(p)
+    d_u, d_v = rng.normal(size=p.a.shape), rng.normal(size=p.eta_v.shape)
+    got = np.concatenate(jvp_compiled(p, solution, d_u, d_v), axis=1)
+    k, kinks = p.a.shape[1], 0
+    for i in range(len(p.a)):
+        alone = one(p, i)
+
+        def solved(x, alone=alone):
+            s = solve_compiled(alone._replace(a=x[None, :k], eta_v=x[None, k:]))
+            return np.concatenate([s.z, s.v], axis=1)[0]
+
+        point = np.concatenate([p.a[i], p.eta_v[i]])
+        direction = np.concatenate([d_u[i], d_v[i]])
+        expected, smooth = judges.directional_derivative(solved, point, direction)
+        kinks += not smooth
+        if smooth:
+            np.testing.assert_allclose(got[i], expected, rtol=0, atol=1e-7)
+    return kinks
+
+
 @every_type
 @pytest.mark.parametrize("scale", [0.3, 1.0])
 def test_jvp_is_the_directional_derivative(rng, draws, factor_type, scale):
-    smooth_ones = 0
     for arity in (1, 2, 3, 5):
-        p = random_problems(rng, factor_type, arity, draws // 10, scale)
-        solution = solve_compiled(p)
-        d_u, d_v = rng.normal(size=p.a.shape), rng.normal(size=p.eta_v.shape)
-        got = np.concatenate(jvp_compiled(p, solution, d_u, d_v), axis=1)
-        k = p.a.shape[1]
-        for i in range(len(p.a)):
-            alone = one(p, i)
+        kinks = check_derivatives(rng, factor_type, arity, draws // 10, scale)
+        assert kinks < 0.2 * max(draws // 10, 10)
 
-            def solved(x, alone=alone, k=k):
-                s = solve_compiled(alone._replace(a=x[None, :k], eta_v=x[None, k:]))
-                return np.concatenate([s.z, s.v], axis=1)[0]
 
-            point = np.concatenate([p.a[i], p.eta_v[i]])
-            direction = np.concatenate([d_u[i], d_v[i]])
-            expected, smooth = judges.directional_derivative(solved, point, direction)
-            if smooth:
-                smooth_ones += 1
-                np.testing.assert_allclose(got[i], expected, rtol=0, atol=1e-7)
-    assert smooth_ones > 0.9 * 4 * (draws // 10)
+@pytest.mark.slow
+@every_type
+@pytest.mark.parametrize("arity", range(1, 7))
+def test_jvp_on_many_draws(rng, factor_type, arity):
+    """42 times 500: 21,000 draws of single factors."""
+    assert check_derivatives(rng, factor_type, arity, 500, 1.0) < 50
 
 
 @every_type
