@@ -405,14 +405,16 @@ def solve_active_sets(
     """Solve the local problems of `rows`; see `ActiveSets.solve`."""
     problem, candidates = _problem_of(sets, a, eta_v, huge), _candidates_of(sets)
     store, scores = _store_of(sets), _scores_of(sets)
-    _restart(rows, problem, store, z, v, scores)
+    _restart(rows, problem, store, z, scores)
+    running = rows
     for _ in range(max_iterations):
-        if len(rows) == 0 or not _find_candidates(sets, rows, eta_v):
+        if len(running) == 0 or not _find_candidates(sets, running, eta_v):
             break
-        if _advance(rows, problem, store, candidates, z, v, scores):
+        if _advance(running, problem, store, candidates, z, scores):
             _grow(sets)
             store = _store_of(sets)
-        rows = _still_running(rows, store.status)
+        running = _still_running(running, store.status)
+    _write_additionals(rows, problem, store, v)
 
 
 @kernel
@@ -496,7 +498,6 @@ def _restart(
     problem: Problem,
     store: Store,
     z: FloatArray,
-    v: FloatArray,
     scores: FloatArray,
 ) -> None:
     """Bring the active sets to new scores: the optimum on each set, shrunk where signs ask it."""
@@ -509,7 +510,7 @@ def _restart(
             store.theta[f * capacity + place] = _linear_term(f, place, problem, store, capacity)
         if store.active[f] > 0:
             _settle(f, store, capacity, work)
-        _write_solution(f, problem, store, capacity, z, v, scores)
+        _write_variables(f, problem, store, capacity, z, scores)
 
 
 @kernel
@@ -519,7 +520,6 @@ def _advance(
     store: Store,
     candidates: Candidates,
     z: FloatArray,
-    v: FloatArray,
     scores: FloatArray,
 ) -> bool:
     """Take each factor's candidate structure in, or find its active set optimal.
@@ -542,7 +542,7 @@ def _advance(
             if gap <= rounding:
                 # the weights followed cheap updates so far: look before calling them optimal
                 if _refine(f, store, capacity, work):
-                    _write_solution(f, problem, store, capacity, z, v, scores)
+                    _write_variables(f, problem, store, capacity, z, scores)
                 else:
                     store.status[f] = OPTIMAL
                 continue
@@ -555,7 +555,7 @@ def _advance(
             improved = _exchange(f, place, store, capacity, work)
         if not improved:
             store.status[f] = STALLED
-        _write_solution(f, problem, store, capacity, z, v, scores)
+        _write_variables(f, problem, store, capacity, z, scores)
         full |= store.active[f] >= capacity - 1
     return full
 
@@ -689,21 +689,18 @@ def _linear_term(f: int, place: int, problem: Problem, store: Store, capacity: i
 
 
 @kernel
-def _write_solution(
+def _write_variables(
     f: int,
     problem: Problem,
     store: Store,
     capacity: int,
     z: FloatArray,
-    v: FloatArray,
     scores: FloatArray,
 ) -> None:
-    """Write z = W p, v = N p, and the scores (a - z) / delta that the oracle sees next."""
+    """Write z = W p, and the scores (a - z) / delta that the oracle sees next."""
     lo, hi = problem.offsets[f], problem.offsets[f + 1]
-    first, last = problem.additional_offsets[f], problem.additional_offsets[f + 1]
-    copies, extra = z[lo:hi], v[first:last]
+    copies = z[lo:hi]
     copies[:] = 0.0
-    extra[:] = 0.0
     arity = np.uint32(hi - lo)
     for k in range(store.active[f]):
         place = store.order[f * capacity + k]
@@ -712,15 +709,30 @@ def _write_solution(
         index = store.entry[begin : begin + store.size[f * capacity + place]]
         value = store.value[begin : begin + store.size[f * capacity + place]]
         for e in range(len(index)):
-            i = index[e]
-            if i < arity:
-                copies[i] += weight * value[e]
-            else:
-                extra[i - arity] += weight * value[e]
+            if index[e] < arity:
+                copies[index[e]] += weight * value[e]
     a, inverse, score = problem.a[lo:hi], problem.inverse_delta[lo:hi], scores[lo:hi]
     for j in range(hi - lo):
         copies[j] *= inverse[j]
         score[j] = (a[j] - copies[j]) * inverse[j]
+
+
+@kernel
+def _write_additionals(rows: IntArray, problem: Problem, store: Store, v: FloatArray) -> None:
+    """Write v = N p. There may be so many that this is left to the end of a solve."""
+    capacity = len(store.order) // max(1, len(store.active))
+    for f in rows:
+        extra = v[problem.additional_offsets[f] : problem.additional_offsets[f + 1]]
+        if len(extra) == 0:
+            continue
+        extra[:] = 0.0
+        arity = np.uint32(problem.offsets[f + 1] - problem.offsets[f])
+        for k in range(store.active[f]):
+            place = store.order[f * capacity + k]
+            begin = store.start[f] + place * store.width[f]
+            for e in range(begin, begin + store.size[f * capacity + place]):
+                if store.entry[e] >= arity:
+                    extra[store.entry[e] - arity] += store.p[f * capacity + k] * store.value[e]
 
 
 @kernel

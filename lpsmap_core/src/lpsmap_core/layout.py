@@ -105,6 +105,9 @@ class Bucket:
         """Write flat numbers of the bucket's additionals into arrays of its declarations."""
         if not self.n_additionals:
             return
+        if len(self.declarations) == 1:
+            additionals[0][self.row] = values.reshape(self.n_factors, -1)
+            return
         for d, target in enumerate(additionals):
             rows = np.flatnonzero(self.declaration == d)
             entries = ranges(self.additional_offsets, rows)

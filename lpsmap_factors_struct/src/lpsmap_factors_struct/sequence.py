@@ -36,25 +36,40 @@ def reduced_states(scores: FloatArray, length: int, n_states: int, target: Float
 def best_arrivals(
     source: FloatArray, transitions: FloatArray, n_states: int, target: FloatArray
 ) -> None:
-    """Write ``target[j] = max_i source[i] + transitions[i, j]``."""
-    for j in range(n_states):
-        target[j] = -np.inf
-    for i in range(n_states):
-        row = transitions[i * n_states : (i + 1) * n_states]
-        before = source[i]
-        for j in range(n_states):
-            score = before + row[j]
+    """Write ``target[j] = max_i source[i] + transitions[i, j]``.
+
+    Four source states at a time, so that the target is read and written less often.
+    """
+    n = n_states
+    target[:n] = -np.inf
+    whole = n - n % 4
+    for i in range(0, whole, 4):
+        a, b, c, d = source[i], source[i + 1], source[i + 2], source[i + 3]
+        row_a = transitions[i * n : (i + 1) * n]
+        row_b = transitions[(i + 1) * n : (i + 2) * n]
+        row_c = transitions[(i + 2) * n : (i + 3) * n]
+        row_d = transitions[(i + 3) * n : (i + 4) * n]
+        for j in range(n):
+            first, second, third, fourth = a + row_a[j], b + row_b[j], c + row_c[j], d + row_d[j]
+            first = first if first > second else second
+            third = third if third > fourth else fourth
+            first = first if first > third else third
+            target[j] = first if first > target[j] else target[j]
+    for i in range(whole, n):
+        row = transitions[i * n : (i + 1) * n]
+        for j in range(n):
+            score = source[i] + row[j]
             target[j] = score if score > target[j] else target[j]
 
 
 @kernel
 def best_source(source: FloatArray, transitions: FloatArray, n_states: int, j: int) -> int:
     """Return the first i that attains the maximum of `best_arrivals`."""
-    best = 0
+    best, most = 0, source[0] + transitions[j]
     for i in range(1, n_states):
-        best_score = source[best] + transitions[best * n_states + j]
-        if source[i] + transitions[i * n_states + j] > best_score:
-            best = i
+        score = source[i] + transitions[i * n_states + j]
+        if score > most:
+            best, most = i, score
     return best
 
 
