@@ -20,6 +20,9 @@ FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
 FlagArray = npt.NDArray[np.int8]
 
+SOURCE = 2**62
+"""Mark of the words that are part of the source: later than any search."""
+
 
 class FlowMemory(NamedTuple):
     """Working memory for sentences of up to ``n`` words."""
@@ -34,10 +37,10 @@ class FlowMemory(NamedTuple):
     """(n,) capacity from the source right into each word."""
     supply: FloatArray
     """(n,) what a flow leaves of it."""
-    done: FlagArray
-    """(n,) whether a word is part of the source."""
+    seen: IntArray
+    """(n,) the number of the latest search that reached a word, or a large one for the source."""
     towards: IntArray
-    """(n,) for each word the search reached, the next on its path; -1 for others."""
+    """(n,) for each word the search reached, the next on its path."""
     queue: IntArray
     """(n,) the words in the order the search reached them."""
     changed: FlagArray
@@ -53,7 +56,7 @@ def flow_memory(n: int) -> FlowMemory:
         degree=np.empty(n, dtype=np.int64),
         direct=np.empty(n),
         supply=np.empty(n),
-        done=np.empty(n, dtype=np.int8),
+        seen=np.empty(n, dtype=np.int64),
         towards=np.empty(n, dtype=np.int64),
         queue=np.empty(n, dtype=np.int64),
         changed=np.empty(n, dtype=np.int8),
@@ -69,11 +72,12 @@ def violated_sets(
     count: int,
     memory: FlowMemory,
 ) -> int:
-    """Append sets that less than ``1 - tolerance`` enters, disjoint ones; none iff there are none.
+    """Append sets that less than ``1 - tolerance`` enters; none iff there are none.
 
-    Words join the source one by one, in the order of what enters them right from it: one that
-    receives a flow of 1 needs no further thought, since no violated set holds it. If it does not,
-    the smallest of its minimum cuts is a violated set, and joins the source as a whole.
+    Words join the source one by one, in the order of what enters them right from it. One that
+    receives a flow of 1 needs no further thought, since no violated set holds it; of one that does
+    not, the smallest of its minimum cuts is a violated set. Each set is then of words that are not
+    in the source yet, so that no two are alike.
 
     Parameters
     ----------
@@ -81,43 +85,44 @@ def violated_sets(
         ``n * n`` numbers: of the arc from word h to word m at ``m * n + h``, from the root at
         ``m * n + m``. Each row sums to 1.
     member
-        (C, n) flags of the sets' words; sets are written from row `count` on while there is room.
+        (n, C) flags of the sets' words; sets are written from column `count` on while there is
+        room.
 
     Returns
     -------
     int
         The number of sets there are then.
     """
-    residual, near, degree, direct, supply, done, towards, queue, changed = memory
+    residual, near, degree, direct, supply, seen, towards, queue, changed = memory
     negligible = tolerance / (n * n)
     _neighbours(capacity, n, near, degree)
+    residual[: n * n] = capacity[: n * n]
+    seen[:n] = 0
+    changed[:n] = 0
     for word in range(n):
-        direct[word], done[word], changed[word] = capacity[word * n + word], 0, 0
-        residual[word * n : (word + 1) * n] = capacity[word * n : (word + 1) * n]
+        direct[word] = capacity[word * n + word]
+    search = 0
     for _ in range(n):
-        sink = -1
+        sink, most = 0, -1.0
         for word in range(n):
-            if not done[word] and (sink < 0 or direct[word] > direct[sink]):
-                sink = word
-        if sink < 0:
-            break
-        reached = 0
-        if direct[sink] < 1.0 - tolerance:
+            if direct[word] > most and seen[word] != SOURCE:
+                sink, most = word, direct[word]
+        if most < 1.0 - tolerance:
             supply[:n] = direct[:n]
-            reached = _flow(
-                sink, n, 1.0 - tolerance, negligible,
-                residual, near, degree, supply, done, towards, queue, changed,
+            search, reached = _flow(
+                sink, n, 1.0 - tolerance, negligible, search,
+                residual, near, degree, supply, seen, towards, queue, changed,
             )  # fmt: skip
             for word in range(n):
                 if changed[word]:
                     changed[word] = 0
                     residual[word * n : (word + 1) * n] = capacity[word * n : (word + 1) * n]
-        if reached > 1 and count < len(member):
-            member[count, :n] = 0
-            for i in range(reached):
-                member[count, queue[i]] = 1
-            count += 1
-        done[sink] = 1
+            if reached > 1 and count < member.shape[1]:
+                member[:n, count] = 0
+                for i in range(reached):
+                    member[queue[i], count] = 1
+                count += 1
+        seen[sink] = SOURCE
         for j in range(degree[sink]):
             other = near[sink * n + j]
             direct[other] += capacity[other * n + sink]
@@ -144,83 +149,78 @@ def _flow(
     n: int,
     enough: float,
     negligible: float,
+    search: int,
     residual: FloatArray,
     near: IntArray,
     degree: IntArray,
     supply: FloatArray,
-    done: FlagArray,
+    seen: IntArray,
     towards: IntArray,
     queue: IntArray,
     changed: FlagArray,
-) -> int:
-    """Send `enough` from the source to `sink` along shortest augmenting paths (Edmonds & Karp
-    1972).
+) -> tuple[int, int]:
+    """Send `enough` from the source to `sink`, along shortest paths (Edmonds & Karp 1972) at first.
 
-    Returns 0, or if so much cannot be sent the number of words, the first ones of `queue`, from
-    which the sink can still be reached.
+    A search goes on from where a path's supply ran out, and starts again where its arcs were full.
+
+    Returns the number of the latest search, and 0 if so much was sent, or else the number of words,
+    the first ones of `queue`, from which the sink can still be reached.
     """
     flow = supply[sink]
     supply[sink] = 0.0
     changed[sink] = 1
     for j in range(degree[sink]):  # all paths over one word at once
         word = near[sink * n + j]
-        sent = 0.0 if done[word] else min(residual[sink * n + word], supply[word])
-        if sent > 0.0:
+        if seen[word] != SOURCE:
+            sent = min(residual[sink * n + word], supply[word])
             flow += sent
             supply[word] -= sent
             residual[sink * n + word] -= sent
     while flow < enough:
-        start, reached = _search(
-            sink, n, negligible, residual, near, degree, supply, done, towards, queue
-        )
-        if start < 0:
-            return reached
-        sent, word = supply[start], start
-        while word != sink:
-            sent = min(sent, residual[towards[word] * n + word])
-            word = towards[word]
-        supply[start] -= sent
-        flow += sent
-        word = start
-        while word != sink:
-            following = towards[word]
-            residual[following * n + word] -= sent
-            residual[word * n + following] += sent
-            changed[word] = 1
-            word = following
-    return 0
+        search += 1
+        before, reached, full, i = flow, 1, False, 0
+        seen[sink], towards[sink], queue[0] = search, sink, sink
+        while i < reached and not full:
+            word = queue[i]
+            i += 1
+            for j in range(degree[word]):
+                other = near[word * n + j]
+                if seen[other] >= search or residual[word * n + other] <= negligible:
+                    continue
+                seen[other], towards[other], queue[reached] = search, word, other
+                reached += 1
+                if supply[other] > negligible:
+                    flow += _send(other, sink, n, residual, supply, towards, changed)
+                    if supply[other] > negligible:
+                        full = True
+                        break
+        if flow == before:
+            return search, reached
+    return search, 0
 
 
 @kernel
-def _search(
+def _send(
+    start: int,
     sink: int,
     n: int,
-    negligible: float,
     residual: FloatArray,
-    near: IntArray,
-    degree: IntArray,
     supply: FloatArray,
-    done: FlagArray,
     towards: IntArray,
-    queue: IntArray,
-) -> tuple[int, int]:
-    """Return the nearest word with supply from which the sink can be reached, or -1.
-
-    Also returns how many words were reached, the first ones of `queue`.
-    """
-    towards[:n] = -1
-    towards[sink] = sink
-    queue[0], reached, i = sink, 1, 0
-    while i < reached:
-        word = queue[i]
-        i += 1
-        for j in range(degree[word]):
-            other = near[word * n + j]
-            if done[other] or towards[other] >= 0 or residual[word * n + other] <= negligible:
-                continue
-            towards[other] = word
-            if supply[other] > negligible:
-                return other, reached
-            queue[reached] = other
-            reached += 1
-    return -1, reached
+    changed: FlagArray,
+) -> float:
+    """Send as much as fits along the path that leads from a word with supply to the sink."""
+    sent: float = supply[start]
+    word = start
+    while word != sink:
+        sent = min(sent, residual[towards[word] * n + word])
+        word = towards[word]
+    supply[start] -= sent
+    word = start
+    while word != sink:
+        following = towards[word]
+        residual[following * n + word] -= sent
+        residual[word * n + following] += sent
+        changed[word] = 1
+        word = following
+    return sent

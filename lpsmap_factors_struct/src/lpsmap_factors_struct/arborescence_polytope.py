@@ -32,15 +32,16 @@ from lpsmap_factors_struct.arborescence import (
 from lpsmap_factors_struct.arborescence_cuts import FlowMemory, flow_memory, violated_sets
 from lpsmap_factors_struct.arborescence_dual import (
     TreeDual,
+    cuts_of,
     differentiate,
-    factorise,
+    inside,
+    list_arcs,
     maximise,
-    solve,
-    spread,
-    threshold,
     tree_dual,
 )
 from lpsmap_factors_struct.arc_layout import arc_slot, n_words
+from lpsmap_factors_struct.pivoted_cholesky import factorise, solve
+from lpsmap_factors_struct.simplex_row import threshold
 
 __all__ = ["multiply_jacobians", "project_trees"]
 
@@ -53,13 +54,16 @@ MEMBER = 4
 CODES = 3
 """Bits of the codes proper."""
 EPSILON = 2.0**-52
-MOST_ROUNDS = 10
-SHARP = 1.5
-"""With fewer arcs a word than this, the problem is near the linear one, and starts from that."""
 TOLERANCE = 1e-13
 """What cuts may be violated by, beside rounding of the multipliers."""
+MARGIN = 0.25
+"""How far below their row's threshold arcs are looked at from the start."""
+SHARP = 1.5
+"""With fewer arcs a word than this, the problem is near the linear one and starts from that."""
+MOST_ROUNDS = 10
+"""Limit of rounds of new cuts for each word, far more than were ever seen to be needed."""
 LEVEL = 1e-12
-"""Marginals below this are zero."""
+"""Marginals below this are zero, or below the rounding of the numbers they come from."""
 
 
 @kernel
@@ -84,20 +88,22 @@ def project_trees(
     for r in rows:
         lo, hi, n_labels = offsets[r], offsets[r + 1], int(parameters[r, 3])
         n, packed = n_words(hi - lo, parameters[r, 3]), parameters[r, 0] != 0
+        width = n * n_labels
         free = 1 if parameters[r, 2] != 0 and n > 1 else 0
         _gather(a[lo:hi], delta[lo:hi], n, n_labels, packed, dual)
-        _project_rows(dual, n, n * n_labels)
-        dual.member[:free, :n] = 1
-        count = _recall(face[lo:hi], n, n * n_labels, free, dual.member)
-        count = _add_cuts(dual, n, n_labels, count, free, capacity, flows, trees)
-        _drop_rounding(dual, n, n * n_labels)
-        differentiate(dual, n, n_labels, count, 0.0)
-        for k in range(count):
-            dual.order[k] = k
-        rank = factorise(dual.hessian, dual.order, count, dual.factor)
+        if _project_rows(dual, n, width) < SHARP * n:
+            count = _edmonds_cuts(dual, n, width, free, capacity, trees)
+        else:
+            count = _recall(face[lo:hi], n, width, free, dual.member)
+            dual.sigma[:count] = 0.0
+        dual.member[:n, :free] = 1
+        count = _add_cuts(dual, n, width, count, free, capacity, flows)
+        _drop_rounding(dual, n, width)
+        rank = _factorise_face(dual, n, width, count)
         dual.y[: hi - lo] = dual.x[: hi - lo]
-        _project_on_face(dual, n, n_labels, count, rank, 1.0)
-        _write(dual, n, n_labels, packed, min(rank, n), delta[lo:hi], z[lo:hi], face[lo:hi])
+        _project_on_face(dual, n, width, count, rank, 1.0)
+        _write_z(dual, n, n_labels, packed, delta[lo:hi], z[lo:hi], face[lo:hi])
+        _write_cuts(dual, n, width, min(rank, n), face[lo:hi])
 
 
 @kernel
@@ -121,25 +127,19 @@ def multiply_jacobians(
     for r in rows:
         lo, hi, n_labels = offsets[r], offsets[r + 1], int(parameters[r, 3])
         n, packed = n_words(hi - lo, parameters[r, 3]), parameters[r, 0] != 0
+        width = n * n_labels
         _gather(d_u[lo:hi], delta[lo:hi], n, n_labels, packed, dual)
+        _read_face(face[lo:hi], n, n_labels, packed, dual)
+        count = _recall(face[lo:hi], n, width, 0, dual.member)
+        rank = _factorise_face(dual, n, width, count)
+        _project_on_face(dual, n, width, count, rank, 0.0)
         for word in range(n):
             for head in range(n):
                 slot = lo + arc_slot(word, head, n, packed) * n_labels
                 arc = (word * n + head) * n_labels
                 for i in range(n_labels):
-                    dual.x[arc + i] = 1.0 if face[slot + i] & CODES == FREE else -1.0
-        count = _recall(face[lo:hi], n, n * n_labels, 0, dual.member)
-        differentiate(dual, n, n_labels, count, 0.0)
-        for k in range(count):
-            dual.order[k] = k
-        rank = factorise(dual.hessian, dual.order, count, dual.factor)
-        _project_on_face(dual, n, n_labels, count, rank, 0.0)
-        for word in range(n):
-            for head in range(n):
-                slot = lo + arc_slot(word, head, n, packed) * n_labels
-                arc = (word * n + head) * n_labels
-                for i in range(n_labels):
-                    out_u[slot + i] = dual.y[arc + i] / delta[slot + i]
+                    moves = dual.x[arc + i] > 0.0
+                    out_u[slot + i] = dual.y[arc + i] / delta[slot + i] if moves else 0.0
 
 
 @kernel
@@ -156,50 +156,58 @@ def _largest(rows: IntArray, offsets: IntArray, parameters: FloatArray) -> tuple
 def _gather(
     a: FloatArray, delta: FloatArray, n: int, n_labels: int, packed: bool, dual: TreeDual
 ) -> None:
-    """Write ``y = delta a`` and ``q = delta^2`` in packed layout."""
-    y, q = dual.y, dual.q
+    """Write ``y = delta a`` and ``q = delta^2``, by word and head."""
+    y, q, arc = dual.y, dual.q, 0
     for word in range(n):
         for head in range(n):
             slot = arc_slot(word, head, n, packed) * n_labels
-            arc = (word * n + head) * n_labels
-            for i in range(n_labels):
-                y[arc + i] = delta[slot + i] * a[slot + i]
-                q[arc + i] = delta[slot + i] * delta[slot + i]
+            for i in range(slot, slot + n_labels):
+                y[arc], q[arc] = delta[i] * a[i], delta[i] * delta[i]
+                arc += 1
+    for i in range(n * n_labels):
+        dual.head[i] = i // n_labels
 
 
 # -------------------------------------------------------------------- the projection
 
 
 @kernel
-def _project_rows(dual: TreeDual, n: int, width: int) -> None:
+def _project_rows(dual: TreeDual, n: int, width: int) -> int:
     """Project each row without cuts, and measure its scores from its threshold.
 
-    Of large scores, what is left are numbers around 1.
+    Of large scores, what is left are numbers around 1. Returns the number of arcs on the supports.
     """
-    y, q, x, tau = dual.y, dual.q, dual.x, dual.tau
+    y, q, x, arcs, on = dual.y, dual.q, dual.x, dual.arcs, dual.on
+    tau, margin, n_arcs, n_on = dual.tau, dual.margin, dual.n_arcs, dual.n_on
+    near, scale = dual.near, dual.scale
+    dual.size[0], support = 1.0, 0
     for word in range(n):
-        begin, end = word * width, (word + 1) * width
+        begin, end = np.uint64(word * width), np.uint64((word + 1) * width)
         for _ in range(2):  # the second time to mend the first one's rounding
-            level = threshold(y[begin:end], q[begin:end], width, dual.near, dual.scale)
-            total = 0.0
+            level = threshold(y[begin:end], q[begin:end], width, near, scale)
+            total, next_on = 0.0, begin
             for i in range(begin, end):
                 y[i] -= level * q[i]
-                total += max(y[i], 0.0)
+                x[i] = max(0.0, y[i])
+                total += x[i]
+                on[next_on] = i
+                next_on += np.uint64(y[i] > 0.0)
             if abs(total - 1.0) < width * EPSILON:
                 break
-        tau[word] = 0.0
-        for i in range(begin, end):
-            x[i] = y[i]
+        tau[word], margin[word], n_on[word] = 0.0, MARGIN, next_on - begin
+        n_arcs[word] = list_arcs(y, q, word * width, width, MARGIN, arcs)
+        support += n_on[word]
+    return support
 
 
 @kernel
 def _recall(face: FaceArray, n: int, width: int, count: int, member: FaceArray) -> int:
     """Append the cuts of a face; return the number of cuts there are then."""
-    for k in range(min(width, len(member) - count)):
+    for k in range(min(width, member.shape[1] - count)):
         size = 0
         for word in range(n):
-            member[count, word] = face[word * width + k] & MEMBER != 0
-            size += member[count, word]
+            member[word, count] = face[word * width + k] & MEMBER != 0
+            size += member[word, count]
         if size == 0:
             break
         count += 1
@@ -207,83 +215,40 @@ def _recall(face: FaceArray, n: int, width: int, count: int, member: FaceArray) 
 
 
 @kernel
-def _add_cuts(
-    dual: TreeDual,
-    n: int,
-    n_labels: int,
-    count: int,
-    free: int,
-    capacity: FloatArray,
-    flows: FlowMemory,
-    trees: Arborescence,
-) -> int:
-    """Solve the problem with the first `count` cuts, add those violated, until there are none.
-
-    Each cut that is added raises the dual's maximum, so that this ends. Returns the number of cuts
-    that hold with equality.
-    """
-    sigma, member = dual.sigma, dual.member
-    sigma[:count] = 0.0
-    support = 0
-    for i in range(n * n * n_labels):
-        support += dual.x[i] > 0.0
-    if support < SHARP * n and n > 1:
-        count = _edmonds_cuts(dual, n, n_labels, free, capacity, trees)
-    for _ in range(MOST_ROUNDS * n):
-        allowed = maximise(dual, n, n_labels, count, free, TOLERANCE)
-        kept = free
-        for k in range(free, count):
-            if sigma[k] > 0.0:
-                sigma[kept] = sigma[k]
-                member[kept, :n] = member[k, :n]
-                kept += 1
-        for arc in range(n * n):
-            capacity[arc] = 0.0
-            for i in range(arc * n_labels, (arc + 1) * n_labels):
-                capacity[arc] += max(0.0, dual.x[i])
-        count = violated_sets(capacity, n, 10 * allowed, member, kept, flows)
-        if count == kept:
-            break
-        sigma[kept:count] = 0.0
-    return count
-
-
-@kernel
 def _edmonds_cuts(
     dual: TreeDual,
     n: int,
-    n_labels: int,
+    width: int,
     free: int,
     scores: FloatArray,
     trees: Arborescence,
 ) -> int:
-    """Replace the cuts by those that solve the linear problem, with its multipliers.
+    """Append the cuts that solve the linear problem, with their multipliers.
 
-    Edmonds' (1967) algorithm contracts cycles: these are the sets of words, and what the best arc
-    that enters one costs is its multiplier. Returns their number.
+    The sets of words are the cycles that Edmonds' (1967) algorithm contracts, and what the best arc
+    that enters one costs is its multiplier. Returns the number of cuts.
     """
     y, q, sigma, member = dual.y, dual.q, dual.sigma, dual.member
-    for arc in range(n * n):
-        scores[arc] = -np.inf
-        for i in range(arc * n_labels, (arc + 1) * n_labels):
-            scores[arc] = max(scores[arc], y[i] / q[i])
+    scores[: n * n] = -np.inf
+    for word in range(n):
+        for i in range(width):
+            arc, score = word * n + dual.head[i], y[word * width + i] / q[word * width + i]
+            scores[arc] = max(scores[arc], score)
     nodes = maximum_arborescence(scores, n, free == 1, trees)
-    weight, child, sibling = trees.weight, trees.child, trees.sibling
+    count = free
     sigma[:free] = 0.0
-    count, _size = free, 0
     for cycle in range(n, nodes):
-        member[count, :n] = 0
-        node = child[cycle]
+        member[:n, count] = 0
+        node = trees.child[cycle]
         while True:
             if node < n:
-                member[count, node] = 1
+                member[node, count] = 1
             else:
-                for word in range(n):
-                    member[count, word] |= member[free + node - n, word]
-            node = sibling[node]
-            if node == child[cycle]:
+                member[:n, count] |= member[:n, free + node - n]
+            node = trees.sibling[node]
+            if node == trees.child[cycle]:
                 break
-        sigma[count] = -weight[cycle]
+        sigma[count] = -trees.weight[cycle]
         count += 1
     if free == 1 and count > 1:  # the last one holds all words, as does the first cut
         count -= 1
@@ -292,99 +257,161 @@ def _edmonds_cuts(
 
 
 @kernel
+def _add_cuts(
+    dual: TreeDual,
+    n: int,
+    width: int,
+    count: int,
+    free: int,
+    capacity: FloatArray,
+    flows: FlowMemory,
+) -> int:
+    """Solve the problem with the first `count` cuts, add violated ones, until there are none.
+
+    Each cut that is added raises the dual's maximum, so that this ends. Returns the number of cuts
+    that hold with equality.
+    """
+    sigma, member, x = dual.sigma, dual.member, dual.x
+    for _ in range(MOST_ROUNDS * n):
+        excess = maximise(dual, n, width, count, free, TOLERANCE)
+        kept = free
+        for k in range(free, count):
+            if sigma[k] > 0.0:
+                sigma[kept] = sigma[k]
+                member[:n, kept] = member[:n, k]
+                kept += 1
+        capacity[: n * n] = 0.0
+        for word in range(n):
+            begin = word * width
+            for place in range(begin, begin + dual.n_on[word]):
+                i = dual.on[place]
+                capacity[word * n + dual.head[i - begin]] += x[i]
+        count = violated_sets(capacity, n, 10 * excess, member, kept, flows)
+        if count == kept:
+            break
+        sigma[kept:count] = 0.0
+    return count
+
+
+@kernel
 def _drop_rounding(dual: TreeDual, n: int, width: int) -> None:
     """Make marginals zero that rounding may account for."""
-    _y, x = dual.y, dual.x
+    x, on, n_on = dual.x, dual.on, dual.n_on
     slack = min(LEVEL + 8 * EPSILON * dual.size[0], 1e-6)
-    for i in range(n * width):
-        x[i] = x[i] if x[i] > slack else -1.0
+    for word in range(n):
+        begin, kept = word * width, 0
+        for place in range(begin, begin + n_on[word]):
+            i = on[place]
+            x[i] = x[i] if x[i] > slack else 0.0
+            on[begin + kept] = i
+            kept += x[i] > 0.0
+        n_on[word] = kept
+
+
+# -------------------------------------------------------------------- the face
+
+
+@kernel
+def _read_face(face: FaceArray, n: int, n_labels: int, packed: bool, dual: TreeDual) -> None:
+    """Write the supports of a face, with ones as x."""
+    x, on, arc = dual.x, dual.on, 0
+    for word in range(n):
+        begin, n_on = arc, 0
+        for head in range(n):
+            slot = arc_slot(word, head, n, packed) * n_labels
+            for i in range(slot, slot + n_labels):
+                free = face[i] & CODES == FREE
+                x[arc] = free
+                on[begin + n_on] = arc
+                n_on += free
+                arc += 1
+        dual.n_on[word] = n_on
+
+
+@kernel
+def _factorise_face(dual: TreeDual, n: int, width: int, count: int) -> int:
+    """Factorise H on the support, the cuts in ``order``; return the number of independent ones."""
+    differentiate(dual, n, width, count)
+    for k in range(count):
+        dual.order[k] = k
+    return factorise(dual.hessian, dual.order, count, dual.factor)
 
 
 @kernel
 def _project_on_face(
-    dual: TreeDual, n: int, n_labels: int, count: int, rank: int, total: float
+    dual: TreeDual, n: int, width: int, count: int, rank: int, total: float
 ) -> None:
     """Project ``y`` onto the affine hull of the face, or if `total` is 0 onto its directions.
 
-    The face is the support of x, its rows that sum to `total`, and the cuts ``order[:rank]`` of the
-    factorised H.
+    In the norm weighted by 1 / q. The face is the support of x, with rows that sum to `total`, and
+    the cuts ``order[:rank]`` of the factorised H.
     """
-    y, q, x, member, order, weights = (
-        dual.y, dual.q, dual.x, dual.member, dual.order, dual.direction
-    )  # fmt: skip
-    weights[:count] = 0.0
-    dual.shift[: n * n] = 0.0
-    _centre_rows(y, q, x, dual.shift, n, n_labels, total)
-    for i in range(rank):
-        k = order[i]
-        weights[k] = total
-        for word in range(n):
-            if member[k, word] == 0:
-                continue
-            weights[k] -= total
-            for head in range(n):
-                if head == word or member[k, head] == 0:
-                    continue
-                for j in range((word * n + head) * n_labels, (word * n + head + 1) * n_labels):
-                    weights[k] += y[j]
-    solve(dual.factor, order, rank, weights)
-    spread(member, count, n, weights, dual.words, dual.shift)
-    _centre_rows(y, q, x, dual.shift, n, n_labels, total)
-
-
-@kernel
-def _centre_rows(
-    y: FloatArray,
-    q: FloatArray,
-    x: FloatArray,
-    shift: FloatArray,
-    n: int,
-    n_labels: int,
-    total: float,
-) -> None:
-    """Shift y on the support of x, and by one more number a row so that rows sum to `total`."""
+    y, head, on, own, member = dual.y, dual.head, dual.on, dual.own, dual.member
+    excess = dual.direction
+    excess[:count] = 0.0
+    _centre_rows(dual, n, width, count, total)
+    for k in dual.order[:rank]:
+        excess[k] = total
     for word in range(n):
-        rest, weight = total, 0.0
-        for head in range(n):
-            for i in range((word * n + head) * n_labels, (word * n + head + 1) * n_labels):
-                inside = x[i] > 0.0
-                y[i] = (y[i] - q[i] * shift[word * n + head]) * inside
-                rest -= y[i]
-                weight += q[i] * inside
-        if weight > 0.0:
-            level = rest / weight
-            for i in range(word * n * n_labels, (word + 1) * n * n_labels):
-                if x[i] > 0.0:
-                    y[i] += q[i] * level
+        begin, n_own = word * width, cuts_of(word, member, count, own)
+        for k in own[:n_own]:
+            excess[k] -= total
+        for place in range(begin, begin + dual.n_on[word]):
+            above = head[on[place] - begin]
+            for k in own[:n_own]:
+                if above != word and member[above, k]:
+                    excess[k] += y[on[place]]
+    for k in dual.order[rank:count]:
+        excess[k] = 0.0
+    solve(dual.factor, dual.order, rank, excess)
+    _centre_rows(dual, n, width, count, total)
 
 
 @kernel
-def _write(
+def _centre_rows(dual: TreeDual, n: int, width: int, count: int, total: float) -> None:
+    """Lower y by the multipliers in ``direction``, and so that the rows sum to `total`."""
+    y, q, head, on, own, member = dual.y, dual.q, dual.head, dual.on, dual.own, dual.member
+    for word in range(n):
+        begin, n_own = word * width, cuts_of(word, member, count, own)
+        row = on[begin : begin + dual.n_on[word]]
+        rest, weight = total, 0.0
+        for i in row:
+            y[i] -= q[i] * inside(word, head[i - begin], member, own, n_own, dual.direction)
+            rest -= y[i]
+            weight += q[i]
+        for i in row:
+            y[i] += q[i] * rest / weight
+
+
+@kernel
+def _write_z(
     dual: TreeDual,
     n: int,
     n_labels: int,
     packed: bool,
-    rank: int,
     delta: FloatArray,
     z: FloatArray,
     face: FaceArray,
 ) -> None:
-    """Write z and the face."""
-    y, x, member, order = dual.y, dual.x, dual.member, dual.order
-    width = n * n_labels
+    """Write z from y, and the codes of the face."""
+    y, x, arc = dual.y, dual.x, 0
     for word in range(n):
-        support = 0
-        for i in range(word * width, (word + 1) * width):
-            support += x[i] > 0.0
+        single = dual.n_on[word] == 1
         for head in range(n):
             slot = arc_slot(word, head, n, packed) * n_labels
-            arc = (word * n + head) * n_labels
-            for i in range(n_labels):
-                if x[arc + i] <= 0.0:
-                    z[slot + i], face[slot + i] = 0.0, LOWER
-                elif support == 1:
-                    z[slot + i], face[slot + i] = 1.0 / delta[slot + i], UPPER
+            for i in range(slot, slot + n_labels):
+                if x[arc] == 0.0:
+                    z[i], face[i] = 0.0, LOWER
+                elif single:
+                    z[i], face[i] = 1.0 / delta[i], UPPER
                 else:
-                    z[slot + i], face[slot + i] = max(0.0, y[arc + i]) / delta[slot + i], FREE
-        for k in range(rank):
-            face[word * width + k] |= MEMBER * member[order[k], word]
+                    z[i], face[i] = max(0.0, y[arc]) / delta[i], FREE
+                arc += 1
+
+
+@kernel
+def _write_cuts(dual: TreeDual, n: int, width: int, count: int, face: FaceArray) -> None:
+    """Add the cuts ``order[:count]`` to the face."""
+    for word in range(n):
+        for k in range(count):
+            face[word * width + k] |= MEMBER * dual.member[word, dual.order[k]]

@@ -1,0 +1,74 @@
+"""Cholesky factorisation of positive semidefinite matrices, with pivots."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from lpsmap_core.compile import kernel
+
+__all__ = ["factorise", "solve", "solve_lower", "solve_upper"]
+
+FloatArray = npt.NDArray[np.float64]
+IntArray = npt.NDArray[np.int64]
+
+DEPENDENT = 1e-10
+"""A row of which others leave relatively less than this depends on them."""
+
+
+@kernel
+def factorise(matrix: FloatArray, order: IntArray, size: int, factor: FloatArray) -> int:
+    """Factorise the rows and columns ``order[:size]`` as ``L L^T``, the best determined ones first.
+
+    Reorders them and returns the rank. Row i of the factor belongs to ``order[i]``; those beyond
+    the rank depend on those before (Higham 1990).
+    """
+    for i in range(size):
+        factor[i, i] = matrix[order[i], order[i]]
+    for rank in range(size):
+        pivot, most = -1, DEPENDENT
+        for i in range(rank, size):
+            if factor[i, i] > most * matrix[order[i], order[i]]:
+                pivot, most = i, factor[i, i] / matrix[order[i], order[i]]
+        if pivot < 0:
+            return rank
+        order[rank], order[pivot] = order[pivot], order[rank]
+        for j in range(rank):
+            factor[rank, j], factor[pivot, j] = factor[pivot, j], factor[rank, j]
+        root = np.sqrt(factor[pivot, pivot])
+        factor[pivot, pivot] = factor[rank, rank]
+        factor[rank, rank] = root
+        for i in range(rank + 1, size):
+            entry = matrix[order[i], order[rank]]
+            for j in range(rank):
+                entry -= factor[i, j] * factor[rank, j]
+            factor[i, rank] = entry / root
+            factor[i, i] -= factor[i, rank] * factor[i, rank]
+    return size
+
+
+@kernel
+def solve(factor: FloatArray, order: IntArray, rank: int, values: FloatArray) -> None:
+    """Solve for ``values[order[:rank]]`` in place."""
+    solve_lower(factor, order, rank, values)
+    solve_upper(factor, order, rank, values)
+
+
+@kernel
+def solve_lower(factor: FloatArray, order: IntArray, rank: int, values: FloatArray) -> None:
+    """Multiply ``values[order[:rank]]`` with the inverse of L."""
+    for i in range(rank):
+        value = values[order[i]]
+        for j in range(i):
+            value -= factor[i, j] * values[order[j]]
+        values[order[i]] = value / factor[i, i]
+
+
+@kernel
+def solve_upper(factor: FloatArray, order: IntArray, rank: int, values: FloatArray) -> None:
+    """Multiply ``values[order[:rank]]`` with the inverse of the transpose of L."""
+    for i in range(rank - 1, -1, -1):
+        value = values[order[i]]
+        for j in range(i + 1, rank):
+            value -= factor[j, i] * values[order[j]]
+        values[order[i]] = value / factor[i, i]
