@@ -44,7 +44,7 @@ BORDER = 1e-10
 """What an arc may lack that counts as on the support for H: it may join it right away."""
 GROWTH = 8.0
 """Factor between the scales that lead from scaled down scores to the scores; a power of 2."""
-MOST_STEPS = 30
+MOST_STEPS = 100
 """Limit of Newton steps, twice what is ever needed where scores are not much larger than 1."""
 MOST_TRIALS = 60
 """Limit of points that a line search looks at."""
@@ -349,16 +349,18 @@ def _ascent(dual: TreeDual, count: int, size: int, free: int) -> tuple[bool, flo
     """
     sigma, direction, order = dual.sigma, dual.direction, dual.order
     while True:
-        flat = _newton(dual, count, size)
-        limit, blocking = np.inf, -1
+        flat, limit, kept = _newton(dual, count, size), np.inf, 0
         for i in range(size):
             k = order[i]
-            if k >= free and direction[k] < 0.0 and sigma[k] < -limit * direction[k]:
-                limit, blocking = sigma[k] / -direction[k], i
-        if limit > 0.0:
+            if k >= free and direction[k] < 0.0:
+                limit = min(limit, sigma[k] / -direction[k])
+                if sigma[k] == 0.0:
+                    continue  # would become negative: stays where it is
+            order[kept] = k
+            kept += 1
+        if limit > 0.0 or kept == 0:
             return flat, limit
-        size -= 1  # at zero, and would become negative: stays there
-        order[blocking] = order[size]
+        size = kept
 
 
 @kernel

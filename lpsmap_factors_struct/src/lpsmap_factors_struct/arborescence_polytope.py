@@ -58,7 +58,7 @@ TOLERANCE = 1e-13
 """What cuts may be violated by, beside rounding of the multipliers."""
 MARGIN = 0.25
 """How far below their row's threshold arcs are looked at from the start."""
-SHARP = 1.5
+SHARP = 1.15
 """With fewer arcs a word than this, the problem is near the linear one and starts from that."""
 MOST_ROUNDS = 10
 """Limit of rounds of new cuts for each word, far more than were ever seen to be needed."""
