@@ -13,7 +13,7 @@ import pytest
 from lpsmap_core import ConvergenceWarning, Factor, FactorGraph, Variables, stack
 from lpsmap_core.factor import override_level
 from lpsmap_factors_logic import Xor
-from lpsmap_factors_struct import DepTree
+from lpsmap_factors_struct import DepTree, Sequence
 from random_graphs import Polytope
 
 FloatArray = npt.NDArray[np.float64]
@@ -149,7 +149,8 @@ def test_solving_leaves_the_declaration_as_it_was() -> None:
 
 def test_levels() -> None:
     assert override_level(Polytope) == 1
-    assert override_level(DepTree) == 2
+    assert override_level(Sequence) == 2
+    assert override_level(DepTree) == 3
     assert override_level(Xor) == 3
 
 
