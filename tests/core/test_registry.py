@@ -217,7 +217,8 @@ def test_lpsmap_factors_lists_what_is_installed() -> None:
     assert listed["Xor"][0] == "lpsmap-factors-logic"
     assert listed["Xor"][2] == "3 closed form"
     assert listed["DepTree"][0] == "lpsmap-factors-struct"
-    assert listed["DepTree"][2] == "2 compiled oracle"
+    assert listed["DepTree"][2] == "3 closed form"
+    assert listed["Sequence"][2] == "2 compiled oracle"
 
 
 def test_the_command_line_without_packs(pretend: Any) -> None:
