@@ -302,12 +302,13 @@ if COMPILED:
             ints_at(sets, _STORE + 8),
             ints_at(sets, _STORE + 10),
             ints_at(sets, _STORE + 12),
-            floats_at(sets, _STORE + 14),
+            ints_at(sets, _STORE + 14),
             floats_at(sets, _STORE + 16),
             floats_at(sets, _STORE + 18),
             floats_at(sets, _STORE + 20),
             floats_at(sets, _STORE + 22),
-            ints_at(sets, _STORE + 24),
+            floats_at(sets, _STORE + 24),
+            ints_at(sets, _STORE + 26),
         )
 
     @kernel
@@ -533,7 +534,8 @@ def _advance(
     for f in rows:
         count, base = store.active[f], f * capacity
         place = store.order[base + count]
-        _copy_candidate(f, place, store, capacity, candidates)
+        arity = problem.offsets[f + 1] - problem.offsets[f]
+        _copy_candidate(f, place, store, capacity, candidates, arity)
         theta = _linear_term(f, place, problem, store, capacity)
         store.theta[base + place] = theta
         gap = 0.0
@@ -602,7 +604,8 @@ def _adopt(
     for f in rows:
         adopted[f] = False
         place = store.order[f * capacity + store.active[f]]
-        _copy_candidate(f, place, store, capacity, candidates)
+        arity = problem.offsets[f + 1] - problem.offsets[f]
+        _copy_candidate(f, place, store, capacity, candidates, arity)
         gap, rounding = _optimality_gap(f, place, problem, store, capacity, z)
         if gap < -TIED / ROUNDING * rounding:
             continue
@@ -655,20 +658,20 @@ def _score_at(
     """Return a structure's score <a - z, w> + <eta_v, n>, and the sum of its terms' magnitudes."""
     lo, hi = problem.offsets[f], problem.offsets[f + 1]
     begin = store.start[f] + place * store.width[f]
+    middle = begin + store.of_variables[f * capacity + place]
     score, magnitude = 0.0, 0.0
-    for e in range(begin, begin + store.size[f * capacity + place]):
-        i = store.entry[e]
-        if i < hi - lo:
-            a = problem.a[lo + i]
-            if abs(a) >= problem.huge:
-                continue
-            w = store.value[e] * problem.inverse_delta[lo + i]
-            score += (a - z[lo + i]) * w
+    for e in range(begin, middle):
+        link = lo + store.entry[e]
+        a = problem.a[link]
+        if abs(a) < problem.huge:
+            w = store.value[e] * problem.inverse_delta[link]
+            score += (a - z[link]) * w
             magnitude += abs(a * w)
-        else:
-            term = problem.eta_v[problem.additional_offsets[f] + i - (hi - lo)] * store.value[e]
-            score += term
-            magnitude += abs(term)
+    first = problem.additional_offsets[f] - (hi - lo)
+    for e in range(middle, begin + store.size[f * capacity + place]):
+        term = problem.eta_v[first + store.entry[e]] * store.value[e]
+        score += term
+        magnitude += abs(term)
     return score, magnitude
 
 
@@ -676,15 +679,16 @@ def _score_at(
 def _linear_term(f: int, place: int, problem: Problem, store: Store, capacity: int) -> float:
     """Return theta = <a, w> + <eta_v, n> of a structure, without forced variables."""
     lo, hi = problem.offsets[f], problem.offsets[f + 1]
-    first_additional = problem.additional_offsets[f]
     begin = store.start[f] + place * store.width[f]
+    middle = begin + store.of_variables[f * capacity + place]
     total = 0.0
-    for e in range(begin, begin + store.size[f * capacity + place]):
-        i = store.entry[e]
-        if i >= hi - lo:
-            total += problem.eta_v[first_additional + i - (hi - lo)] * store.value[e]
-        elif abs(problem.a[lo + i]) < problem.huge:
-            total += problem.a[lo + i] * problem.inverse_delta[lo + i] * store.value[e]
+    for e in range(begin, middle):
+        link = lo + store.entry[e]
+        if abs(problem.a[link]) < problem.huge:
+            total += problem.a[link] * problem.inverse_delta[link] * store.value[e]
+    first = problem.additional_offsets[f] - (hi - lo)
+    for e in range(middle, begin + store.size[f * capacity + place]):
+        total += problem.eta_v[first + store.entry[e]] * store.value[e]
     return total
 
 
@@ -701,16 +705,14 @@ def _write_variables(
     lo, hi = problem.offsets[f], problem.offsets[f + 1]
     copies = z[lo:hi]
     copies[:] = 0.0
-    arity = np.uint32(hi - lo)
     for k in range(store.active[f]):
         place = store.order[f * capacity + k]
         weight = store.p[f * capacity + k]
         begin = store.start[f] + place * store.width[f]
-        index = store.entry[begin : begin + store.size[f * capacity + place]]
-        value = store.value[begin : begin + store.size[f * capacity + place]]
+        index = store.entry[begin : begin + store.of_variables[f * capacity + place]]
+        value = store.value[begin : begin + store.of_variables[f * capacity + place]]
         for e in range(len(index)):
-            if index[e] < arity:
-                copies[index[e]] += weight * value[e]
+            copies[index[e]] += weight * value[e]
     a, inverse, score = problem.a[lo:hi], problem.inverse_delta[lo:hi], scores[lo:hi]
     for j in range(hi - lo):
         copies[j] *= inverse[j]
@@ -730,20 +732,26 @@ def _write_additionals(rows: IntArray, problem: Problem, store: Store, v: FloatA
         for k in range(store.active[f]):
             place = store.order[f * capacity + k]
             begin = store.start[f] + place * store.width[f]
-            for e in range(begin, begin + store.size[f * capacity + place]):
-                if store.entry[e] >= arity:
-                    extra[store.entry[e] - arity] += store.p[f * capacity + k] * store.value[e]
+            middle = begin + store.of_variables[f * capacity + place]
+            for e in range(middle, begin + store.size[f * capacity + place]):
+                extra[store.entry[e] - arity] += store.p[f * capacity + k] * store.value[e]
 
 
 @kernel
 def _copy_candidate(
-    f: int, place: int, store: Store, capacity: int, candidates: Candidates
+    f: int, place: int, store: Store, capacity: int, candidates: Candidates, arity: int
 ) -> None:
-    begin, start = store.start[f] + place * store.width[f], candidates.start[f]
-    for e in range(candidates.size[f]):
-        store.entry[begin + e] = candidates.entry[start + e]
-        store.value[begin + e] = candidates.value[start + e]
-    store.size[f * capacity + place] = candidates.size[f]
+    """Copy the oracle's structure to a place, its variables before its additionals."""
+    begin, start, size = store.start[f] + place * store.width[f], candidates.start[f], 0
+    for of_variables in (True, False):
+        for e in range(start, start + candidates.size[f]):
+            if (candidates.entry[e] < arity) == of_variables:
+                store.entry[begin + size] = candidates.entry[e]
+                store.value[begin + size] = candidates.value[e]
+                size += 1
+        if of_variables:
+            store.of_variables[f * capacity + place] = size
+    store.size[f * capacity + place] = size
 
 
 # -------------------------------------------------------------------- kernels: the weights
@@ -875,9 +883,9 @@ def _jvp(
         for k in range(count):
             place = store.order[f * capacity + k]
             begin = store.start[f] + place * store.width[f]
-            for e in range(begin, begin + store.size[f * capacity + place]):
+            middle = begin + store.of_variables[f * capacity + place]
+            for e in range(begin, middle):
                 i = store.entry[e]
-                if i < hi - lo:
-                    out_u[lo + i] += weights[k] * store.value[e] * problem.inverse_delta[lo + i]
-                else:
-                    out_v[first + i - (hi - lo)] += weights[k] * store.value[e]
+                out_u[lo + i] += weights[k] * store.value[e] * problem.inverse_delta[lo + i]
+            for e in range(middle, begin + store.size[f * capacity + place]):
+                out_v[first + store.entry[e] - (hi - lo)] += weights[k] * store.value[e]

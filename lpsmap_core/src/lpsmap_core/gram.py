@@ -46,10 +46,10 @@ independent are ratios of small integers, far above it."""
 class Store(NamedTuple):
     """Active sets of a bucket's factors, with room for ``capacity`` structures each.
 
-    A structure's nonzeros are ``entry`` (a slot of its factor, or arity + an additional) and
-    ``value``, from ``start[f] + place * width[f]``. ``order[f, :active[f]]`` are the places of the
-    active ones; ``gram`` is by place, the lower triangle ``chol`` of G + 1 1^T and ``ones``, the
-    solution of ``chol ones = 1``, by order.
+    A structure's ``size`` nonzeros are ``entry`` (a slot of its factor, or arity + an additional)
+    and ``value``, from ``start[f] + place * width[f]``; the first ``of_variables`` are slots.
+    ``order[f, :active[f]]`` are the places of the active ones; ``gram`` is by place, the lower
+    triangle ``chol`` of G + 1 1^T and ``ones``, the solution of ``chol ones = 1``, by order.
     """
 
     start: IntArray
@@ -57,6 +57,7 @@ class Store(NamedTuple):
     entry: npt.NDArray[np.uint32]
     value: FloatArray
     size: IntArray
+    of_variables: IntArray
     order: IntArray
     active: IntArray
     p: FloatArray
@@ -91,7 +92,8 @@ def make_store(width: IntArray, capacity: int) -> Store:
         width=width,
         entry=np.empty(total, dtype=np.uint32),
         value=np.empty(total),
-        size=np.zeros((n, capacity), dtype=np.int64).reshape(-1),
+        size=np.zeros(n * capacity, dtype=np.int64),
+        of_variables=np.zeros(n * capacity, dtype=np.int64),
         order=np.tile(np.arange(capacity), n),
         active=np.zeros(n, dtype=np.int64),
         p=np.zeros(n * capacity),
@@ -116,6 +118,7 @@ def copy_store(old: Store, old_capacity: int, new: Store, new_capacity: int) -> 
             new.ones[after + k] = old.ones[before + k]
             new.theta[after + k] = old.theta[before + k]
             new.size[after + k] = old.size[before + k]
+            new.of_variables[after + k] = old.of_variables[before + k]
             for j in range(old_capacity):
                 new.gram[(after + k) * new_capacity + j] = old.gram[(before + k) * old_capacity + j]
                 new.chol[(after + k) * new_capacity + j] = old.chol[(before + k) * old_capacity + j]
@@ -135,33 +138,28 @@ def fill_gram(
 
     `dense` is all zero, at least as long as the factor has slots, and is left so.
     """
-    lo, hi = problem.offsets[f], problem.offsets[f + 1]
-    base = f * capacity
+    lo, base = problem.offsets[f], f * capacity
     begin = store.start[f] + place * store.width[f]
-    end = begin + store.size[base + place]
+    end = begin + store.of_variables[base + place]
     norm = 0.0
     for e in range(begin, end):
         i = store.entry[e]
-        if i < hi - lo:
-            w = store.value[e] * problem.inverse_delta[lo + i]
-            norm += w * w
-            dense[i] = w * problem.inverse_delta[lo + i]
+        w = store.value[e] * problem.inverse_delta[lo + i]
+        norm += w * w
+        dense[i] = w * problem.inverse_delta[lo + i]
     store.gram[(base + place) * capacity + place] = norm
-    arity = np.uint32(hi - lo)
     for k in range(store.active[f]):
         other = store.order[base + k]
         first = store.start[f] + other * store.width[f]
-        index = store.entry[first : first + store.size[base + other]]
-        value = store.value[first : first + store.size[base + other]]
+        index = store.entry[first : first + store.of_variables[base + other]]
+        value = store.value[first : first + store.of_variables[base + other]]
         dot = 0.0
         for e in range(len(index)):
-            if index[e] < arity:
-                dot += dense[index[e]] * value[e]
+            dot += dense[index[e]] * value[e]
         store.gram[(base + place) * capacity + other] = dot
         store.gram[(base + other) * capacity + place] = dot
     for e in range(begin, end):
-        if store.entry[e] < hi - lo:
-            dense[store.entry[e]] = 0.0
+        dense[store.entry[e]] = 0.0
 
 
 # -------------------------------------------------------------------- its factor
