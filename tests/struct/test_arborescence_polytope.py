@@ -196,6 +196,7 @@ def test_sentences_of_different_lengths(rng):
         assert (z[together.factor.slots_of(row)] == alone).all()
 
 
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")
 def test_non_finite_scores_end_in_some_answer(rng):
     """The engine never asks; but a kernel must not hang if somebody does."""
     for bad in (np.nan, np.inf, -np.inf):

@@ -44,8 +44,10 @@ BORDER = 1e-10
 """What an arc may lack that counts as on the support for H: it may join it right away."""
 GROWTH = 8.0
 """Factor between the scales that lead from scaled down scores to the scores; a power of 2."""
+LARGEST = 1e300
+"""Limit of what scores are scaled down by."""
 MOST_STEPS = 100
-"""Limit of Newton steps, twice what is ever needed where scores are not much larger than 1."""
+"""Limit of Newton steps: ten usually do, and more are a sign of ever shorter ones."""
 MOST_TRIALS = 60
 """Limit of points that a line search looks at."""
 
@@ -184,14 +186,15 @@ def _evaluate(dual: TreeDual, n: int, width: int, count: int) -> None:
         n_own, begin = cuts_of(word, member, count, own), word * width
         if n_own == 0:
             continue
-        while True:
+        candidates = 0
+        for _ in range(2):  # the second time with all arcs that can matter
             candidates = n_arcs[word]
             for j in range(candidates):
                 i = arcs[begin + j]
                 level = inside(word, head[i - begin], member, own, n_own, sigma)
                 row[j], weight[j] = y[i] - q[i] * level, q[i]
             tau[word] = threshold(row, weight, candidates, near, scale)
-            if candidates == width or tau[word] + lowest >= -margin[word]:
+            if tau[word] + lowest >= -margin[word]:
                 break
             margin[word] = -2.0 * (tau[word] + lowest)
             n_arcs[word] = list_arcs(y, q, begin, width, margin[word], arcs)
@@ -302,19 +305,20 @@ def maximise(dual: TreeDual, n: int, width: int, count: int, free: int, toleranc
     # short as its bends. On scaled down scores they are not, and the multipliers follow as those
     # grow: a way of the solution from the middle of the polytope to its boundary.
     y, margin, sigma = dual.y[: n * width], dual.margin[:n], dual.sigma[:count]
-    scale = GROWTH ** np.ceil(np.log(dual.size[0]) / np.log(GROWTH))
+    size = min(dual.size[0], LARGEST)
+    levels = int(np.ceil(np.log(size) / np.log(GROWTH)))
+    scale = GROWTH**levels
     y /= scale
     margin /= scale
     sigma /= scale
     dual.size[0] = 1.0
-    while True:
-        excess, solved = _climb(dual, n, width, count, free, tolerance)
-        if scale <= 1.0:
-            return excess
-        scale /= GROWTH
+    for _ in range(levels):
+        _climb(dual, n, width, count, free, tolerance)
         y *= GROWTH
         margin *= GROWTH
         sigma *= GROWTH
+    excess, _ = _climb(dual, n, width, count, free, tolerance)
+    return excess
 
 
 @kernel
@@ -464,6 +468,8 @@ def _next_arc(dual: TreeDual, n: int, width: int, count: int, slope: float) -> f
             rate = inside(word, head[i - begin], member, own, n_own, direction)
             speed += q[i] * rate * (x[i] > 0.0)
             weight += q[i] * (x[i] > 0.0)
+        if weight == 0.0:  # its numbers are NaN
+            continue
         speed /= weight
         for i in range(begin, begin + width):
             if x[i] > 0.0:

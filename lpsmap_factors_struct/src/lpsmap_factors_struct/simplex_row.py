@@ -22,7 +22,7 @@ def threshold(
 
     Newton's method on a convex function: from the best of single slots' thresholds, which is a
     lower bound, the slots above the threshold only ever become fewer, and the step from the right
-    ones is exact (Michelot 1986).
+    ones is exact (Michelot 1986). NaN if some number is.
 
     Parameters
     ----------
@@ -46,6 +46,8 @@ def threshold(
         value = y[i] - tau * q[i]
         near[kept], scale[kept] = value, q[i]
         kept += np.uint64(value > 0.0)
+    if kept == 0:  # a number is NaN
+        return np.nan
     for i in range(kept):
         total += near[i]
         weight += scale[i]
