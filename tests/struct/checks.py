@@ -1,6 +1,6 @@
 """What every structured factor is held against: an enumeration of its structures at a small size.
 
-A test states a `Case` and hands it to the three checks; each draws many problems from a seed and
+A test states a `Case` and hands it to the checks; each draws many problems from a seed and
 fails on the first that is wrong. The quick tests draw few, the slow ones 2,000.
 """
 
@@ -14,14 +14,23 @@ import numpy as np
 import numpy.typing as npt
 
 import judges
-from lpsmap_core import Factor, FactorGraph, Variables
+from lpsmap_core import Distributions, Factor, FactorGraph, Solution, Variables
 from lpsmap_core.layout import build_layout
 from lpsmap_core.local import local_solver
 
-__all__ = ["SLOW", "Case", "check_gradients", "check_oracle", "check_sparsemap", "run_oracle"]
+__all__ = [
+    "SLOW",
+    "Case",
+    "check_gradients",
+    "check_oracle",
+    "check_probabilities",
+    "check_sparsemap",
+    "run_oracle",
+]
 
 FloatArray = npt.NDArray[np.float64]
 BoolArray = npt.NDArray[np.bool_]
+IntArray = npt.NDArray[np.int64]
 
 SLOW = 2000
 """Draws of a slow test."""
@@ -296,6 +305,60 @@ def check_gradients(case: Case, draws: int, seed: int = 0, scale: float = 1.0) -
     assert smooth.mean() >= 0.5, smooth.mean()
     wanted = (d * expected).sum(axis=1)
     np.testing.assert_allclose(product[smooth], wanted[smooth], rtol=1e-5, atol=1e-5)
+
+
+def check_probabilities(case: Case, draws: int, seed: int = 0, scale: float = 1.0) -> None:
+    """Hold ``solution.vjp`` of ``pull_back`` against central differences of probabilities.
+
+    The loss is a sum of structures' probabilities with random weights; in half of the draws some
+    variables are negated. Structures are matched by their variables and additionals.
+
+    As long as the same structures are there, their probabilities are linear in the scores. Draws in
+    which one comes or goes within the step are left out and must be less than half. Few of these
+    are kinks: where the structures of a face are affinely dependent, as those of two independent
+    choices are, the active set meets exact ties, breaks them by rounding, and may find another
+    decomposition of the same marginals, however short the step. This is rarer at larger scales,
+    where fewer structures mix. Of the other draws, at least half must mix some. Slow tests draw
+    twice as many, so that the full number is compared.
+    """
+    rng = np.random.default_rng(seed)
+    n_u, n_v = case.m.shape[1], case.n.shape[1]
+    x = scale * rng.standard_normal((draws, n_u + n_v))
+    direction = rng.standard_normal(x.shape)
+    d = rng.standard_normal((draws, len(case.m)))
+    negated = (rng.random((draws, n_u)) < 0.5) & (np.arange(draws) % 2 == 1)[:, None]
+    column = {tuple(row): y for y, row in enumerate(np.concatenate([case.m, case.n], axis=1))}
+
+    def solve(x: FloatArray) -> tuple[Solution, Distributions]:
+        graph, _, factor = case.graph(x[:, :n_u], x[:, n_u:], negated)
+        solution = graph.solve()
+        return solution, solution.structures(factor)
+
+    def weights(found: Distributions) -> tuple[FloatArray, tuple[IntArray, IntArray]]:
+        """Return the probabilities of all structures, and where those that are there lie."""
+        parts = (found.variables, found.additionals)
+        numbers = np.concatenate([part.reshape(*found.mask.shape, -1) for part in parts], axis=-1)
+        columns = [column[tuple(row)] for row in numbers[found.mask]]
+        place = np.nonzero(found.mask)[0], np.array(columns, dtype=np.int64)
+        p = np.zeros(d.shape)
+        p[place] = found.probabilities[found.mask]
+        return p, place
+
+    h = 1e-5
+    solution, found = solve(x)
+    here, place = weights(found)
+    after, before = (weights(solve(x + step * direction)[1])[0] for step in (h, -h))
+    same = np.logical_and((here > 0) == (after > 0), (here > 0) == (before > 0)).all(axis=1)
+    if draws >= 20:  # fewer cannot tell
+        assert same.mean() >= 0.5, same.mean()
+        assert len(case.m) == 1 or (found.counts[same] > 1).mean() >= 0.5, found.counts
+    d_padded = np.full(found.mask.shape, np.nan)  # the padding's entries are not read
+    d_padded[found.mask] = d[place]
+    by_scores, [by_additionals] = solution.vjp(found.pull_back(d_padded))
+    gradient = np.concatenate([by_scores.reshape(draws, n_u), by_additionals], axis=1)
+    product = (gradient * direction).sum(axis=1)
+    wanted = (d * (after - before)).sum(axis=1) / (2 * h)
+    np.testing.assert_allclose(product[same], wanted[same], rtol=1e-5, atol=1e-5)
 
 
 def _derivatives(

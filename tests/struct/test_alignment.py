@@ -7,7 +7,15 @@ import functools
 import numpy as np
 import pytest
 
-from checks import SLOW, Case, check_gradients, check_oracle, check_sparsemap, run_oracle
+from checks import (
+    SLOW,
+    Case,
+    check_gradients,
+    check_oracle,
+    check_probabilities,
+    check_sparsemap,
+    run_oracle,
+)
 from lpsmap_core import FactorGraph, Status
 from lpsmap_factors_struct import Alignment
 
@@ -58,6 +66,7 @@ def test_best_alignment_is_the_best_of_all_in_many_draws(m, n):
 def test_sparsemap_and_gradients(draws, m, n):
     check_sparsemap(case(m, n), draws // 40)
     check_gradients(case(m, n), draws // 10)
+    check_probabilities(case(m, n), draws // 10)
 
 
 @pytest.mark.slow
@@ -65,6 +74,7 @@ def test_sparsemap_and_gradients(draws, m, n):
 def test_sparsemap_and_gradients_in_many_draws(m, n):
     check_sparsemap(case(m, n), SLOW, seed=1)
     check_gradients(case(m, n), SLOW, seed=1)
+    check_probabilities(case(m, n), 2 * SLOW, seed=1)
 
 
 @pytest.mark.parametrize(("m", "n"), [(20, 20), (10, 35)])

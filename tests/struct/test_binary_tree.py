@@ -8,7 +8,7 @@ import itertools
 import numpy as np
 import pytest
 
-from checks import SLOW, Case, check_gradients, check_oracle, check_sparsemap
+from checks import SLOW, Case, check_gradients, check_oracle, check_probabilities, check_sparsemap
 from lpsmap_core import FactorGraph, Status
 from lpsmap_factors_struct import BinaryTree
 
@@ -58,6 +58,7 @@ def test_best_tree_is_the_best_of_all_in_many_draws(n, n_labels):
 def test_sparsemap_and_gradients(draws, n, n_labels):
     check_sparsemap(case(n, n_labels), 1 + draws // 40)
     check_gradients(case(n, n_labels), draws // 10)
+    check_probabilities(case(n, n_labels), draws // 10)
 
 
 @pytest.mark.slow
@@ -65,6 +66,7 @@ def test_sparsemap_and_gradients(draws, n, n_labels):
 def test_sparsemap_and_gradients_in_many_draws(n, n_labels):
     check_sparsemap(case(n, n_labels), SLOW, seed=1)
     check_gradients(case(n, n_labels), SLOW, seed=1)
+    check_probabilities(case(n, n_labels), 2 * SLOW, seed=1)
 
 
 def plain_best(scores):

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import judges
-from checks import SLOW, Case, check_gradients, check_oracle, check_sparsemap
+from checks import SLOW, Case, check_gradients, check_oracle, check_probabilities, check_sparsemap
 from lpsmap_core import FactorGraph
 from lpsmap_factors_struct import DepTree
 
@@ -248,6 +248,7 @@ def test_sparsemap_and_gradients(draws, projective, single_root, n, n_labels, pa
     trees = case(n, projective, single_root, packed, n_labels)
     check_sparsemap(trees, 1 + draws // 40)
     check_gradients(trees, draws // 10)
+    check_probabilities(trees, draws // 10)
 
 
 @pytest.mark.slow
@@ -257,6 +258,7 @@ def test_sparsemap_and_gradients_in_many_draws(projective, single_root, n, n_lab
     trees = case(n, projective, single_root, packed, n_labels)
     check_sparsemap(trees, SLOW, seed=1)
     check_gradients(trees, SLOW, seed=1)
+    check_probabilities(trees, 2 * SLOW, seed=1)
 
 
 @pytest.mark.parametrize("packed", [True, False])

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import judges
-from checks import SLOW, Case, check_gradients, check_oracle, check_sparsemap
+from checks import SLOW, Case, check_gradients, check_oracle, check_probabilities, check_sparsemap
 from lpsmap_core import FactorGraph, Status
 from lpsmap_factors_struct import DepTree, HeadAutomaton
 
@@ -52,6 +52,7 @@ def test_best_modifiers_are_the_best_of_all_in_many_draws(n):
 def test_sparsemap_and_gradients(draws, n):
     check_sparsemap(case(n), 1 + draws // 40)
     check_gradients(case(n), draws // 10)
+    check_probabilities(case(n), draws // 10, scale=0.5)
 
 
 @pytest.mark.slow
@@ -59,6 +60,7 @@ def test_sparsemap_and_gradients(draws, n):
 def test_sparsemap_and_gradients_in_many_draws(n):
     check_sparsemap(case(n), SLOW, seed=1)
     check_gradients(case(n), SLOW, seed=1)
+    check_probabilities(case(n), 2 * SLOW, seed=1, scale=0.5)
 
 
 def plain_best(scores, siblings):

@@ -9,7 +9,15 @@ import numpy as np
 import pytest
 from scipy.optimize import linear_sum_assignment
 
-from checks import SLOW, Case, check_gradients, check_oracle, check_sparsemap, run_oracle
+from checks import (
+    SLOW,
+    Case,
+    check_gradients,
+    check_oracle,
+    check_probabilities,
+    check_sparsemap,
+    run_oracle,
+)
 from lpsmap_core import FactorGraph, Status
 from lpsmap_factors_logic import AtMostOne, Xor
 from lpsmap_factors_struct import Matching
@@ -67,6 +75,7 @@ def test_best_matching_is_the_best_of_all_in_many_draws(m, n, full):
 def test_sparsemap_and_gradients(draws, m, n, full):
     check_sparsemap(case(m, n, full), draws // 40)
     check_gradients(case(m, n, full), draws // 10)
+    check_probabilities(case(m, n, full), draws // 10)
 
 
 @pytest.mark.slow
@@ -74,6 +83,7 @@ def test_sparsemap_and_gradients(draws, m, n, full):
 def test_sparsemap_and_gradients_in_many_draws(m, n, full):
     check_sparsemap(case(m, n, full), SLOW, seed=1)
     check_gradients(case(m, n, full), SLOW, seed=1)
+    check_probabilities(case(m, n, full), 2 * SLOW, seed=1)
 
 
 @pytest.mark.parametrize(("m", "n"), [(12, 12), (25, 40), (40, 25)])

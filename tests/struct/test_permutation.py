@@ -7,7 +7,15 @@ import itertools
 import numpy as np
 import pytest
 
-from checks import SLOW, Case, check_gradients, check_oracle, check_sparsemap, run_oracle
+from checks import (
+    SLOW,
+    Case,
+    check_gradients,
+    check_oracle,
+    check_probabilities,
+    check_sparsemap,
+    run_oracle,
+)
 from lpsmap_core import FactorGraph, Status
 from lpsmap_factors_struct import Permutation
 
@@ -33,6 +41,7 @@ def test_best_ordering_is_the_best_of_all_in_many_draws(n):
 def test_sparsemap_and_gradients(draws, n):
     check_sparsemap(case(n), draws // 40)
     check_gradients(case(n), draws // 10)
+    check_probabilities(case(n), draws // 10, scale=0.5)
 
 
 @pytest.mark.slow
@@ -40,6 +49,7 @@ def test_sparsemap_and_gradients(draws, n):
 def test_sparsemap_and_gradients_in_many_draws(n):
     check_sparsemap(case(n), SLOW, seed=1)
     check_gradients(case(n), SLOW, seed=1)
+    check_probabilities(case(n), 2 * SLOW, seed=1, scale=0.5)
 
 
 @pytest.mark.parametrize("n", [17, 64, 100])

@@ -8,7 +8,7 @@ import itertools
 import numpy as np
 import pytest
 
-from checks import SLOW, Case, check_gradients, check_oracle, check_sparsemap
+from checks import SLOW, Case, check_gradients, check_oracle, check_probabilities, check_sparsemap
 from lpsmap_core import FactorGraph, Status
 from lpsmap_factors_struct import SemiMarkov
 
@@ -72,6 +72,7 @@ def test_best_segmentation_is_the_best_of_all_in_many_draws(length, longest, n_s
 def test_sparsemap_and_gradients(draws, length, longest, n_states, chained):
     check_sparsemap(case(length, longest, n_states, chained), 1 + draws // 40)
     check_gradients(case(length, longest, n_states, chained), draws // 10)
+    check_probabilities(case(length, longest, n_states, chained), draws // 10)
 
 
 @pytest.mark.slow
@@ -80,6 +81,7 @@ def test_sparsemap_and_gradients(draws, length, longest, n_states, chained):
 def test_sparsemap_and_gradients_in_many_draws(length, longest, n_states, chained):
     check_sparsemap(case(length, longest, n_states, chained), SLOW, seed=1)
     check_gradients(case(length, longest, n_states, chained), SLOW, seed=1)
+    check_probabilities(case(length, longest, n_states, chained), 2 * SLOW, seed=1)
 
 
 def plain_best(segments, transitions):

@@ -8,7 +8,7 @@ import itertools
 import numpy as np
 import pytest
 
-from checks import SLOW, Case, check_gradients, check_oracle, check_sparsemap
+from checks import SLOW, Case, check_gradients, check_oracle, check_probabilities, check_sparsemap
 from lpsmap_factors_struct import Sequence, SequenceBudget
 
 NO_BUDGET = None
@@ -112,6 +112,7 @@ def test_best_sequence_is_the_best_of_all_in_many_draws(length, n_states, budget
 def test_sparsemap_and_gradients(draws, budget):
     check_sparsemap(case(4, 3, budget), 1 + draws // 40)
     check_gradients(case(4, 3, budget), draws // 10)
+    check_probabilities(case(4, 3, budget), draws // 10)
 
 
 @pytest.mark.slow
@@ -119,6 +120,7 @@ def test_sparsemap_and_gradients(draws, budget):
 def test_sparsemap_and_gradients_in_many_draws(budget):
     check_sparsemap(case(3, 3, budget), SLOW, seed=1)
     check_gradients(case(3, 3, budget), SLOW, seed=1)
+    check_probabilities(case(3, 3, budget), 2 * SLOW, seed=1)
 
 
 @pytest.mark.parametrize("budget", [NO_BUDGET, (2, False)])

@@ -8,7 +8,7 @@ import itertools
 import numpy as np
 import pytest
 
-from checks import SLOW, Case, check_gradients, check_oracle, check_sparsemap
+from checks import SLOW, Case, check_gradients, check_oracle, check_probabilities, check_sparsemap
 from lpsmap_core import FactorGraph, Status
 from lpsmap_factors_struct import SequenceDistance
 
@@ -66,6 +66,7 @@ def test_best_sequence_is_the_best_of_all_in_many_draws(length, n_states, reach)
 def test_sparsemap_and_gradients(draws, length, n_states, reach):
     check_sparsemap(case(length, n_states, reach), 1 + draws // 40)
     check_gradients(case(length, n_states, reach), draws // 10)
+    check_probabilities(case(length, n_states, reach), draws // 10)
 
 
 @pytest.mark.slow
@@ -73,6 +74,7 @@ def test_sparsemap_and_gradients(draws, length, n_states, reach):
 def test_sparsemap_and_gradients_in_many_draws(length, n_states, reach):
     check_sparsemap(case(length, n_states, reach), SLOW, seed=1)
     check_gradients(case(length, n_states, reach), SLOW, seed=1)
+    check_probabilities(case(length, n_states, reach), 2 * SLOW, seed=1)
 
 
 def plain_best(states, scores, reach):

@@ -6,7 +6,15 @@ import numpy as np
 import pytest
 
 import judges
-from checks import SLOW, Case, check_gradients, check_oracle, check_sparsemap, run_oracle
+from checks import (
+    SLOW,
+    Case,
+    check_gradients,
+    check_oracle,
+    check_probabilities,
+    check_sparsemap,
+    run_oracle,
+)
 from lpsmap_core import FactorGraph, Status
 from lpsmap_factors_struct import Bits, TopK
 
@@ -48,6 +56,7 @@ def test_best_subset_is_the_best_of_all_in_many_draws(case):
 def test_sparsemap_and_gradients(draws, case):
     check_sparsemap(case, draws // 40)
     check_gradients(case, draws // 10)
+    check_probabilities(case, draws // 10)
 
 
 @pytest.mark.slow
@@ -55,6 +64,7 @@ def test_sparsemap_and_gradients(draws, case):
 def test_sparsemap_and_gradients_in_many_draws(case):
     check_sparsemap(case, SLOW, seed=1)
     check_gradients(case, SLOW, seed=1)
+    check_probabilities(case, 2 * SLOW, seed=1)
 
 
 @pytest.mark.parametrize("exact", [False, True])
