@@ -108,6 +108,13 @@ class Factor(abc.ABC):
     jvp_kernel: ClassVar[Callable[..., None] | None] = None
     """Compiled product of many local Jacobians with vectors (level 3)."""
 
+    only_alone: ClassVar[bool] = False
+    """Whether the compiled closed form serves only factors that are alone in their components.
+
+    Among other factors, whose scores change little from one iteration to the next, an active set
+    that starts from its latest structures may be faster than a long computation from nothing.
+    """
+
     def __init__(
         self,
         variables: Variables | Sequence[Variables],

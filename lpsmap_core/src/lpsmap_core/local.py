@@ -87,7 +87,9 @@ class LocalSolver(Protocol):
         """Raise what Python code raised inside a compiled loop."""
 
 
-def local_solver(bucket: Bucket, delta: FloatArray, generic: bool = False) -> LocalSolver:
+def local_solver(
+    bucket: Bucket, delta: FloatArray, generic: bool = False, alone: bool = True
+) -> LocalSolver:
     """Return the best solver that a bucket's factor type offers.
 
     Parameters
@@ -98,8 +100,10 @@ def local_solver(bucket: Bucket, delta: FloatArray, generic: bool = False) -> Lo
         Square roots of the degrees, one a slot.
     generic
         Use the active set on the MAP oracle even where there is a closed form.
+    alone
+        Whether every factor is alone in its component.
     """
-    if generic:
+    if generic or (bucket.type.only_alone and not alone):
         return ActiveSets(bucket, delta)
     if bucket.type.projection_kernel is not None and bucket.type.jvp_kernel is not None:
         return _CompiledForm(bucket, delta)

@@ -94,8 +94,9 @@ class DepTree(Factor):
     it unless `single_root`. The oracle is a maximum arborescence in O(n^2) (Chu & Liu 1965, Edmonds
     1967, Tarjan 1977), or Eisner's (1996) algorithm in O(n^3) if `projective`. Trees under
     SparseMAP: Niculae et al. (2018); in larger graphs: Niculae & Martins (2020), Figure 1. The
-    polytope of non-projective trees has a description by inequalities (Edmonds 1967), so that their
-    local problems are solved directly; those of projective trees by the active set.
+    polytope of non-projective trees has a description by inequalities (Edmonds 1967), so that a
+    tree alone in its component is solved directly; projective trees, and trees among other factors,
+    by the active set.
 
     Parameters
     ----------
