@@ -86,7 +86,7 @@ def check_against_the_active_set(rng, batch, n, labels=(), **options):
     assert (error <= 1e-9 + 1e-12 * scale).all(), (n, options, error.max(), error.argmax())
     sums = (problem.links(problem.delta) * z).reshape(batch, n, -1).sum(axis=-1)
     np.testing.assert_allclose(sums, 1.0, rtol=0, atol=1e-9)
-    again, _ = problem.solve(solver=solver)  # from the face of the first time
+    again, _ = problem.solve(solver=solver)
     np.testing.assert_allclose(again, z, rtol=0, atol=1e-9 * max(1.0, 1.0 / delta.min()))
     return problem, z, solver, active_set
 

@@ -13,8 +13,7 @@ added until there are none: few, as few as 0 to 5 for plain scores of 50 words.
 
 The face that is left for the derivative: for each slot a code `FREE`, `LOWER`, or `UPPER` for the
 only arc of a row; and the cuts, tight and independent of one another. Bit `MEMBER` of the face of
-slot k of word w tells whether cut k holds w; the first empty cut ends the list. The latest face is
-also where the next projection looks for its first cuts.
+slot k of word w tells whether cut k holds w; the first empty cut ends the list.
 """
 
 from __future__ import annotations
@@ -94,8 +93,8 @@ def project_trees(
         if _project_rows(dual, n, width) < SHARP * n:
             count = _edmonds_cuts(dual, n, width, free, capacity, trees)
         else:
-            count = _recall(face[lo:hi], n, width, free, dual.member)
-            dual.sigma[:count] = 0.0
+            count = free
+            dual.sigma[:free] = 0.0
         dual.member[:n, :free] = 1
         count = _add_cuts(dual, n, width, count, free, capacity, flows)
         _drop_rounding(dual, n, width)
@@ -130,7 +129,7 @@ def multiply_jacobians(
         width = n * n_labels
         _gather(d_u[lo:hi], delta[lo:hi], n, n_labels, packed, dual)
         _read_face(face[lo:hi], n, n_labels, packed, dual)
-        count = _recall(face[lo:hi], n, width, 0, dual.member)
+        count = _recall(face[lo:hi], n, width, dual.member)
         rank = _factorise_face(dual, n, width, count)
         _project_on_face(dual, n, width, count, rank, 0.0)
         for word in range(n):
@@ -201,9 +200,10 @@ def _project_rows(dual: TreeDual, n: int, width: int) -> int:
 
 
 @kernel
-def _recall(face: FaceArray, n: int, width: int, count: int, member: FaceArray) -> int:
-    """Append the cuts of a face; return the number of cuts there are then."""
-    for k in range(min(width, member.shape[1] - count)):
+def _recall(face: FaceArray, n: int, width: int, member: FaceArray) -> int:
+    """Read the cuts of a face; return their number."""
+    count = 0
+    for k in range(min(width, member.shape[1])):
         size = 0
         for word in range(n):
             member[word, count] = face[word * width + k] & MEMBER != 0
