@@ -22,14 +22,9 @@ from lpsmap_core.gram import (
     Store,
     append,
     copy_store,
-    dependency,
     fill_gram,
     make_store,
-    newcomer_direction,
-    refactorise,
-    remove,
     residual_direction,
-    weight_residual,
 )
 from lpsmap_core.layout import Bucket
 from lpsmap_core.native import (
@@ -52,6 +47,7 @@ from lpsmap_core.native import (
     uint32s_at,
 )
 from lpsmap_core.vertices import Vertices, weighted_vertices
+from lpsmap_core.weights import exchange, refine, settle, welcome
 
 __all__ = ["ActiveSets"]
 
@@ -73,14 +69,6 @@ TILT = 1e-8
 
 MOST_TIED = 200
 """Limit of tilted oracle calls for a factor."""
-
-NEGLIGIBLE = 1e-14
-"""Weights up to this are zero: the rounding of a sum of weights that is one."""
-
-DRIFT = 1e-11
-"""Relative residual of the weights beyond which they are refined, then their matrix
-refactorised.
-"""
 
 
 class Candidates(NamedTuple):
@@ -510,7 +498,7 @@ def _restart(
             place = store.order[f * capacity + k]
             store.theta[f * capacity + place] = _linear_term(f, place, problem, store, capacity)
         if store.active[f] > 0:
-            _settle(f, store, capacity, work)
+            settle(f, store, capacity, work)
         _write_variables(f, problem, store, capacity, z, scores)
 
 
@@ -543,7 +531,7 @@ def _advance(
             gap, rounding = _optimality_gap(f, place, problem, store, capacity, z)
             if gap <= rounding:
                 # the weights followed cheap updates so far: look before calling them optimal
-                if _refine(f, store, capacity, work):
+                if refine(f, store, capacity, work):
                     _write_variables(f, problem, store, capacity, z, scores)
                 else:
                     store.status[f] = OPTIMAL
@@ -552,9 +540,9 @@ def _advance(
         if append(f, place, store, capacity, work[0]):
             store.p[base + count] = 1.0 if count == 0 else 0.0
             store.active[f] = count + 1
-            improved = count == 0 or _welcome(f, gap, store, capacity, work)
+            improved = count == 0 or welcome(f, gap, store, capacity, work)
         else:
-            improved = _exchange(f, place, store, capacity, work)
+            improved = exchange(f, place, store, capacity, work)
         if not improved:
             store.status[f] = STALLED
         _write_variables(f, problem, store, capacity, z, scores)
@@ -754,111 +742,7 @@ def _copy_candidate(
     store.size[f * capacity + place] = size
 
 
-# -------------------------------------------------------------------- kernels: the weights
-
-
-@kernel
-def _welcome(f: int, gap: float, store: Store, capacity: int, work: FloatArray) -> bool:
-    """Move the weights of a set that was at its optimum until a structure joined with weight zero.
-
-    Returns false if the newcomer gets no weight: its gap was rounding.
-    """
-    base = f * capacity
-    newest = store.order[base + store.active[f] - 1]
-    newcomer_direction(f, gap, work[0], store, capacity)
-    blocking, step = _step(f, work[0], store, capacity)
-    if blocking < 0:
-        return True
-    rejected = store.order[base + blocking] == newest
-    remove(f, blocking, store, capacity)
-    _settle(f, store, capacity, work)
-    return not (rejected and step == 0.0)
-
-
-@kernel
-def _exchange(f: int, place: int, store: Store, capacity: int, work: FloatArray) -> bool:
-    """Take in a structure that depends affinely on the active ones, in exchange for one of them.
-
-    Weight moves along the dependency, on which z is constant and the objective falls linearly,
-    until an active structure's weight is zero; that one leaves. Two structures that share all
-    variables and differ in additionals are the smallest such case. Returns false if nothing can be
-    exchanged.
-    """
-    base, count = f * capacity, store.active[f]
-    share = work[0]
-    dependency(f, share, store, capacity)
-    leaving, step = -1, np.inf
-    for k in range(count):
-        if share[k] > 1e-9 and store.p[base + k] < step * share[k]:
-            leaving, step = k, store.p[base + k] / share[k]
-    if leaving < 0:
-        return False
-    for k in range(count):
-        store.p[base + k] -= step * share[k]
-    remove(f, leaving, store, capacity)
-    for k in range(count - 1, capacity):  # the newcomer's place is the next in the order
-        if store.order[base + k] == place:
-            store.order[base + k] = store.order[base + count - 1]
-            store.order[base + count - 1] = place
-    if not append(f, place, store, capacity, work[0]):
-        _settle(f, store, capacity, work)
-        return False
-    store.p[base + count - 1] = step
-    store.active[f] = count
-    _settle(f, store, capacity, work)
-    return True
-
-
-@kernel
-def _settle(f: int, store: Store, capacity: int, work: FloatArray) -> None:
-    """Move the weights to the optimum of their set; structures whose weight falls to zero leave."""
-    while store.active[f] > 1:
-        total, _, _ = weight_residual(f, store, capacity, work[0])
-        residual_direction(f, 1.0 - total, work[0], store, capacity)
-        blocking, _ = _step(f, work[0], store, capacity)
-        if blocking < 0:
-            return
-        remove(f, blocking, store, capacity)
-    store.p[f * capacity] = 1.0
-
-
-@kernel
-def _step(f: int, direction: FloatArray, store: Store, capacity: int) -> tuple[int, float]:
-    """Step along a direction until a weight reaches zero, at most the whole way.
-
-    Returns the place in the order of the weight that blocks, or -1, and the length of the step.
-    """
-    base = f * capacity
-    blocking, step = -1, 1.0
-    for k in range(store.active[f]):
-        weight = store.p[base + k]
-        if weight + direction[k] > NEGLIGIBLE:
-            continue
-        until = 0.0
-        if direction[k] < 0.0 and weight > 0.0:
-            until = min(1.0, weight / -direction[k])
-        if blocking < 0 or until < step:
-            blocking, step = k, until
-    for k in range(store.active[f]):
-        store.p[base + k] += step * direction[k]
-    return blocking, step
-
-
-@kernel
-def _refine(f: int, store: Store, capacity: int, work: FloatArray) -> bool:
-    """Bring the weights to the last digit; return whether they had drifted."""
-    drifted = False
-    for attempt in range(4):
-        if store.active[f] < 2:
-            break
-        _, scale, residual = weight_residual(f, store, capacity, work[0])
-        if residual <= DRIFT * (scale + 1.0):
-            break
-        drifted = True
-        if attempt == 2:
-            refactorise(f, store, capacity, work[0])
-        _settle(f, store, capacity, work)
-    return drifted and attempt < 3
+# -------------------------------------------------------------------- kernels: the derivative
 
 
 @kernel
