@@ -108,11 +108,11 @@ class Factor(abc.ABC):
     jvp_kernel: ClassVar[Callable[..., None] | None] = None
     """Compiled product of many local Jacobians with vectors (level 3)."""
 
-    only_alone: ClassVar[bool] = False
-    """Whether the compiled closed form serves only factors that are alone in their components.
+    iterates: ClassVar[bool] = False
+    """Whether the compiled closed form is an iteration, of a length that depends on the scores.
 
-    Among other factors, whose scores change little from one iteration to the next, an active set
-    that starts from its latest structures may be faster than a long computation from nothing.
+    A user who limits the iterations of local problems (``max_inner_iter``) asks for approximate
+    solutions at a bounded price: then the active set, which gives them, is used in its place.
     """
 
     def __init__(

@@ -88,7 +88,7 @@ class LocalSolver(Protocol):
 
 
 def local_solver(
-    bucket: Bucket, delta: FloatArray, generic: bool = False, alone: bool = True
+    bucket: Bucket, delta: FloatArray, generic: bool = False, limited: bool = False
 ) -> LocalSolver:
     """Return the best solver that a bucket's factor type offers.
 
@@ -100,10 +100,10 @@ def local_solver(
         Square roots of the degrees, one a slot.
     generic
         Use the active set on the MAP oracle even where there is a closed form.
-    alone
-        Whether every factor is alone in its component.
+    limited
+        Whether iterations are limited, which not all closed forms can obey.
     """
-    if generic or (bucket.type.only_alone and not alone):
+    if generic or (limited and bucket.type.iterates):
         return ActiveSets(bucket, delta)
     if bucket.type.projection_kernel is not None and bucket.type.jvp_kernel is not None:
         return _CompiledForm(bucket, delta)

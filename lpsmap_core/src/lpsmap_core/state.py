@@ -220,7 +220,7 @@ def start(part: Part, eta: FloatArray, eta_v: list[FloatArray], options: Options
         flat_v = np.where(np.isneginf(flat_v), -FORBIDDEN * scale, flat_v)
     solvers = [
         local_solver(
-            bucket, part.delta[lo:hi], options.generic, bool(part.direct[bucket.component].all())
+            bucket, part.delta[lo:hi], options.generic, options.max_inner_iter is not None
         )
         for bucket, lo, hi in zip(part.buckets, part.starts[:-1], part.starts[1:], strict=True)
     ]

@@ -68,7 +68,7 @@ def violated_sets(
     capacity: FloatArray,
     n: int,
     tolerance: float,
-    member: FlagArray,
+    member: FloatArray,
     count: int,
     memory: FlowMemory,
 ) -> int:
@@ -85,8 +85,8 @@ def violated_sets(
         ``n * n`` numbers: of the arc from word h to word m at ``m * n + h``, from the root at
         ``m * n + m``. Each row sums to 1.
     member
-        (n, C) flags of the sets' words; sets are written from column `count` on while there is
-        room.
+        (C, n) which words the sets hold, 1 or 0; sets are written from row `count` on while there
+        is room.
 
     Returns
     -------
@@ -117,10 +117,10 @@ def violated_sets(
                 if changed[word]:
                     changed[word] = 0
                     residual[word * n : (word + 1) * n] = capacity[word * n : (word + 1) * n]
-            if reached > 1 and count < member.shape[1]:
-                member[:n, count] = 0
+            if reached > 1 and count < len(member):
+                member[count, :n] = 0.0
                 for i in range(reached):
-                    member[queue[i], count] = 1
+                    member[count, queue[i]] = 1.0
                 count += 1
         seen[sink] = SOURCE
         for j in range(degree[sink]):

@@ -33,21 +33,33 @@ from lpsmap_factors_struct.pivoted_cholesky import (
 )
 from lpsmap_factors_struct.simplex_row import threshold
 
-__all__ = ["TreeDual", "cuts_of", "differentiate", "inside", "list_arcs", "maximise", "tree_dual"]
+__all__ = [
+    "TreeDual",
+    "add_up",
+    "cuts_of",
+    "list_arcs",
+    "list_cuts",
+    "maximise",
+    "second_derivatives",
+    "tree_dual",
+]
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
-FlagArray = npt.NDArray[np.int8]
 
 EPSILON = 2.0**-52
 BORDER = 1e-10
 """What an arc may lack that counts as on the support for H: it may join it right away."""
 GROWTH = 8.0
 """Factor between the scales that lead from scaled down scores to the scores; a power of 2."""
+TINY = 1e-300
+"""Less than any weight, and not 0."""
 LARGEST = 1e300
 """Limit of what scores are scaled down by."""
 MOST_STEPS = 100
 """Limit of Newton steps: ten usually do, and more are a sign of ever shorter ones."""
+SHORT = 0.05
+"""Part of a Newton step that is not worth another one: bends can lie where it starts."""
 MOST_TRIALS = 60
 """Limit of points that a line search looks at."""
 
@@ -57,6 +69,8 @@ class TreeDual(NamedTuple):
 
     y: FloatArray
     """(n * width,) scores, by word, head (a word itself for the root) and label."""
+    scores: FloatArray
+    """(n * width,) room for a copy of them."""
     q: FloatArray
     """(n * width,) squares of the scales."""
     head: IntArray
@@ -77,8 +91,10 @@ class TreeDual(NamedTuple):
     """(n * width,) for each row, the arcs of its support."""
     n_on: IntArray
     """(n,) their number."""
-    member: FlagArray
-    """(n, most) flags: which words are in which cut."""
+    member: FloatArray
+    """(most, n) which words are in which cut: 1 or 0."""
+    holding: FloatArray
+    """(n, most) the same by word, written by `list_cuts`."""
     sigma: FloatArray
     """(most,) multipliers of the cuts."""
     gradient: FloatArray
@@ -97,6 +113,13 @@ class TreeDual(NamedTuple):
     """(most,) the cuts that hold a word."""
     mass: FloatArray
     """(most,) of each of them, the sum of q inside it over the support of the word's row."""
+    level: FloatArray
+    rate: FloatArray
+    """(n,) for the row of one word, numbers of each head."""
+    block: FloatArray
+    """(most, most) a row's part of H."""
+    side: FloatArray
+    """(most,) which of the cuts that divide a row one of its arcs is inside."""
     row: FloatArray
     weight: FloatArray
     near: FloatArray
@@ -109,6 +132,7 @@ def tree_dual(n: int, width: int, most: int) -> TreeDual:
     """Return room for problems of up to so many words, arcs a row and cuts."""
     return TreeDual(
         y=np.empty(n * width),
+        scores=np.empty(n * width),
         q=np.empty(n * width),
         head=np.empty(width, dtype=np.int64),
         x=np.empty(n * width),
@@ -119,7 +143,8 @@ def tree_dual(n: int, width: int, most: int) -> TreeDual:
         n_arcs=np.empty(n, dtype=np.int64),
         on=np.empty(n * width, dtype=np.int64),
         n_on=np.empty(n, dtype=np.int64),
-        member=np.empty((n, most), dtype=np.int8),
+        member=np.empty((most, n)),
+        holding=np.empty((n, most)),
         sigma=np.empty(most),
         gradient=np.empty(most),
         hessian=np.empty((most, most)),
@@ -129,6 +154,10 @@ def tree_dual(n: int, width: int, most: int) -> TreeDual:
         base=np.empty(most),
         own=np.empty(most, dtype=np.int64),
         mass=np.empty(most),
+        level=np.empty(n),
+        rate=np.empty(n),
+        block=np.empty((most, most)),
+        side=np.empty(most),
         row=np.empty(width),
         weight=np.empty(width),
         near=np.empty(width),
@@ -137,25 +166,44 @@ def tree_dual(n: int, width: int, most: int) -> TreeDual:
 
 
 @kernel
-def cuts_of(word: int, member: FlagArray, count: int, own: IntArray) -> int:
+def list_cuts(dual: TreeDual, n: int, count: int) -> None:
+    """Write by word which of the first `count` cuts hold it."""
+    for word in range(n):
+        for k in range(count):
+            dual.holding[word, k] = dual.member[k, word]
+
+
+@kernel
+def cuts_of(word: int, member: FloatArray, count: int, own: IntArray) -> int:
     """List the cuts that hold a word; return their number."""
     n_own = 0
     for k in range(count):
         own[n_own] = k
-        n_own += member[word, k]
+        n_own += member[k, word] > 0.0
     return n_own
 
 
 @kernel
-def inside(
-    word: int, head: int, member: FlagArray, own: IntArray, n_own: int, values: FloatArray
-) -> float:
-    """Return the sum of the values of the cuts that an arc is inside, of those of its word."""
-    total = 0.0
-    if head != word:
-        for j in range(n_own):
-            total += values[own[j]] * member[head, own[j]]
-    return total
+def add_up(
+    word: int,
+    n: int,
+    member: FloatArray,
+    own: IntArray,
+    n_own: int,
+    values: FloatArray,
+    total: FloatArray,
+) -> None:
+    """Write for each head the sum of the values of the cuts that its arc to `word` is inside.
+
+    ``own[:n_own]`` are the cuts that hold the word. At `word` itself stands the arc from the root.
+    """
+    total[:n] = 0.0
+    for k in own[:n_own]:
+        value, members = values[k], member[k]
+        if value != 0.0:
+            for head in range(np.uint64(n)):
+                total[head] += value * members[head]
+    total[word] = 0.0
 
 
 @kernel
@@ -175,24 +223,24 @@ def list_arcs(
 
 @kernel
 def _evaluate(dual: TreeDual, n: int, width: int, count: int) -> None:
-    """Find x, its support, the gradient and H at ``sigma``; rows in no cut stay as they are."""
+    """Find x, its support and the gradient at ``sigma``; rows in no cut stay as they are."""
     # Each field is read once: handing the tuple to a kernel costs a reference count per array.
     y, q, x, tau, arcs, n_arcs = dual.y, dual.q, dual.x, dual.tau, dual.arcs, dual.n_arcs
     head, on, n_on, sigma, size = dual.head, dual.on, dual.n_on, dual.sigma, dual.size
-    member, own, row, weight = dual.member, dual.own, dual.row, dual.weight
+    member, own, row, weight, level = dual.member, dual.own, dual.row, dual.weight, dual.level
     margin, near, scale = dual.margin, dual.near, dual.scale
     lowest = min(0.0, sigma[0]) if count > 0 else 0.0  # the others are not negative
     for word in range(n):
         n_own, begin = cuts_of(word, member, count, own), word * width
         if n_own == 0:
             continue
+        add_up(word, n, member, own, n_own, sigma, level)
         candidates = 0
         for _ in range(2):  # the second time with all arcs that can matter
             candidates = n_arcs[word]
             for j in range(candidates):
                 i = arcs[begin + j]
-                level = inside(word, head[i - begin], member, own, n_own, sigma)
-                row[j], weight[j] = y[i] - q[i] * level, q[i]
+                row[j], weight[j] = y[i] - q[i] * level[head[i - begin]], q[i]
             tau[word] = threshold(row, weight, candidates, near, scale)
             if tau[word] + lowest >= -margin[word]:
                 break
@@ -208,75 +256,99 @@ def _evaluate(dual: TreeDual, n: int, width: int, count: int) -> None:
                 last += 1
                 size[0] = max(size[0], max(abs(y[i]), abs(row[j])))
         n_on[word] = last - begin
-    differentiate(dual, n, width, count)
+    _differentiate(dual, n, width, count)
 
 
 @kernel
-def differentiate(dual: TreeDual, n: int, width: int, count: int) -> None:
-    """Find the gradient at x, and H on its support."""
-    q, head, x, on, n_on = dual.q, dual.head, dual.x, dual.on, dual.n_on
-    member, own, mass = dual.member, dual.own, dual.mass
-    gradient, hessian = dual.gradient, dual.hessian
+def _differentiate(dual: TreeDual, n: int, width: int, count: int) -> None:
+    """Find the gradient at x: what x inside each cut exceeds it by."""
+    x, on, n_on, head, holding = dual.x, dual.on, dual.n_on, dual.head, dual.holding
+    gradient, inside = dual.gradient, dual.mass
     gradient[:count] = 1.0
+    for word in range(n):
+        begin = word * width
+        _add_inside(word, on[begin : begin + n_on[word]], begin, x, head, holding, count, inside)
+        for k in range(np.uint64(count)):
+            gradient[k] += holding[word, k] * (inside[k] - 1.0)
+
+
+@kernel
+def _add_inside(
+    word: int,
+    support: IntArray,
+    begin: int,
+    values: FloatArray,
+    head: IntArray,
+    holding: FloatArray,
+    count: int,
+    inside: FloatArray,
+) -> None:
+    """Write for each cut the sum of the values of a row's arcs from the words that it holds."""
+    inside[:count] = 0.0
+    for i in support:
+        above, value = head[i - begin], values[i]
+        if above != word:
+            sides = holding[above]
+            for k in range(np.uint64(count)):
+                inside[k] += value * sides[k]
+
+
+@kernel
+def second_derivatives(dual: TreeDual, n: int, width: int, count: int) -> None:
+    """Find H on the support of x."""
+    q, on, n_on, head, holding = dual.q, dual.on, dual.n_on, dual.head, dual.holding
+    own, mass, hessian, block, side = dual.own, dual.mass, dual.hessian, dual.block, dual.side
     for k in range(count):
         hessian[k, :count] = 0.0
     for word in range(n):
-        n_own = cuts_of(word, member, count, own)
-        for j in range(n_own):
-            gradient[own[j]] -= 1.0
-            mass[j] = 0.0
-        weight, begin = 0.0, word * width
-        for place in range(begin, begin + n_on[word] if n_own > 0 else begin):
-            i = on[place]
+        if n_on[word] < 2:
+            continue
+        begin, weight, divided = word * width, 0.0, 0
+        support = on[begin : begin + n_on[word]]
+        for i in support:
             weight += q[i]
-            if head[i - begin] == word:
-                continue
-            for j in range(n_own):
-                if member[head[i - begin], own[j]]:
-                    gradient[own[j]] += x[i]
-                    mass[j] += q[i]
-        n_divided = 0  # of the others' cuts, the support is all inside or all outside
-        for j in range(n_own):
-            if 0.0 < mass[j] < weight:
-                own[n_divided], mass[n_divided] = own[j], mass[j]
-                n_divided += 1
-        if n_divided > 0:
-            _add_covariance(
-                word, begin, n_on[word], on, head, q, member, n_divided, own, mass, weight, hessian
-            )
+        _add_inside(word, support, begin, q, head, holding, count, mass)
+        for k in range(count):  # of the others, the support is all inside or all outside
+            own[divided], mass[divided] = k, mass[k]
+            divided += holding[word, k] > 0.0 and 0.0 < mass[k] < weight
+        if divided > 0:
+            _add_products(word, support, begin, q, head, holding, own[:divided], block, side)
+            for j in range(divided):
+                target, part = hessian[own[j]], mass[j] / weight
+                for k in range(j + 1):
+                    target[own[k]] += block[j, k] - part * mass[k]
     for k in range(count):
         for j in range(k):
             hessian[j, k] = hessian[k, j]
 
 
 @kernel
-def _add_covariance(
+def _add_products(
     word: int,
+    support: IntArray,
     begin: int,
-    n_on: int,
-    on: IntArray,
-    head: IntArray,
     q: FloatArray,
-    member: FlagArray,
-    n_own: int,
-    own: IntArray,
-    mass: FloatArray,
-    weight: float,
-    hessian: FloatArray,
+    head: IntArray,
+    holding: FloatArray,
+    cuts: IntArray,
+    block: FloatArray,
+    side: FloatArray,
 ) -> None:
-    """Add a row's part of H, for the cuts that divide the row's support."""
-    for place in range(begin, begin + n_on):
-        i = on[place]
+    """Write for each two cuts the sum of q over the arcs inside both; the lower triangle."""
+    n_cuts = np.uint64(len(cuts))
+    for j in range(n_cuts):
+        block[j, :n_cuts] = 0.0
+    for i in support:
         above = head[i - begin]
         if above == word:
             continue
-        for j in range(n_own):
-            if member[above, own[j]]:
-                for k in range(j + 1):
-                    hessian[own[j], own[k]] += q[i] * member[above, own[k]]
-    for j in range(n_own):
-        for k in range(j + 1):
-            hessian[own[j], own[k]] -= mass[j] * mass[k] / weight
+        for j in range(n_cuts):
+            side[j] = holding[above, cuts[j]]
+        for j in range(n_cuts):
+            if side[j] > 0.0:
+                target = block[j]
+                for k in range(j + np.uint64(1)):
+                    target[k] += q[i] * side[k]
 
 
 # -------------------------------------------------------------------- its maximum
@@ -298,6 +370,7 @@ def maximise(dual: TreeDual, n: int, width: int, count: int, free: int, toleranc
     float
         What x exceeds no cut by.
     """
+    list_cuts(dual, n, count)
     excess, solved = _climb(dual, n, width, count, free, tolerance)
     if solved:
         return excess
@@ -330,7 +403,8 @@ def _climb(
     _evaluate(dual, n, width, count)
     excess = 0.0
     for _ in range(MOST_STEPS):
-        allowed = tolerance + 16 * EPSILON * dual.size[0]
+        terms = 16 + 2 * dual.n_on[:n].sum()  # that the x inside a cut is summed up from
+        allowed = tolerance + terms * EPSILON * dual.size[0]
         size, excess = 0, 0.0
         for k in range(count):
             held = k < free or sigma[k] > 0.0
@@ -339,6 +413,7 @@ def _climb(
             size += held or gradient[k] > allowed
         if not excess > allowed:
             return allowed, True
+        second_derivatives(dual, n, width, count)
         flat, limit = _ascent(dual, count, size, free)
         if not _search(dual, n, width, count, flat, limit):
             break
@@ -405,7 +480,7 @@ def _search(dual: TreeDual, n: int, width: int, count: int, flat: bool, limit: f
     """
     sigma, base, direction = dual.sigma, dual.base, dual.direction
     base[:count] = sigma[:count]
-    start, curvature = _along(dual, count)
+    start = _slope(dual, count)
     if not start > 0.0:
         return False
     low, high = 0.0, np.inf
@@ -417,13 +492,15 @@ def _search(dual: TreeDual, n: int, width: int, count: int, flat: bool, limit: f
             if at == limit and abs(sigma[k]) <= 4 * EPSILON * base[k]:
                 sigma[k] = 0.0
         _evaluate(dual, n, width, count)
-        slope, curvature = _along(dual, count)
-        if (slope >= 0.0 and (at == limit or not flat)) or abs(slope) <= 0.1 * start:
+        slope = _slope(dual, count)
+        enough = at == limit or (at >= SHORT and not flat)
+        if (slope >= 0.0 and enough) or abs(slope) <= 0.1 * start:
             return True
         if slope > 0.0:
             low = at
         else:
             high = at
+        curvature = _curvature(dual, n, width, count)
         if curvature > 0.0:
             step = at + slope / curvature
         elif slope > 0.0:
@@ -434,17 +511,36 @@ def _search(dual: TreeDual, n: int, width: int, count: int, flat: bool, limit: f
 
 
 @kernel
-def _along(dual: TreeDual, count: int) -> tuple[float, float]:
-    """Return the slope of the function along the direction, and minus its second derivative."""
-    direction, gradient, hessian = dual.direction, dual.gradient, dual.hessian
-    slope, curvature, magnitude = 0.0, 0.0, 0.0
+def _slope(dual: TreeDual, count: int) -> float:
+    """Return the slope of the function along the direction."""
+    slope = 0.0
     for k in range(count):
-        slope += direction[k] * gradient[k]
-        for j in range(count):
-            term = direction[k] * hessian[k, j] * direction[j]
-            curvature += term
-            magnitude += abs(term)
-    return slope, curvature if curvature > DEPENDENT * magnitude else 0.0
+        slope += dual.direction[k] * dual.gradient[k]
+    return slope
+
+
+@kernel
+def _curvature(dual: TreeDual, n: int, width: int, count: int) -> float:
+    """Return minus the second derivative of the function along the direction."""
+    q, head, on, n_on, member = dual.q, dual.head, dual.on, dual.n_on, dual.member
+    own, direction, rate = dual.own, dual.direction, dual.rate
+    curvature, magnitude = 0.0, 0.0
+    for word in range(n):
+        n_own, begin = cuts_of(word, member, count, own), word * width
+        if n_own == 0:
+            continue
+        add_up(word, n, member, own, n_own, direction, rate)
+        support = on[begin : begin + n_on[word]]
+        mean, weight = 0.0, 0.0
+        for i in support:
+            mean += q[i] * rate[head[i - begin]]
+            weight += q[i]
+        mean /= max(weight, TINY)
+        for i in support:
+            one = rate[head[i - begin]]
+            curvature += q[i] * (one - mean) * (one - mean)
+            magnitude += q[i] * one * one
+    return curvature if curvature > DEPENDENT * magnitude else 0.0
 
 
 @kernel
@@ -456,17 +552,18 @@ def _next_arc(dual: TreeDual, n: int, width: int, count: int, slope: float) -> f
     """
     y, q, head, x, on, n_on = dual.y, dual.q, dual.head, dual.x, dual.on, dual.n_on
     member, own, sigma, direction = dual.member, dual.own, dual.sigma, dual.direction
+    rate, level = dual.rate, dual.level
     first, fall = np.inf, 1.0
     negligible = 1e-9 * np.abs(direction[:count]).max()
     for word in range(n):
         n_own = cuts_of(word, member, count, own)
         if n_own == 0:
             continue
+        add_up(word, n, member, own, n_own, direction, rate)
+        add_up(word, n, member, own, n_own, sigma, level)
         begin, speed, weight = word * width, 0.0, 0.0
-        for place in range(begin, begin + n_on[word]):
-            i = on[place]
-            rate = inside(word, head[i - begin], member, own, n_own, direction)
-            speed += q[i] * rate * (x[i] > 0.0)
+        for i in on[begin : begin + n_on[word]]:
+            speed += q[i] * rate[head[i - begin]] * (x[i] > 0.0)
             weight += q[i] * (x[i] > 0.0)
         if weight == 0.0:  # its numbers are NaN
             continue
@@ -475,11 +572,10 @@ def _next_arc(dual: TreeDual, n: int, width: int, count: int, slope: float) -> f
             if x[i] > 0.0:
                 continue
             above = head[i - begin]
-            gain = speed - inside(word, above, member, own, n_own, direction)
+            gain = speed - rate[above]
             if gain <= negligible:
                 continue
-            level = dual.tau[word] + inside(word, above, member, own, n_own, sigma)
-            lacks = max(0.0, q[i] * level - y[i])
+            lacks = max(0.0, q[i] * (dual.tau[word] + level[above]) - y[i])
             if lacks < first * gain * q[i]:
                 first = lacks / (gain * q[i])
                 fall = gain * gain * q[i] * weight / (q[i] + weight)

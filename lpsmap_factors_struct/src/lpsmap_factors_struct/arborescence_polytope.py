@@ -31,11 +31,12 @@ from lpsmap_factors_struct.arborescence import (
 from lpsmap_factors_struct.arborescence_cuts import FlowMemory, flow_memory, violated_sets
 from lpsmap_factors_struct.arborescence_dual import (
     TreeDual,
+    add_up,
     cuts_of,
-    differentiate,
-    inside,
     list_arcs,
+    list_cuts,
     maximise,
+    second_derivatives,
     tree_dual,
 )
 from lpsmap_factors_struct.arc_layout import arc_slot, n_words
@@ -90,12 +91,13 @@ def project_trees(
         width = n * n_labels
         free = 1 if parameters[r, 2] != 0 and n > 1 else 0
         _gather(a[lo:hi], delta[lo:hi], n, n_labels, packed, dual)
-        if _project_rows(dual, n, width) < SHARP * n:
+        dual.member[:free, :n] = 1.0
+        dual.sigma[:free] = 0.0
+        count = _recall(face[lo:hi], n, width, dual.member, free)
+        if count > free:
+            _guess(dual, n, n_labels, packed, count, free, face[lo:hi])
+        if _project_rows(dual, n, width) < SHARP * n and count == free:
             count = _edmonds_cuts(dual, n, width, free, capacity, trees)
-        else:
-            count = free
-            dual.sigma[:free] = 0.0
-        dual.member[:n, :free] = 1
         count = _add_cuts(dual, n, width, count, free, capacity, flows)
         _drop_rounding(dual, n, width)
         rank = _factorise_face(dual, n, width, count)
@@ -128,8 +130,8 @@ def multiply_jacobians(
         n, packed = n_words(hi - lo, parameters[r, 3]), parameters[r, 0] != 0
         width = n * n_labels
         _gather(d_u[lo:hi], delta[lo:hi], n, n_labels, packed, dual)
-        _read_face(face[lo:hi], n, n_labels, packed, dual)
-        count = _recall(face[lo:hi], n, width, dual.member)
+        _read_face(face[lo:hi], n, n_labels, packed, False, dual)
+        count = _recall(face[lo:hi], n, width, dual.member, 0)
         rank = _factorise_face(dual, n, width, count)
         _project_on_face(dual, n, width, count, rank, 0.0)
         for word in range(n):
@@ -200,18 +202,37 @@ def _project_rows(dual: TreeDual, n: int, width: int) -> int:
 
 
 @kernel
-def _recall(face: FaceArray, n: int, width: int, member: FaceArray) -> int:
-    """Read the cuts of a face; return their number."""
-    count = 0
-    for k in range(min(width, member.shape[1])):
+def _recall(face: FaceArray, n: int, width: int, member: FloatArray, free: int) -> int:
+    """Append the cuts of a face to the first `free` ones, the set of all words; return how many."""
+    count = free
+    for k in range(min(width, len(member))):
         size = 0
         for word in range(n):
-            member[word, count] = face[word * width + k] & MEMBER != 0
-            size += member[word, count]
+            holds = face[word * width + k] & MEMBER != 0
+            member[count, word] = 1.0 if holds else 0.0
+            size += holds
         if size == 0:
             break
-        count += 1
+        count += size < n or free == 0
     return count
+
+
+@kernel
+def _guess(
+    dual: TreeDual, n: int, n_labels: int, packed: bool, count: int, free: int, face: FaceArray
+) -> None:
+    """Set the multipliers to what they are if the solution lies on the latest face.
+
+    Between two iterations of a larger problem the scores change little, and the face less.
+    """
+    sigma, size = dual.sigma, n * n * n_labels
+    dual.scores[:size] = dual.y[:size]
+    _read_face(face, n, n_labels, packed, True, dual)
+    rank = _factorise_face(dual, n, n * n_labels, count)
+    _project_on_face(dual, n, n * n_labels, count, rank, 1.0)
+    for k in range(count):
+        sigma[k] = dual.direction[k] if k < free else max(0.0, dual.direction[k])
+    dual.y[:size] = dual.scores[:size]
 
 
 @kernel
@@ -236,15 +257,14 @@ def _edmonds_cuts(
             scores[arc] = max(scores[arc], score)
     nodes = maximum_arborescence(scores, n, free == 1, trees)
     count = free
-    sigma[:free] = 0.0
     for cycle in range(n, nodes):
-        member[:n, count] = 0
+        member[count, :n] = 0.0
         node = trees.child[cycle]
         while True:
             if node < n:
-                member[node, count] = 1
+                member[count, node] = 1.0
             else:
-                member[:n, count] |= member[:n, free + node - n]
+                member[count, :n] += member[free + node - n, :n]
             node = trees.sibling[node]
             if node == trees.child[cycle]:
                 break
@@ -278,7 +298,7 @@ def _add_cuts(
         for k in range(free, count):
             if sigma[k] > 0.0:
                 sigma[kept] = sigma[k]
-                member[:n, kept] = member[:n, k]
+                member[kept, :n] = member[k, :n]
                 kept += 1
         capacity[: n * n] = 0.0
         for word in range(n):
@@ -312,18 +332,21 @@ def _drop_rounding(dual: TreeDual, n: int, width: int) -> None:
 
 
 @kernel
-def _read_face(face: FaceArray, n: int, n_labels: int, packed: bool, dual: TreeDual) -> None:
-    """Write the supports of a face, with ones as x."""
+def _read_face(
+    face: FaceArray, n: int, n_labels: int, packed: bool, whole: bool, dual: TreeDual
+) -> None:
+    """Write the supports of a face, with ones as x; of rows with one arc only if `whole`."""
     x, on, arc = dual.x, dual.on, 0
     for word in range(n):
         begin, n_on = arc, 0
         for head in range(n):
             slot = arc_slot(word, head, n, packed) * n_labels
             for i in range(slot, slot + n_labels):
-                free = face[i] & CODES == FREE
-                x[arc] = free
+                code = face[i] & CODES
+                moves = code == FREE or (whole and code == UPPER)
+                x[arc] = moves
                 on[begin + n_on] = arc
-                n_on += free
+                n_on += moves
                 arc += 1
         dual.n_on[word] = n_on
 
@@ -331,7 +354,8 @@ def _read_face(face: FaceArray, n: int, n_labels: int, packed: bool, dual: TreeD
 @kernel
 def _factorise_face(dual: TreeDual, n: int, width: int, count: int) -> int:
     """Factorise H on the support, the cuts in ``order``; return the number of independent ones."""
-    differentiate(dual, n, width, count)
+    list_cuts(dual, n, count)
+    second_derivatives(dual, n, width, count)
     for k in range(count):
         dual.order[k] = k
     return factorise(dual.hessian, dual.order, count, dual.factor)
@@ -356,11 +380,11 @@ def _project_on_face(
         begin, n_own = word * width, cuts_of(word, member, count, own)
         for k in own[:n_own]:
             excess[k] -= total
-        for place in range(begin, begin + dual.n_on[word]):
-            above = head[on[place] - begin]
+        for i in on[begin : begin + dual.n_on[word]]:
+            above = head[i - begin]
             for k in own[:n_own]:
-                if above != word and member[above, k]:
-                    excess[k] += y[on[place]]
+                if above != word:
+                    excess[k] += y[i] * member[k, above]
     for k in dual.order[rank:count]:
         excess[k] = 0.0
     solve(dual.factor, dual.order, rank, excess)
@@ -373,10 +397,11 @@ def _centre_rows(dual: TreeDual, n: int, width: int, count: int, total: float) -
     y, q, head, on, own, member = dual.y, dual.q, dual.head, dual.on, dual.own, dual.member
     for word in range(n):
         begin, n_own = word * width, cuts_of(word, member, count, own)
+        add_up(word, n, member, own, n_own, dual.direction, dual.level)
         row = on[begin : begin + dual.n_on[word]]
         rest, weight = total, 0.0
         for i in row:
-            y[i] -= q[i] * inside(word, head[i - begin], member, own, n_own, dual.direction)
+            y[i] -= q[i] * dual.level[head[i - begin]]
             rest -= y[i]
             weight += q[i]
         for i in row:
@@ -414,4 +439,5 @@ def _write_cuts(dual: TreeDual, n: int, width: int, count: int, face: FaceArray)
     """Add the cuts ``order[:count]`` to the face."""
     for word in range(n):
         for k in range(count):
-            face[word * width + k] |= MEMBER * dual.member[word, dual.order[k]]
+            if dual.member[dual.order[k], word] > 0.0:
+                face[word * width + k] |= MEMBER

@@ -94,9 +94,9 @@ class DepTree(Factor):
     it unless `single_root`. The oracle is a maximum arborescence in O(n^2) (Chu & Liu 1965, Edmonds
     1967, Tarjan 1977), or Eisner's (1996) algorithm in O(n^3) if `projective`. Trees under
     SparseMAP: Niculae et al. (2018); in larger graphs: Niculae & Martins (2020), Figure 1. The
-    polytope of non-projective trees has a description by inequalities (Edmonds 1967), so that a
-    tree alone in its component is solved directly; projective trees, and trees among other factors,
-    by the active set.
+    polytope of non-projective trees has a description by inequalities (Edmonds 1967), so that they
+    are solved without trees; projective trees by the active set, and so are all where
+    ``max_inner_iter`` limits it.
 
     Parameters
     ----------
@@ -138,6 +138,7 @@ class DepTree(Factor):
     map_kernel = staticmethod(_best_trees)
     projection_kernel: ClassVar[Callable[..., None] | None] = staticmethod(project_trees)
     jvp_kernel: ClassVar[Callable[..., None] | None] = staticmethod(multiply_jacobians)
+    iterates = True
 
     def __init__(
         self,
