@@ -91,6 +91,14 @@ def check_against_the_active_set(rng, batch, n, labels=(), **options):
     return problem, z, solver, active_set
 
 
+def test_a_step_goes_on_where_the_dual_bends_right_away():
+    """A Newton step that another one takes back to its start was once called progress."""
+    a, delta = draw(np.random.default_rng(0), 2000, 12)
+    problem = Problem(a[558:559], delta[558:559])
+    z, _ = problem.solve()
+    assert problem.gap(z) < 1e-12
+
+
 OPTIONS = [{}, {"single_root": True}, {"packed": False}, {"packed": False, "single_root": True}]
 
 

@@ -219,9 +219,7 @@ def start(part: Part, eta: FloatArray, eta_v: list[FloatArray], options: Options
         eta = np.where(np.isneginf(eta), -FORBIDDEN * scale, eta)
         flat_v = np.where(np.isneginf(flat_v), -FORBIDDEN * scale, flat_v)
     solvers = [
-        local_solver(
-            bucket, part.delta[lo:hi], options.generic, options.max_inner_iter is not None
-        )
+        local_solver(bucket, part.delta[lo:hi], options.generic, options.max_inner_iter is not None)
         for bucket, lo, hi in zip(part.buckets, part.starts[:-1], part.starts[1:], strict=True)
     ]
     n, n_links, n_variables = part.n_components, part.n_links, part.n_variables
