@@ -38,17 +38,24 @@ console = Console()
 
 
 def make_corpora(
-    train_size: int, valid_size: int, test_size: int, max_tokens: int, data: Path | None
+    train_size: int,
+    valid_size: int,
+    test_size: int,
+    max_tokens: int,
+    train_tokens: int | None,
+    data: Path | None,
 ) -> tuple[Corpus, Corpus, Corpus]:
     """Training, validation and test expressions, no two of them equal; the same at every call.
 
-    The test expressions are the published ones if `data` is the folder that holds them.
+    The test expressions are the published ones if `data` is the folder that holds them. Of the
+    training expressions, those of more than `train_tokens` are left out.
     """
     test = read_test_set(data, max_tokens) if data else []
     missing = 0 if data else test_size
     drawn = generate(train_size + valid_size + missing, 0, exclude=test, max_tokens=max_tokens)
     held_out = drawn[train_size:]
-    parts = drawn[:train_size], held_out[:valid_size], test + held_out[valid_size:]
+    trained = [e for e in drawn[:train_size] if len(e) <= (train_tokens or max_tokens)]
+    parts = trained, held_out[:valid_size], test + held_out[valid_size:]
     train_set, valid_set, test_set = map(Corpus, parts)
     return train_set, valid_set, test_set
 
@@ -73,7 +80,10 @@ def make_settings(structure: str, seed: int, options: dict[str, Any]) -> Setting
 
 
 def train_shown(settings: Settings, train_set: Corpus, valid_set: Corpus) -> Run:
-    """`train`, with a progress bar that shows the latest validation scores."""
+    """`train`, with a progress bar that shows the latest validation scores.
+
+    Without a terminal to draw it on, a line for every look at the validation set.
+    """
     columns = (
         TextColumn(f"{settings.structure.value:<13} seed {settings.seed}"),
         BarColumn(),
@@ -83,10 +93,15 @@ def train_shown(settings: Settings, train_set: Corpus, valid_set: Corpus) -> Run
     )
     with Progress(*columns, console=console) as progress:
         task = progress.add_task("", total=1.0)
+        latest: Point | None = None
 
         def show(done: float, point: Point | None) -> None:
+            nonlocal latest
             text = f"validation F1 {point.validation.f1:.1f}" if point else ""
             progress.update(task, completed=done, description=text)
+            if point is not latest and point and not console.is_terminal:
+                console.print(f"{point.epoch:.2f} epochs, {point.seconds:.0f} s, {text}")
+            latest = point
 
         return train(settings, train_set, valid_set, show)
 
@@ -170,6 +185,8 @@ def shared_options(
         click.option("--test-size", type=count, default=sizes[2], help="Not used with --data."),
         click.option("--max-tokens", type=click.IntRange(min=4), default=max_tokens,
                      help="Longer expressions are dropped."),
+        click.option("--train-tokens", type=click.IntRange(min=4),
+                     help="Longer ones are dropped from training."),
         click.option("--data", type=folder,
                      help="Test on test_d20s.tsv.gz of this folder instead."),
         click.option("--lr", type=positive, default=lr, help="Learning rate (the paper: 1e-4)."),
@@ -237,7 +254,7 @@ def experiment(
 
 def corpora_of(options: dict[str, Any]) -> tuple[Corpus, Corpus, Corpus]:
     """`make_corpora` with the command line's options; a missing file ends the command."""
-    names = ("train_size", "valid_size", "test_size", "max_tokens", "data")
+    names = ("train_size", "valid_size", "test_size", "max_tokens", "train_tokens", "data")
     try:
         return make_corpora(**{name: options[name] for name in names})
     except (FileNotFoundError, ValueError) as error:

@@ -40,25 +40,25 @@ def best_arrivals(
 
     Four source states at a time, so that the target is read and written less often.
     """
-    n = n_states
+    # indices that cannot be negative: a loop that may wrap around is not vectorised
+    n, four = np.uint64(n_states), np.uint64(4)
     target[:n] = -np.inf
-    whole = n - n % 4
-    for i in range(0, whole, 4):
-        a, b, c, d = source[i], source[i + 1], source[i + 2], source[i + 3]
-        row_a = transitions[i * n : (i + 1) * n]
-        row_b = transitions[(i + 1) * n : (i + 2) * n]
-        row_c = transitions[(i + 2) * n : (i + 3) * n]
-        row_d = transitions[(i + 3) * n : (i + 4) * n]
+    whole = n - n % four
+    for i in range(np.uint64(0), whole, four):
+        a, b = source[i], source[i + np.uint64(1)]
+        c, d = source[i + np.uint64(2)], source[i + np.uint64(3)]
+        row_a = i * n
+        row_b, row_c, row_d = row_a + n, row_a + n + n, row_a + n + n + n
         for j in range(n):
-            first, second, third, fourth = a + row_a[j], b + row_b[j], c + row_c[j], d + row_d[j]
+            first, second = a + transitions[row_a + j], b + transitions[row_b + j]
+            third, fourth = c + transitions[row_c + j], d + transitions[row_d + j]
             first = first if first > second else second
             third = third if third > fourth else fourth
             first = first if first > third else third
             target[j] = first if first > target[j] else target[j]
     for i in range(whole, n):
-        row = transitions[i * n : (i + 1) * n]
         for j in range(n):
-            score = source[i] + row[j]
+            score = source[i] + transitions[i * n + j]
             target[j] = score if score > target[j] else target[j]
 
 
