@@ -1,5 +1,6 @@
 """SparseMAP and LP-SparseMAP: differentiable, sparse, structured inference in factor graphs."""
 
+from lpsmap_core.conditional_gradient import ConditionalGradient, conditional_gradient
 from lpsmap_core.distribution import Distribution, Distributions, Structure
 from lpsmap_core.factor import FREE, LOWER, TIED, UPPER, Factor, LocalSolution
 from lpsmap_core.graph import ConvergenceWarning, FactorGraph
@@ -14,6 +15,7 @@ __all__ = [
     "LOWER",
     "TIED",
     "UPPER",
+    "ConditionalGradient",
     "ConvergenceWarning",
     "Distribution",
     "Distributions",
@@ -24,6 +26,7 @@ __all__ = [
     "Status",
     "Structure",
     "Variables",
+    "conditional_gradient",
     "hookimpl",
     "hookspec",
     "stack",

@@ -177,15 +177,8 @@ class FactorGraph:
         """
         options = self._options(max_iter, max_inner_iter, tol, step_size, adapt, trace)
         layout = self._laid_out(threads)
-        scores = np.concatenate(
-            [self._numbers(s).reshape(-1) for s in self._scores] or [np.empty(0)]
-        )
-        additionals = [
-            np.empty((factor.n_factors, 0))
-            if factor.additionals is None
-            else self._numbers(factor.additionals).reshape(factor.n_factors, factor.n_additionals)
-            for factor in self.factors
-        ]
+        scores = self.flat_scores()
+        additionals = [self.additional_scores(factor) for factor in self.factors]
         self._check_step(layout, step_size)
         solution = solve(layout, self.factors, scores, additionals, options)
         self.solution = solution
@@ -250,6 +243,16 @@ class FactorGraph:
     def _numbers(self, array: Any) -> FloatArray:
         """Return kept scores or additionals as float64 numbers on the host."""
         return np.asarray(array, dtype=np.float64)
+
+    def flat_scores(self) -> FloatArray:
+        """Return the scores of all variables, flat."""
+        return np.concatenate([np.empty(0), *(self._numbers(s).reshape(-1) for s in self._scores)])
+
+    def additional_scores(self, factor: Factor) -> FloatArray:
+        """Return the (n_factors, n_additionals) scores of a declaration's additionals."""
+        if factor.additionals is None:
+            return np.empty((factor.n_factors, 0))
+        return self._numbers(factor.additionals).reshape(factor.n_factors, factor.n_additionals)
 
     def _forget(self) -> None:
         self._layout = None
