@@ -48,7 +48,9 @@ def test_sessions_run_as_printed(page: Path) -> None:
         assert (page.parent / path).exists(), path
 
 
-@pytest.mark.parametrize("module", ["lpsmap_core.graph", "lpsmap_torch.graph"])
+@pytest.mark.parametrize(
+    "module", ["lpsmap_core.conditional_gradient", "lpsmap_core.graph", "lpsmap_torch.graph"]
+)
 def test_docstring_examples(module: str) -> None:
     result = doctest.testmod(importlib.import_module(module))
     assert result.attempted > 0
