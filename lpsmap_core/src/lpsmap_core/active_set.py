@@ -49,7 +49,7 @@ from lpsmap_core.native import (
 from lpsmap_core.vertices import Vertices, weighted_vertices
 from lpsmap_core.weights import exchange, refine, settle, welcome
 
-__all__ = ["ActiveSets"]
+__all__ = ["FIRST_CAPACITY", "ActiveSets"]
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
@@ -66,6 +66,9 @@ TIED = 1e-12
 
 TILT = 1e-8
 """Relative change of the scores that shows the oracle's other choices among tied structures."""
+
+FIRST_CAPACITY = 4
+"""Structures that a set has room for before it grows."""
 
 MOST_TIED = 200
 """Limit of tilted oracle calls for a factor."""
@@ -100,7 +103,7 @@ class ActiveSets:
         width = factor_type.vertex_sizes(
             bucket.offsets, bucket.additional_offsets, bucket.parameters
         )
-        self.capacity = 4
+        self.capacity = FIRST_CAPACITY
         self.store = make_store(np.maximum(width, 1), self.capacity)
         start = np.zeros(len(width), dtype=np.int64)
         np.cumsum(self.store.width[:-1], out=start[1:])

@@ -13,6 +13,7 @@ from lpsmap_core.distribution import Distributions
 from lpsmap_core.engine import solve
 from lpsmap_core.factor import Factor
 from lpsmap_core.layout import Layout, build_layout
+from lpsmap_core.plan import Plan, make_plan
 from lpsmap_core.solution import Solution, Status
 from lpsmap_core.state import Options
 from lpsmap_core.threads import default_threads
@@ -192,6 +193,26 @@ class FactorGraph:
                 solution.dual_residual.max(initial=0.0),
             )
         return solution
+
+    def plan(self, threads: int | None = None) -> Plan:
+        """Say how the graph would be solved, without solving it.
+
+        Parameters
+        ----------
+        threads
+            As for `solve`.
+
+        Returns
+        -------
+        Plan
+            Components, factors and their solvers, threads and memory; prints as tables.
+
+        Raises
+        ------
+        ValueError
+            If `threads` is out of range.
+        """
+        return make_plan(self._laid_out(threads))
 
     def value_of(self, variables: Variables) -> Any:
         """Return the marginals of a view; see `Variables.value`."""

@@ -8,14 +8,14 @@ Each can be called from Python, and from compiled loops through the functions `s
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 import numpy.typing as npt
 
 from lpsmap_core.active_set import RUNNING, ActiveSets
 from lpsmap_core.compile import COMPILED, kernel
-from lpsmap_core.factor import LocalSolution, has_array_code
+from lpsmap_core.factor import Factor, LocalSolution, has_array_code
 from lpsmap_core.layout import Bucket, ranges
 from lpsmap_core.native import (
     CALL,
@@ -38,7 +38,9 @@ from lpsmap_core.native import (
 
 __all__ = [
     "LocalSolver",
+    "SolverChoice",
     "call_solvers",
+    "choose_solver",
     "local_solver",
     "mark_unsolved",
     "multiply_rows",
@@ -87,10 +89,55 @@ class LocalSolver(Protocol):
         """Raise what Python code raised inside a compiled loop."""
 
 
+class SolverChoice(NamedTuple):
+    """The solver of a bucket's local problems, and why it is this one."""
+
+    make: Callable[[Bucket, FloatArray], LocalSolver]
+    name: str
+    function: Callable[..., Any]
+    """What it calls of the factor type."""
+    reason: str
+
+
+def choose_solver(
+    factor_type: type[Factor], generic: bool = False, limited: bool = False
+) -> SolverChoice:
+    """Return the best solver that a factor type offers.
+
+    Parameters
+    ----------
+    factor_type
+        The type.
+    generic
+        Use the active set on the MAP oracle even where there is a closed form.
+    limited
+        Whether iterations are limited, which not all closed forms can obey.
+    """
+    reason = "no closed form"
+    if generic:
+        reason = "asked for"
+    elif limited and factor_type.iterates:
+        reason = "iterations are limited"
+    elif factor_type.projection_kernel is not None and factor_type.jvp_kernel is not None:
+        project = factor_type.projection_kernel
+        name = f"closed form, {_compiled(project)}"
+        return SolverChoice(_CompiledForm, name, project, "kernels for whole buckets")
+    elif has_array_code(factor_type):
+        name, function = "closed form, array code", factor_type.solve_sparsemap
+        return SolverChoice(_ArrayForm, name, function, "array code, no kernels")
+    oracle = factor_type.map_kernel
+    name = f"active set, {_compiled(oracle)} oracle"
+    return SolverChoice(ActiveSets, name, oracle or factor_type.solve_map, reason)
+
+
+def _compiled(function: Callable[..., None] | None) -> str:
+    return "compiled" if hasattr(function, "overloads") else "Python"
+
+
 def local_solver(
     bucket: Bucket, delta: FloatArray, generic: bool = False, limited: bool = False
 ) -> LocalSolver:
-    """Return the best solver that a bucket's factor type offers.
+    """Return the best solver that a bucket's factor type offers, see `choose_solver`.
 
     Parameters
     ----------
@@ -98,18 +145,10 @@ def local_solver(
         The factors.
     delta
         Square roots of the degrees, one a slot.
-    generic
-        Use the active set on the MAP oracle even where there is a closed form.
-    limited
-        Whether iterations are limited, which not all closed forms can obey.
+    generic, limited
+        As in `choose_solver`.
     """
-    if generic or (limited and bucket.type.iterates):
-        return ActiveSets(bucket, delta)
-    if bucket.type.projection_kernel is not None and bucket.type.jvp_kernel is not None:
-        return _CompiledForm(bucket, delta)
-    if has_array_code(bucket.type):
-        return _ArrayForm(bucket, delta)
-    return ActiveSets(bucket, delta)
+    return choose_solver(bucket.type, generic, limited).make(bucket, delta)
 
 
 # -------------------------------------------------------------------- closed forms
