@@ -5,6 +5,7 @@ from lpsmap_core.distribution import Distribution, Distributions, Structure
 from lpsmap_core.factor import FREE, LOWER, TIED, UPPER, Factor, LocalSolution
 from lpsmap_core.graph import ConvergenceWarning, FactorGraph
 from lpsmap_core.hookspecs import hookimpl, hookspec
+from lpsmap_core.plan import Plan
 from lpsmap_core.solution import Solution, Status
 from lpsmap_core.variables import Variables, stack
 
@@ -22,6 +23,7 @@ __all__ = [
     "Factor",
     "FactorGraph",
     "LocalSolution",
+    "Plan",
     "Solution",
     "Status",
     "Structure",

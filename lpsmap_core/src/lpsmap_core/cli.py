@@ -5,6 +5,7 @@ from __future__ import annotations
 import click
 
 import lpsmap_core
+from lpsmap_core.explain import explain
 from lpsmap_core.factor import override_level
 from lpsmap_core.registry import installed
 
@@ -15,6 +16,9 @@ LEVELS = {1: "1 oracle", 2: "2 compiled oracle", 3: "3 closed form"}
 @click.version_option(lpsmap_core.__version__, prog_name="lpsmap")
 def main() -> None:
     """Sparse structured inference in factor graphs."""
+
+
+main.add_command(explain)
 
 
 @main.command()

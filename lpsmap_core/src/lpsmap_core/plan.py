@@ -29,8 +29,10 @@ PER_LINK, PER_LINK_ADMM = 5, 6
 PER_VARIABLE, PER_VARIABLE_ADMM = 6, 6
 PER_ADDITIONAL, PER_ADDITIONAL_ADMM = 5, 2
 PER_FACTOR = 2
-"""Numbers that a solve keeps beside the layout: always, and beyond that in a part that needs ADMM,
-whose polish has vectors of its own. A test holds them against what a solve takes."""
+"""Numbers that a solve takes beside the layout: always, and beyond that in a part that needs ADMM,
+whose polish has vectors of its own. The test for contradictions, which only graphs that are slow to
+agree come to, takes about ten more a link while it lasts. A test holds these numbers against what
+solves take."""
 
 
 @dataclass(frozen=True)
@@ -101,14 +103,15 @@ class ThreadPlan:
 
 @dataclass(frozen=True)
 class Memory:
-    """Bytes that a solve takes.
+    """Bytes that a solve takes at its peak, beside what the declarations hold.
 
     Attributes
     ----------
     layout
         Of the graph's links, buckets and parts; kept from solve to solve.
     solve
-        Of scores, iterates and marginals; kept by the solution, for gradients.
+        Of scores, iterates, duals and marginals, and of the polish. The solution keeps all but the
+        polish, for gradients.
     active_sets
         Of the active sets, with room for the first few structures of each factor; they grow with
         the structures found.
@@ -171,8 +174,9 @@ class Plan:
         used, most = len(self.threads), self.available_threads
         if used == 0:
             return "threads: none"
-        shares = [f"{share.links:,}" for share in self.threads]
-        line = f"threads: {used} of {most}, with {', '.join(shares)} links"
+        links = [share.links for share in self.threads]
+        line = f"threads: {used} of {most}, with {_range(min(links), max(links))} links"
+        line += " each" if used > 1 else ""
         if used < most:
             line += f"; a thread gets whole components, at least {SMALLEST_PART:,} links"
         return line
@@ -260,7 +264,7 @@ def _factors(found: list[Chosen]) -> Iterator[FactorPlan]:
 
 
 def _name(function: Callable[..., Any]) -> str:
-    return f"{function.__module__}.{function.__name__}"
+    return f"{function.__module__}.{function.__qualname__}"
 
 
 # -------------------------------------------------------------------- memory
@@ -292,7 +296,7 @@ def _array_bytes(layout: Layout) -> int:
     for record in (layout, *layout.buckets, *layout.parts, *_buckets_of_parts(layout)):
         for array in vars(record).values():
             if isinstance(array, np.ndarray):
-                owner = array if array.base is None else array.base
+                owner = array.base if isinstance(array.base, np.ndarray) else array
                 owners[id(owner)] = owner.nbytes
     return sum(owners.values())
 
@@ -317,11 +321,10 @@ def _component_cells(plan: ComponentPlan) -> dict[str, str]:
 
 
 def _factor_cells(plan: FactorPlan) -> dict[str, str]:
-    least, most = plan.smallest_arity, plan.largest_arity
     return {
         "factors": f"{plan.count:,}",
         "type": plan.factor,
-        "arity": f"{least:,}" if least == most else f"{least:,} to {most:,}",
+        "arity": _range(plan.smallest_arity, plan.largest_arity),
         "links": f"{plan.links:,}",
         "additionals": f"{plan.additionals:,}",
         "level": str(plan.level),
@@ -329,6 +332,10 @@ def _factor_cells(plan: FactorPlan) -> dict[str, str]:
         "calls": ".".join(plan.function.split(".")[-2:]),
         "because": plan.reason,
     }
+
+
+def _range(least: int, most: int) -> str:
+    return f"{least:,}" if least == most else f"{least:,} to {most:,}"
 
 
 def _bytes(n: int) -> str:

@@ -1,0 +1,132 @@
+"""The command ``lpsmap explain``: the plan of a graph that some Python code makes."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import inspect
+import json
+import sys
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import click
+
+from lpsmap_core.graph import FactorGraph
+
+__all__ = ["explain", "load_graph"]
+
+FILE = "lpsmap_explained"
+"""Name of the module that a file is run as; its own name may be an installed module's."""
+
+# the first character keeps click from filling the lines
+EXAMPLES = """\b
+lpsmap explain parser.py
+lpsmap explain parser.py:make_graph
+lpsmap explain package.parser:make_graph
+"""
+
+
+@click.command(epilog=EXAMPLES)
+@click.argument("target")
+@click.option(
+    "--threads",
+    type=click.IntRange(min=1),
+    help="Threads to plan for.  [default: LPSMAP_THREADS, or all cores]",
+)
+@click.option("--json", "as_json", is_flag=True, help="Print JSON rather than tables.")
+def explain(target: str, threads: int | None, as_json: bool) -> None:
+    """Say how a factor graph would be solved: components, solvers, threads, memory.
+
+    TARGET is Python code that makes the graph, which is run: a file or a module, and after a colon
+    the name of the graph, or of a function without arguments that returns it. The name may be left
+    out if there is only one graph at the top level.
+    """
+    plan = load_graph(target).plan(threads)
+    click.echo(json.dumps(plan.to_dict(), indent=2) if as_json else repr(plan))
+
+
+def load_graph(target: str) -> FactorGraph:
+    """Run the code that a target names and return its graph.
+
+    Parameters
+    ----------
+    target
+        ``file.py``, ``package.module``, or one of them with ``:name``.
+
+    Raises
+    ------
+    click.ClickException
+        If there is no such file, module or name, if the name is not that of a graph or of a
+        function that returns one, or if there is no name and not just one graph.
+    """
+    source, colon, name = target.rpartition(":") if ":" in target else (target, "", "")
+    module = _run_file(Path(source)) if source.endswith(".py") else _import(source)
+    if not colon:
+        return _only_graph(module, source)
+    if not hasattr(module, name):
+        raise click.ClickException(f"{source}: no {name!r} at its top level.{_choices(module)}")
+    return _as_graph(getattr(module, name), target)
+
+
+def _run_file(path: Path) -> ModuleType:
+    if not path.is_file():
+        raise click.ClickException(f"{path}: no such file. Check the path.")
+    spec = importlib.util.spec_from_file_location(FILE, path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.path.insert(0, str(path.resolve().parent))  # what lies beside a script can be imported
+    sys.modules[FILE] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+def _import(name: str) -> ModuleType:
+    sys.path.insert(0, "")
+    try:
+        return importlib.import_module(name)
+    except ModuleNotFoundError as error:
+        if error.name is None or not f"{name}.".startswith(f"{error.name}."):
+            raise  # the module is there; what it imports is not
+        raise click.ClickException(
+            f"{name}: no such module. Give a file with .py at its end, or a module that can be "
+            "imported from here."
+        ) from error
+
+
+def _only_graph(module: ModuleType, source: str) -> FactorGraph:
+    graphs = {id(graph): graph for graph in _graphs(module).values()}
+    if len(graphs) != 1:
+        count = "no" if not graphs else len(graphs)
+        hint = _choices(module) or f" Name a function that returns one: {source}:make_graph"
+        raise click.ClickException(f"{source}: {count} FactorGraph at its top level.{hint}")
+    return graphs.popitem()[1]
+
+
+def _as_graph(found: Any, target: str) -> FactorGraph:
+    graph = found
+    if callable(found):
+        try:
+            inspect.signature(found).bind()
+        except TypeError as error:
+            raise click.ClickException(
+                f"{target}: {error}. Name a function that needs no arguments."
+            ) from error
+        graph = found()
+    if not isinstance(graph, FactorGraph):
+        what = "returns" if callable(found) else "is"
+        raise click.ClickException(
+            f"{target}: {what} a {type(graph).__name__}; expected a FactorGraph."
+        )
+    return graph
+
+
+def _graphs(module: ModuleType) -> dict[str, FactorGraph]:
+    return {name: one for name, one in vars(module).items() if isinstance(one, FactorGraph)}
+
+
+def _choices(module: ModuleType) -> str:
+    names = ", ".join(_graphs(module))
+    return f" Its graphs: {names}." if names else ""
