@@ -36,13 +36,6 @@ FLOOR = 1e-14
 """A smaller distance from the maximum is rounding, and is drawn here."""
 
 
-class TreeByOracle(DepTree):
-    """A tree that the active set solves, as any factor with nothing but an oracle."""
-
-    projection_kernel = None
-    jvp_kernel = None
-
-
 @dataclass(frozen=True)
 class Course:
     """A solver's objective and number of trees after 1, 2, ... iterations."""
@@ -60,9 +53,9 @@ def maximum(scores: FloatArray) -> float:
 
 
 def active_set(scores: FloatArray, iterations: int) -> Course:
-    """Run the active set again and again, each time one iteration further."""
+    """Run the active set, which a limit asks for, one iteration further each time."""
     graph = FactorGraph()
-    tree = graph.add(TreeByOracle(graph.variable_from(scores)))
+    tree = graph.add(DepTree(graph.variable_from(scores)))
     objective, trees = [], []
     for limit in range(1, iterations + 1):
         solution = graph.solve(max_inner_iter=limit)

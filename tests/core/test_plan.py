@@ -45,10 +45,10 @@ class OracleXor(Factor):
         return np.eye(self.event_shape[0])[y], []
 
 
-class LoneXor(Xor):
-    """Exactly one, with a closed form for lone factors only."""
+class IteratedXor(Xor):
+    """Exactly one, with a closed form that no limit holds."""
 
-    only_alone = True
+    iterates = True
 
 
 def mixed() -> FactorGraph:
@@ -89,27 +89,24 @@ def test_factors() -> None:
 
 
 @pytest.mark.parametrize(
-    ("factor_type", "alone", "name", "reason"),
+    ("factor_type", "limited", "name", "reason"),
     [
-        (Xor, False, f"closed form, {KERNEL}", "kernels for whole buckets"),
-        (ArrayXor, False, "closed form, array code", "array code, no kernels"),
-        (LoneXor, True, f"closed form, {KERNEL}", "kernels for whole buckets"),
-        (LoneXor, False, "active set, Python oracle", "closed form for lone factors only"),
-        (OracleXor, True, "active set, Python oracle", "no closed form"),
+        (Xor, True, f"closed form, {KERNEL}", "kernels for whole buckets"),
+        (ArrayXor, True, "closed form, array code", "array code, no kernels"),
+        (IteratedXor, False, f"closed form, {KERNEL}", "kernels for whole buckets"),
+        (IteratedXor, True, "active set, Python oracle", "iterations are limited"),
+        (OracleXor, False, "active set, Python oracle", "no closed form"),
     ],
 )
 def test_the_solver_is_the_one_that_serves(
-    factor_type: type[Factor], alone: bool, name: str, reason: str
+    factor_type: type[Factor], limited: bool, name: str, reason: str
 ) -> None:
     graph = FactorGraph()
-    u = graph.variable((2, 3))
-    graph.add(factor_type(u))
-    if not alone:
-        graph.add(Budget(u[:, 0], 1))
-    row = graph.plan().factors[0]
+    graph.add(factor_type(graph.variable((2, 3))))
+    (row,) = graph.plan(limited=limited).factors
     assert (row.solver, row.reason) == (name, reason)
-    solver = graph.solve().parts[0].solvers[0]
-    choice = choose_solver(factor_type, alone=alone)
+    solver = graph.solve(max_inner_iter=100 if limited else None).parts[0].solvers[0]
+    choice = choose_solver(factor_type, limited=limited)
     assert type(solver) is choice.make
     assert row.function.endswith(f".{choice.function.__qualname__}")
 
@@ -270,7 +267,7 @@ def test_help_shows_targets() -> None:
 
 def test_explains_the_only_graph_as_json(script: Path) -> None:
     script.write_text(SCRIPT + "graph = make(3)\nalias = graph\n")
-    code, output = run("some_graphs.py", "--json", "--threads", "3")
+    code, output = run("some_graphs.py", "--json", "--threads", "3", "--limited")
     assert code == 0, output
     found = json.loads(output)
     assert (found["variables"], found["available_threads"]) == (15, 3)

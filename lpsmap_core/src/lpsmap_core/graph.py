@@ -194,13 +194,15 @@ class FactorGraph:
             )
         return solution
 
-    def plan(self, threads: int | None = None) -> Plan:
+    def plan(self, threads: int | None = None, limited: bool = False) -> Plan:
         """Say how the graph would be solved, without solving it.
 
         Parameters
         ----------
         threads
             As for `solve`.
+        limited
+            Whether `solve` will be given `max_inner_iter`, which not all closed forms can obey.
 
         Returns
         -------
@@ -212,7 +214,7 @@ class FactorGraph:
         ValueError
             If `threads` is out of range.
         """
-        return make_plan(self._laid_out(threads))
+        return make_plan(self._laid_out(threads), limited)
 
     def value_of(self, variables: Variables) -> Any:
         """Return the marginals of a view; see `Variables.value`."""

@@ -193,9 +193,13 @@ class Plan:
         return line + ")"
 
 
-def make_plan(layout: Layout) -> Plan:
-    """Return the plan of a laid-out graph."""
-    found = [choice for part in layout.parts for choice in _choices(part)]
+def make_plan(layout: Layout, limited: bool) -> Plan:
+    """Return the plan of a laid-out graph; see `FactorGraph.plan`."""
+    found = [
+        (part, bucket, choose_solver(bucket.type, limited=limited))
+        for part in layout.parts
+        for bucket in part.buckets
+    ]
     return Plan(
         variables=layout.n_variables,
         links=sum(bucket.n_links for bucket in layout.buckets),
@@ -211,12 +215,7 @@ def make_plan(layout: Layout) -> Plan:
 # -------------------------------------------------------------------- what there is
 
 Chosen = tuple[Part, Bucket, SolverChoice]
-
-
-def _choices(part: Part) -> Iterator[Chosen]:
-    """Give a part's buckets with the solvers of their local problems."""
-    for bucket in part.buckets:
-        yield part, bucket, choose_solver(bucket.type, alone=part.alone(bucket))
+"""A part, one of its buckets, and the solver of that bucket's local problems."""
 
 
 def _components(layout: Layout, found: list[Chosen]) -> Iterator[ComponentPlan]:
