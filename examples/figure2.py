@@ -131,7 +131,7 @@ def summary(courses: dict[str, Course], best: float) -> str:
     help="Gap at which conditional gradient stops.",
 )
 @click.option("--out", type=click.Path(dir_okay=False, path_type=Path),
-              default=Path("docs/images/figure2.png"))  # fmt: skip
+              default=Path("build/figure2.png"))  # fmt: skip
 def main(nodes: int, seed: int, scale: float, iterations: int, tol: float, out: Path) -> None:
     """Compare the active set with conditional gradient on one tree; draw and print how they end."""
     scores = scale * np.random.default_rng(seed).standard_normal((nodes, nodes))
