@@ -93,12 +93,12 @@ def draw(courses: dict[str, Course], best: float) -> Figure:
     left.set_ylabel("distance of the objective from its maximum")
     right.set_ylabel("trees in the solution")
     right.legend(frameon=False, title="a dot: solved", alignment="left", reverse=True)
-    right.yaxis.set_major_formatter("{x:g}")
     for axes in (left, right):
         axes.set(xscale="log", yscale="log", xlabel="iterations")
         axes.xaxis.set_major_formatter("{x:g}")
         axes.grid(alpha=0.25)
         axes.spines[["top", "right"]].set_visible(False)
+    right.yaxis.set_major_formatter("{x:g}")
     return figure
 
 
