@@ -42,6 +42,9 @@ class TorchFactorGraph(FactorGraph):
         super().__init__()
         self._tensors: list[Tensor] = []
 
+    def __getstate__(self) -> dict[str, Any]:
+        return {**super().__getstate__(), "_tensors": []}
+
     def variable(self, shape: int | tuple[int, ...] = ()) -> Variables:
         """Make variables with scores of zero, of a given shape, in torch's default dtype."""
         return self.variable_from(torch.zeros(shape))
