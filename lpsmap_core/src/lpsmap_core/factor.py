@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import abc
 import copy
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
@@ -115,6 +115,9 @@ class Factor(abc.ABC):
     solutions at a bounded price: then the active set, which gives them, is used in its place.
     """
 
+    expected_failures: ClassVar[Mapping[str, str]] = {}
+    """Checks of the conformance kit that the type cannot pass, each with the reason in words."""
+
     def __init__(
         self,
         variables: Variables | Sequence[Variables],
@@ -197,6 +200,17 @@ class Factor(abc.ABC):
         """
         places = np.argwhere(np.asarray(variables) > 0.5)
         return {"on": (places[:, 0] if places.shape[1] == 1 else places).tolist()}
+
+    @classmethod
+    def examples(cls) -> Sequence[Factor]:
+        """Return small declarations of the type, on which the conformance kit can hold it.
+
+        Such as one factor alone, a batch of different parameters, rows of different lengths, with
+        and without additionals; of at most a dozen variables a factor. The kit declares them again
+        over graphs of its own with scores of its own, so that any scores will do here, and nobody
+        needs to keep the graph. See `lpsmap_core.testing`.
+        """
+        return []
 
     # ---------------------------------------------------------------- many factors, overrides
 

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from lpsmap_core import Factor, Variables
+from lpsmap_core import Factor, FactorGraph, Variables
 from lpsmap_core.compile import kernel
 from lpsmap_factors_struct.scores import flat_scores
 
@@ -180,6 +180,15 @@ class HeadAutomaton(Factor):
         )
         self.n_additionals = side**2
         self.n_candidates = np.diff(self.offsets).astype(np.float64)
+
+    @classmethod
+    def examples(cls) -> list[Factor]:
+        """Return small declarations for the conformance kit."""
+        graph = FactorGraph()
+        return [
+            cls(graph.variable(3), np.zeros((4, 4))),
+            cls(graph.variable((3, 4)), np.zeros((3, 5, 5)), lengths=[4, 1, 2]),
+        ]
 
     def solve_map(self, eta_u: FloatArray, eta_v: FloatArray) -> tuple[int, ...]:
         """Return the best modifiers."""
