@@ -7,6 +7,8 @@ import click
 import lpsmap_core
 from lpsmap_core.factor import override_level
 from lpsmap_core.registry import installed
+from lpsmap_core.testing.command import check_registered, registrations_of
+from lpsmap_core.testing.draws import DRAWS
 
 LEVELS = {1: "1 oracle", 2: "2 compiled oracle", 3: "3 closed form"}
 
@@ -33,3 +35,25 @@ def factors() -> None:
         click.echo(
             "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
         )
+
+
+@main.command()
+@click.argument("names", metavar="PACKAGE_OR_FACTOR", nargs=-1, required=True)
+@click.option("--seed", default=0, show_default=True, help="Seed of the random problems.")
+@click.option(
+    "--draws",
+    type=click.IntRange(1),
+    default=DRAWS,
+    show_default=True,
+    help="Random problems a check.",
+)
+def check(names: tuple[str, ...], seed: int, draws: int) -> None:
+    """Hold factor types to the factor protocol, on the examples that they offer.
+
+    PACKAGE_OR_FACTOR is the name of an installed factor type, or of a distribution that brings
+    some. The exit code is 1 if a check fails.
+    """
+    registry = installed()
+    chosen = [r for name in names for r in registrations_of(registry, name)]
+    if not check_registered(chosen, seed, draws):
+        raise SystemExit(1)

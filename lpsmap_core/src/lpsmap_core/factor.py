@@ -176,7 +176,8 @@ class Factor(abc.ABC):
         Notes
         -----
         For a declaration of many factors, ``self`` is here the view of one: the attributes named in
-        `row_parameters` are numbers, the one named in `link_parameter` has the shape of `eta_u`.
+        `row_parameters` are numbers, the one named in `link_parameter` has the shape of `eta_u`,
+        and so has ``self.event_shape``, whatever `lengths` and `mask` leave of this row.
         """
 
     @abc.abstractmethod
@@ -288,6 +289,7 @@ class Factor(abc.ABC):
     def row(self, i: int) -> Factor:
         """Return the view of factor `i` on which the plain Python methods are called."""
         view = copy.copy(self)
+        view.event_shape = self._row_shape(i)
         for name in self.row_parameters:
             setattr(view, name, getattr(self, name)[i].item())
         if self.link_parameter is not None:
@@ -305,14 +307,7 @@ class Factor(abc.ABC):
 
     def shaped(self, i: int, values: npt.NDArray[Any]) -> npt.NDArray[Any]:
         """Return factor `i`'s slots in its event shape (flat if a mask is used)."""
-        if self._masked:
-            return values
-        if self.lengths is not None:
-            shape = list(self.event_shape)
-            for axis, length in zip(self._cut_axes(), self.lengths[i], strict=True):
-                shape[axis] = int(length)
-            return values.reshape(shape)
-        return values.reshape(self.event_shape)
+        return values.reshape(self._row_shape(i))
 
     def placed(self, i: int, values: npt.NDArray[Any]) -> npt.NDArray[Any]:
         """Return factor `i`'s slots as `shaped` does, but with a mask at their places too."""
@@ -327,6 +322,16 @@ class Factor(abc.ABC):
         return f"{type(self).__name__}({many}over variables of shape {self.variables.shape})"
 
     # ---------------------------------------------------------------- checks
+
+    def _row_shape(self, i: int) -> tuple[int, ...]:
+        """Return the shape in which factor `i` sees its slots."""
+        if self._masked:
+            return (int(self.offsets[i + 1] - self.offsets[i]),)
+        shape = list(self.event_shape)
+        if self.lengths is not None:
+            for axis, length in zip(self._cut_axes(), self.lengths[i], strict=True):
+                shape[axis] = int(length)
+        return tuple(shape)
 
     def _cut_axes(self) -> tuple[int, ...]:
         return tuple(range(self.variables_ndim)) if self.length_axes is None else self.length_axes

@@ -299,10 +299,10 @@ class Budget(_Counting):
     @classmethod
     def examples(cls) -> list[Factor]:
         """Return small declarations for the conformance kit."""
-        graph = FactorGraph()
+        graph, mask = FactorGraph(), np.array([True, False, True, True])
         return [
             cls(graph.variable((4, 5)), [2, 1, 0, 3], lengths=[5, 3, 1, 2]),
-            cls(graph.variable((4, 2)), [2, 4], [True, True], axis=0),
+            cls(graph.variable((4, 2)), [2, 3], [True, True], axis=0, mask=mask[:, None]),
         ]
 
     def _check_budgets(self) -> None:

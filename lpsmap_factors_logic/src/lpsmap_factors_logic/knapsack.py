@@ -102,10 +102,11 @@ class Knapsack(LogicFactor):
     @classmethod
     def examples(cls) -> list[Factor]:
         """Return small declarations for the conformance kit."""
-        graph, costs = FactorGraph(), np.array([1.0, 0.5, 2.0, 0.0, 3.0])
+        graph, mask = FactorGraph(), np.array([True, False, True, True])
+        costs = np.array([1.0, 0.5, 2.0, 0.0, 3.0])
         return [
             cls(graph.variable((3, 5)), costs, [2.2, 0.0, 9.0], lengths=[5, 3, 2]),
-            cls(graph.variable((4, 2)), costs[:4, None] + 1.0, 3.5, axis=0),
+            cls(graph.variable((4, 2)), costs[:4, None] + 1.0, 3.5, axis=0, mask=mask[:, None]),
         ]
 
     def solve_map(self, eta_u: FloatArray, eta_v: FloatArray) -> tuple[float, ...]:

@@ -197,7 +197,7 @@ class HeadAutomaton(Factor):
         count = best_modifiers(
             np.ascontiguousarray(eta_u, dtype=np.float64),
             np.ascontiguousarray(eta_v, dtype=np.float64),
-            self.event_shape[0] + 1,
+            round(np.sqrt(len(eta_v))),
             np.empty(n + 2),
             np.empty(n + 2, dtype=np.int64),
             modifiers,
@@ -206,7 +206,7 @@ class HeadAutomaton(Factor):
 
     def vertex(self, y: tuple[int, ...]) -> tuple[FloatArray, FloatArray]:
         """Return the candidates that are modifiers in `y`, and its pairs of siblings."""
-        end = self.event_shape[0]
+        end = round(np.sqrt(self.n_additionals)) - 1
         variables, siblings = np.zeros(int(self.n_candidates)), np.zeros((end + 1, end + 1))
         variables[list(y)] = 1.0
         if len(variables):

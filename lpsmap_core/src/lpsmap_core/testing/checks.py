@@ -108,7 +108,19 @@ CLOSED_FORM: tuple[Check, ...] = (
 
 
 def checks_of(factor: Factor) -> list[Check]:
-    """Return the checks that a factor's type has to pass, the simplest first."""
+    """Return the checks that a factor's type has to pass, the simplest first.
+
+    Raises
+    ------
+    TypeError
+        If `factor` is not a Factor.
+    ValueError
+        If the declaration holds none.
+    """
+    if not isinstance(factor, Factor):
+        raise TypeError(f"factor: got {factor!r}; expected a declared factor such as Xor(u).")
+    if factor.n_factors == 0:
+        raise ValueError(f"factor: {factor!r} holds no factor; expected at least one to check.")
     cls = type(factor)
     checks = [*FIRST, *ORACLE, *SOLUTION]
     if cls.map_kernel is None:

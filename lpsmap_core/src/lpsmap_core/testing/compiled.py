@@ -85,8 +85,8 @@ class KernelAnswers(NamedTuple):
         )
         if not proper:
             raise broken(
-                "map_kernel writes different positions in the factor: 0 to arity - 1 for "
-                "variables, arity + j for additionals",
+                "map_kernel writes different positions in the factor, 0 to arity - 1 for "
+                "variables and arity + j for additionals, because a vertex is a sparse vector",
                 index.tolist(),
                 f"different numbers of 0 to {oracle.size - 1}",
                 oracle.name,
@@ -156,7 +156,7 @@ def _require_room(factor: Factor, bucket: Bucket, rows: IntArray, answers: Kerne
     if bad.size:
         raise broken(
             "map_kernel writes size[r], the number of entries of the vertex it found, for every "
-            "row it is asked for",
+            "row it is asked for, because the engine reads so many",
             f"{answers.size[bad[0]]} for factor {bad[0]} of the bucket",
             f"0 to {answers.room[bad[0]]}, what vertex_sizes says",
             repr(factor),
@@ -180,8 +180,8 @@ def _require_as_good(
         back = oracle.of(2.0 * vertex - 1.0)
         if (back.vertex != vertex).any():
             raise broken(
-                "map_kernel's vertex is a structure of the factor: solve_map returns it for the "
-                "scores that ask for it (1 where it is on, -1 elsewhere)",
+                "map_kernel's vertex is a structure of the factor, which solve_map returns for the "
+                "scores that ask for it (1 where it is on, -1 elsewhere), because it replaces it",
                 vertex.tolist(),
                 f"a structure, as {back.vertex.tolist()} is",
                 oracle.where(scores),

@@ -19,6 +19,8 @@ HUGE = 1e6
 
 def random_scores(rng: np.random.Generator, draws: int, n: int, decades: float = 3.0) -> FloatArray:
     """Draw (draws, n) scores: a third plain, small integers with many ties, at odd scales."""
+    if draws < 1:
+        raise ValueError(f"draws: got {draws}; expected at least 1, or nothing is checked.")
     scores = rng.standard_normal((draws, n))
     scores[1::3] = rng.integers(-2, 3, size=scores[1::3].shape)
     odd = scores[2::3]

@@ -80,15 +80,7 @@ class Oracle:
 
 
 def oracles_of(factor: Factor) -> list[Oracle]:
-    """Return the oracles of all factors of a declaration.
-
-    Raises
-    ------
-    ValueError
-        If there is none.
-    """
-    if factor.n_factors == 0:
-        raise ValueError(f"factor: {factor!r} holds no factor; expected at least one to check.")
+    """Return the oracles of all factors of a declaration."""
     return [Oracle(factor, i) for i in range(factor.n_factors)]
 
 

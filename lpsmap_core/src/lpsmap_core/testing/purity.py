@@ -150,7 +150,8 @@ def check_pickling(factor: Factor, *, seed: int = 0, draws: int = DRAWS) -> None
             same = same and np.array_equal(oracle.of(x).vertex, twin.of(x).vertex)
     if not same:
         raise broken(
-            "a factor from a pickle answers as the one that was pickled",
+            "a factor from a pickle answers as the one that was pickled, because other processes "
+            "work with it",
             f"other answers, such as marginals {found.tolist()}",
             expected.tolist(),
             repr(factor),

@@ -49,10 +49,10 @@ def check_certificate(factor: Factor, *, seed: int = 0, draws: int = DRAWS) -> N
             here = float(slope @ z + eta_v @ found.v[extra])
             if abs(best - here) > EXACT * sizes[f]:
                 raise broken(
-                    "a local solution minimises 1/2 ||z - a||^2 - <eta_v, v> over the mixtures "
-                    "delta * z = M p, v = N p of structures: at the optimum no structure scores "
-                    "above the solution under its slope ((a - z) / delta, eta_v), and below it "
-                    "none would mean that it lies outside (degrees enter by delta alone)",
+                    "under the slope ((a - z) / delta, eta_v) of a local solution no structure "
+                    "scores above the solution, because it minimises 1/2 ||z - a||^2 - <eta_v, v> "
+                    "over mixtures delta * z = M p, v = N p of them, and the best one not below, "
+                    "because the solution is such a mixture",
                     f"{name}: the best structure scores {best:.10g}, z = {z.tolist()} itself "
                     f"{here:.10g}",
                     "equal scores",
@@ -249,7 +249,7 @@ def _require_solved(name: str, solver: LocalSolver, problems: LocalProblems, fou
 def _require_in_box(name: str, problems: LocalProblems, f: int, m: FloatArray) -> None:
     if (m < -1e-9).any() or (m > 1.0 + 1e-9).any():
         raise broken(
-            "marginals delta * z are probabilities of variables, hence in [0, 1]",
+            "marginals delta * z lie in [0, 1], because they are probabilities of variables",
             f"{name}: delta * z = {m.tolist()}",
             "numbers of 0 to 1",
             problems.where(f),
