@@ -135,7 +135,7 @@ def test_types_without_proper_examples_fail(check, name, words):
     [
         ("Chosne", "Did you mean Chosen?"),
         ("chosen", "Did you mean Chosen?"),
-        ("goodpack", "Did you mean good-pack?"),
+        ("goodpack", "Did you mean good-pack"),
         ("Quaternion", "that brings one. `lpsmap factors` lists them."),
     ],
 )

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -17,6 +19,7 @@ from lpsmap_core.testing import (
     parametrize_with_checks,
     run_checks,
 )
+from lpsmap_factors_logic import Knapsack
 
 # -------------------------------------------------------------------- sound factors of every level
 
@@ -712,3 +715,21 @@ def test_parametrisation_refuses_what_is_no_instance():
 def test_pytest_is_imported_only_to_parametrise():
     program = "import lpsmap_core.testing, sys; raise SystemExit('pytest' in sys.modules)"
     subprocess.run([sys.executable, "-c", program], check=True)
+
+
+# -------------------------------------------------------------------- its page in the docs
+
+PAGE = Path(__file__).parents[2] / "docs" / "conformance.md"
+
+
+def test_the_docs_name_every_check():
+    named = re.findall(r"^\| `(check_\w+)` \|", PAGE.read_text(), flags=re.MULTILINE)
+    known = {check.__name__: check for factor in SOUND for check in checks_of(factor)}
+    assert sorted(named) == sorted(known)
+    assert all(check.__doc__ for check in known.values())
+
+
+def test_the_docs_code_runs():
+    (block,) = re.findall(r"```python\n(.*?)```", PAGE.read_text(), flags=re.DOTALL)
+    exec(compile(block, str(PAGE), "exec"), {"__name__": "page"})
+    assert str(Knapsack.expected_failures).replace("'", '"') in PAGE.read_text()
