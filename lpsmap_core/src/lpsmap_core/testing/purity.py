@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 import pickle
 import sys
-import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -163,13 +162,10 @@ def check_threads(factor: Factor, *, seed: int = 0, draws: int = DRAWS) -> None:
     problems, questions = _questions(factor, seed, draws)
 
     def ask_all(shift: int) -> list[FloatArray]:
-        order = questions[shift:] + questions[:shift]
-        answers = []
-        for oracle, scores in order:
-            answers.append(oracle.of(scores).vertex)
-            time.sleep(0)  # let others in between
+        order = np.roll(np.arange(len(questions)), shift)
+        answers = {k: questions[k][0].of(questions[k][1]).vertex for k in order.tolist()}
         compiled = [part for ask in _compiled_questions(problems).values() for part in ask()]
-        return answers[len(questions) - shift :] + answers[: len(questions) - shift] + compiled
+        return [answers[k] for k in range(len(questions))] + compiled
 
     expected = ask_all(0)
     barrier = Barrier(THREADS)
