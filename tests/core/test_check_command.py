@@ -10,7 +10,7 @@ from click.testing import CliRunner
 
 import lpsmap_core
 from lpsmap_core import Factor, FactorGraph, cli
-from lpsmap_core.registry import Registry
+from lpsmap_core.registry import Plugin, Registry
 
 
 class Chosen(Factor):
@@ -79,7 +79,7 @@ def check(monkeypatch):
             return classes
 
         module.lpsmap_factors = lpsmap_core.hookimpl(lpsmap_factors)
-        registry.register(module, "plugin", distribution, "1.0")
+        registry.register(module, Plugin("plugin", distribution, "1.0"))
     monkeypatch.setattr(cli, "installed", lambda: registry)
 
     def run(*arguments):

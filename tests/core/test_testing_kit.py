@@ -10,6 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from array_api_compat import array_namespace
 
 from lpsmap_core import FREE, LOWER, Factor, FactorGraph, LocalSolution
 from lpsmap_core.testing import (
@@ -78,19 +79,22 @@ class Closed(OneOf):
 
     @classmethod
     def solve_sparsemap(cls, a, eta_v, delta, parameters, link_parameter):
-        order = np.argsort(-a / delta, axis=1, kind="stable")
-        x, d = (np.take_along_axis(numbers, order, axis=1) for numbers in (a, delta))
-        tau = ((d * x).cumsum(axis=1) - 1) / (d * d).cumsum(axis=1)
-        support = (x > tau * d).sum(axis=1, keepdims=True)
-        z = np.maximum(a - np.take_along_axis(tau, support - 1, axis=1) * delta, 0.0)
-        face = np.where(z > 0, FREE, LOWER).astype(np.int8)
-        return LocalSolution(z, eta_v, face, np.zeros(len(a), np.int8))
+        xp = array_namespace(a)
+        order = xp.argsort(-a / delta, axis=1)
+        x, d = (xp.take_along_axis(numbers, order, axis=1) for numbers in (a, delta))
+        tau = (xp.cumulative_sum(d * x, axis=1) - 1) / xp.cumulative_sum(d * d, axis=1)
+        support = xp.sum(xp.astype(x > tau * d, xp.int64), axis=1, keepdims=True)
+        z = xp.clip(a - xp.take_along_axis(tau, support - 1, axis=1) * delta, min=0.0)
+        face = LOWER * xp.astype(z == 0, xp.int8)
+        return LocalSolution(z, eta_v, face, 0 * face[:, 0])
 
     @classmethod
     def jvp(cls, solution, d_u, d_v, delta, parameters, link_parameter):
-        w = np.where(solution.face == FREE, delta, 0.0)
-        d = np.where(solution.face == FREE, d_u, 0.0)
-        return d - w * (w * d).sum(axis=1, keepdims=True) / (w * w).sum(axis=1, keepdims=True), d_v
+        xp = array_namespace(d_u)
+        free = solution.face == FREE
+        w, d = xp.where(free, delta, 0.0), xp.where(free, d_u, 0.0)
+        along = xp.sum(w * d, axis=1, keepdims=True) / xp.sum(w * w, axis=1, keepdims=True)
+        return d - w * along, d_v
 
 
 class ClosedKernel(Closed):
@@ -509,6 +513,21 @@ class KeepsItsFirstFace(ClosedKernel):
             branch[r] = 1
 
 
+@caught_by("check_devices")
+class AnswersInNumpy(Closed):
+    @classmethod
+    def solve_sparsemap(cls, *problem):
+        solution = super().solve_sparsemap(*problem)
+        return solution._replace(z=np.asarray(solution.z))
+
+
+@caught_by("check_devices")
+class AsksForCopies(Closed):
+    @classmethod
+    def jvp(cls, solution, d_u, *others):
+        return super().jvp(solution, d_u.copy(), *others)
+
+
 # derivatives
 
 
@@ -586,6 +605,8 @@ class SolutionWithoutStructures(Closed):
 )
 def test_planted_faults_are_caught_by_the_named_check(check, cls):
     errors = {}
+    if check == "check_devices":
+        pytest.importorskip("torch")
     for factor in cls.examples():
         function = {c.__name__: c for c in checks_of(factor)}[check]
         try:

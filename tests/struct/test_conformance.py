@@ -10,9 +10,9 @@ from lpsmap_core.registry import installed
 from lpsmap_core.testing import parametrize_with_checks
 
 TYPES = {
-    name: registration.cls
+    name: registration.value
     for name, registration in installed().factors.items()
-    if registration.distribution == "lpsmap-factors-struct"
+    if registration.plugin.distribution == "lpsmap-factors-struct"
 }
 EXAMPLES = [factor for cls in TYPES.values() for factor in cls.examples()]
 

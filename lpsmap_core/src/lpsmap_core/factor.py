@@ -219,7 +219,15 @@ class Factor(abc.ABC):
     def vertex_sizes(
         cls, offsets: IntArray, additional_offsets: IntArray, parameters: FloatArray
     ) -> IntArray:
-        """Return for each factor the largest number of nonzeros in a vertex (level 2)."""
+        """Return for each factor the largest number of nonzeros in a vertex (level 2).
+
+        Parameters
+        ----------
+        offsets, additional_offsets
+            (F + 1,) where each factor's slots and additionals begin and end.
+        parameters
+            (F, P) the row parameters, in the order of `row_parameters`.
+        """
         return np.diff(offsets) + np.diff(additional_offsets)
 
     @classmethod
@@ -259,6 +267,20 @@ class Factor(abc.ABC):
         """Multiply the local Jacobians of ``(z, v)`` in ``(a, eta_v)`` with a vector (level 3).
 
         The Jacobian on a face is symmetric, so that the same product serves both directions.
+
+        Parameters
+        ----------
+        solution
+            What `solve_sparsemap` returned; only its `face` and `branch` count.
+        d_u, d_v
+            (F, K) and (F, A) the vector.
+        delta, parameters, link_parameter
+            As in `solve_sparsemap`.
+
+        Returns
+        -------
+        tuple
+            (F, K) and (F, A) the product.
         """
         raise NotImplementedError
 
@@ -266,6 +288,13 @@ class Factor(abc.ABC):
 
     def per_factor(self, name: str, value: npt.ArrayLike) -> FloatArray:
         """Return `value` broadcast to one number for every factor, as a flat array.
+
+        Parameters
+        ----------
+        name
+            What an error calls it.
+        value
+            A number, or an array that broadcasts to ``batch_shape``.
 
         Raises
         ------
@@ -277,6 +306,13 @@ class Factor(abc.ABC):
 
     def per_link(self, name: str, value: npt.ArrayLike) -> FloatArray:
         """Return `value` broadcast to one number for every entry of the variables.
+
+        Parameters
+        ----------
+        name
+            What an error calls it.
+        value
+            A number, or an array that broadcasts to ``variables.shape``.
 
         Raises
         ------
@@ -298,7 +334,7 @@ class Factor(abc.ABC):
         return view
 
     def links(self, values: npt.NDArray[Any]) -> npt.NDArray[Any]:
-        """Return the entries that take part of an array of ``variables.shape``, flat by factor."""
+        """Return those of `values`, of ``variables.shape``, that take part, flat by factor."""
         return values.reshape(-1) if self.keep is None else values[self.keep]
 
     def slots_of(self, i: int) -> slice:
@@ -306,11 +342,11 @@ class Factor(abc.ABC):
         return slice(int(self.offsets[i]), int(self.offsets[i + 1]))
 
     def shaped(self, i: int, values: npt.NDArray[Any]) -> npt.NDArray[Any]:
-        """Return factor `i`'s slots in its event shape (flat if a mask is used)."""
+        """Return `values`, factor `i`'s slots, in its event shape (flat if a mask is used)."""
         return values.reshape(self._row_shape(i))
 
     def placed(self, i: int, values: npt.NDArray[Any]) -> npt.NDArray[Any]:
-        """Return factor `i`'s slots as `shaped` does, but with a mask at their places too."""
+        """Return `values` of factor `i` as `shaped` does, but with a mask at their places too."""
         if not self._masked or self.keep is None:
             return self.shaped(i, values)
         event = np.zeros(self.event_shape, dtype=values.dtype)

@@ -120,7 +120,7 @@ class Variables:
         return Variables(self._graph, self.index.transpose(*axes), self.negated.transpose(*axes))
 
     def moveaxis(self, source: int, destination: int) -> Variables:
-        """Return the same variables with one axis moved, as `numpy.moveaxis`."""
+        """Return the same variables with axis `source` at `destination`; see `numpy.moveaxis`."""
         return Variables(
             self._graph,
             np.moveaxis(self.index, source, destination),

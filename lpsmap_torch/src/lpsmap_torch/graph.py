@@ -50,7 +50,7 @@ class TorchFactorGraph(FactorGraph):
         return self.variable_from(torch.zeros(shape))
 
     def solve(self, *args: Any, **kwargs: Any) -> Solution:
-        """Solve the graph; see `lpsmap_core.FactorGraph.solve`.
+        """Solve the graph; the arguments `args` are those of `lpsmap_core.FactorGraph.solve`.
 
         Afterwards ``u.value`` is a tensor, differentiable in the scores.
         """

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from lpsmap_core.factor import Factor, override_level
+from lpsmap_core.factor import Factor, has_array_code, override_level
 from lpsmap_core.testing.best import (
     check_forbidden,
     check_linear,
@@ -17,6 +17,7 @@ from lpsmap_core.testing.derivatives import (
     check_jvp_is_projection,
     check_jvp_is_symmetric,
 )
+from lpsmap_core.testing.devices import check_devices
 from lpsmap_core.testing.draws import DRAWS
 from lpsmap_core.testing.graphs import (
     check_distribution,
@@ -123,6 +124,8 @@ def checks_of(factor: Factor) -> list[Check]:
         raise ValueError(f"factor: {factor!r} holds no factor; expected at least one to check.")
     cls = type(factor)
     checks = [*FIRST, *ORACLE, *SOLUTION]
+    if has_array_code(cls):
+        checks = [*checks, check_devices]
     if cls.map_kernel is None:
         checks = [c for c in checks if c not in (check_vertex_sizes, check_map_kernel)]
     return [*checks, *CLOSED_FORM] if override_level(cls) == 3 else checks

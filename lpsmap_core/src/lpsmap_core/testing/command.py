@@ -46,10 +46,13 @@ def registrations_of(registry: Registry, name: str) -> list[Registration]:
     """
     if name in registry.factors:
         return [registry.factors[name]]
-    of_pack = [r for r in registry.factors.values() if _plain(r.distribution) == _plain(name)]
-    if of_pack:
-        return of_pack
-    known = {*registry.factors, *(r.distribution for r in registry.factors.values())}
+    packs: dict[str, list[Registration]] = {}
+    for registration in registry.factors.values():
+        packs.setdefault(registration.plugin.distribution, []).append(registration)
+    for pack, registrations in packs.items():
+        if _plain(pack) == _plain(name):
+            return registrations
+    known = {*registry.factors, *packs}
     by_plain = {_plain(other): other for other in known}
     near = [by_plain[x] for x in difflib.get_close_matches(_plain(name), by_plain, 3)]
     advice = f"Did you mean {' or '.join(near)}? " if near else ""
@@ -82,9 +85,9 @@ def check_registered(registrations: Sequence[Registration], seed: int, draws: in
 def _lines(registration: Registration, seed: int, draws: int) -> list[Line]:
     """Return what came of every example of a type."""
     try:
-        examples = list(registration.cls.examples())
+        examples = list(registration.value.examples())
         for factor in examples:
-            if not isinstance(factor, registration.cls):
+            if not isinstance(factor, registration.value):
                 raise TypeError(f"got {factor!r}; expected instances of {registration.name}")
         if not examples:
             raise ValueError("got none; expected a class method that returns small declarations")

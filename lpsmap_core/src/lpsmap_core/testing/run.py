@@ -55,7 +55,9 @@ def run_checks(
     draws: int = DRAWS,
     expected_failures: Mapping[str, str] | None = None,
 ) -> Iterator[Result]:
-    """Yield the result of every check of a factor, in order; see `check_factor`.
+    """Yield the result of every check of a factor, in order.
+
+    `factor`, `seed`, `draws` and `expected_failures` are as in `check_factor`.
 
     Ends after a failure of a check that the rest rests on, such as that of where kernels write.
     """
