@@ -107,13 +107,25 @@ def test_core_alone_solves_a_users_factor(distributions: Path, empty: Path) -> N
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("name", "factor"), [("lpsmap_factors_logic", "Xor"), ("lpsmap_factors_struct", "DepTree")]
+    "factors",
+    [
+        {"lpsmap_factors_logic": "Xor"},
+        {"lpsmap_factors_struct": "DepTree"},
+        {"lpsmap_factors_logic": "Xor", "lpsmap_factors_struct": "DepTree"},
+    ],
+    ids=" and ".join,
 )
-def test_pack_alone_is_found(distributions: Path, empty: Path, name: str, factor: str) -> None:
-    install(empty, distributions, name.replace("_", "-"))
-    run(empty, "-c", f"from lpsmap import {factor}; from {name} import {factor}")
-    assert factor in run(empty.parent / "lpsmap", "factors")
-    assert not run(empty, "-m", "pip", "list").count("torch")
+def test_packs_are_found_alone_and_together_without_torch(
+    distributions: Path, empty: Path, factors: dict[str, str]
+) -> None:
+    install(empty, distributions, *(name.replace("_", "-") for name in factors))
+    for name, factor in factors.items():
+        run(empty, "-W", "error", "-c", f"from lpsmap import {factor}; from {name} import {factor}")
+        assert factor in run(empty.parent / "lpsmap", "factors")
+    installed = run(empty, "-m", "pip", "list")
+    ours = {name.replace("-", "_") for name in re.findall(r"^lpsmap\S+", installed, re.MULTILINE)}
+    assert ours == {"lpsmap_core", *factors}
+    assert "torch" not in installed
 
 
 @pytest.mark.slow
