@@ -20,7 +20,7 @@ from lpsmap_core.testing import (
     parametrize_with_checks,
     run_checks,
 )
-from lpsmap_factors_logic import Knapsack
+from lpsmap_factors_logic import Knapsack, Pair
 
 # -------------------------------------------------------------------- sound factors of every level
 
@@ -543,6 +543,25 @@ class JacobianWithoutDegrees(Closed):
     @classmethod
     def jvp(cls, solution, d_u, d_v, delta, *others):
         return super().jvp(solution, d_u, d_v, np.ones_like(delta), *others)
+
+
+@caught_by("check_jvp")
+class JacobianWithoutAdditionals(Pair):
+    projection_kernel = jvp_kernel = None
+
+    @classmethod
+    def jvp(cls, solution, d_u, d_v, *others):
+        out_u, out_v = super().jvp(solution, d_u, 0.0 * d_v, *others)
+        return out_u, 0.0 * out_v
+
+
+@caught_by("check_jvp_is_symmetric")
+class JacobianOfScoresOnly(Pair):
+    projection_kernel = jvp_kernel = None
+
+    @classmethod
+    def jvp(cls, solution, d_u, d_v, *others):
+        return super().jvp(solution, d_u, 0.0 * d_v, *others)
 
 
 @caught_by("check_jvp_is_symmetric")
