@@ -128,6 +128,12 @@ def _multiply(
 ) -> int:
     """Overwrite a selection's part of `product`; return how many components failed."""
     links, blocks = problem.links, problem.blocks
+    if problem.progress.gamma[selection.components[0]] == 0.0:
+        # alone, a factor's Jacobian is the answer: what iterations would see is only rounding
+        scatter(selection, links, product, work.inputs)
+        multiply_locally(selection, solvers, blocks, work.inputs, d_v, work.outputs, work.outputs_v)
+        gather(selection, links, work.outputs, product)
+        return 0
     if len(d_v) > 0:
         for v in selection.variables:
             for e in range(links.offsets[v], links.offsets[v + ONE]):
@@ -137,15 +143,8 @@ def _multiply(
         for v in selection.variables:
             product[v] += work.image[v]
     apply(selection, solvers, problem, work, product, work.residual)
-    if problem.progress.gamma[selection.components[0]] == 0.0:
-        # alone, a factor's Jacobian is P: what is left is rounding, which must not be divided by
-        for v in selection.variables:
-            product[v] -= work.residual[v]
-        for c in selection.components:
-            work.running[c] = False
-    else:
-        _set_targets(selection, solvers, problem, work, product)
-        reduce(selection, solvers, problem, work, product, MAX_PRODUCTS)
+    _set_targets(selection, solvers, problem, work, product)
+    reduce(selection, solvers, problem, work, product, MAX_PRODUCTS)
     if len(d_v) > 0:
         scatter(selection, links, product, work.inputs)
         multiply_locally(

@@ -90,7 +90,7 @@ def _non_finite_components(
     for bucket in layout.buckets:
         for d, factor in enumerate(bucket.declarations):
             values = additionals[position[id(factor)]]
-            wrong_rows = (np.isnan(values) | (values == np.inf)).any(axis=1)
+            wrong_rows = ~(values.max(axis=1, initial=-np.inf) < np.inf)  # a NaN is not less
             if wrong_rows.any():
                 of_row = np.empty(factor.n_factors, dtype=np.int64)
                 mine = bucket.declaration == d
@@ -111,7 +111,7 @@ def _gather(
     n = layout.n_components
     free = layout.component < 0
     values = np.where(free, np.where(scores == np.inf, np.nan, np.clip(scores, 0.0, 1.0)), np.nan)
-    nus = [np.zeros_like(x) for x in additionals]
+    nus = [np.zeros(x.shape) for x in additionals]
     status = np.full(n, Status.SOLVED, dtype=object)
     iterations = np.zeros(n, dtype=np.int64)
     primal, dual = np.zeros(n), np.zeros(n)

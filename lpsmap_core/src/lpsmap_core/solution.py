@@ -149,12 +149,8 @@ class Solution:
         d = np.asarray(d_values, dtype=np.float64).reshape(-1)
         free = self.layout.component < 0
         out = np.where(free & (self.scores > 0.0) & (self.scores < 1.0), d, 0.0)
-        d_extra = (
-            [np.zeros_like(nu) for nu in self.additionals]
-            if d_additionals is None
-            else [np.asarray(x, dtype=np.float64) for x in d_additionals]
-        )
-        out_extra = [np.zeros_like(nu) for nu in self.additionals]
+        d_extra = [np.asarray(x, dtype=np.float64) for x in d_additionals or []]
+        out_extra = [np.zeros(nu.shape) for nu in self.additionals]
         usable = np.array(
             [s not in (Status.NON_FINITE, Status.INFEASIBLE) for s in self.status], dtype=bool
         )
@@ -162,11 +158,10 @@ class Solution:
 
         def run(state: PartState) -> tuple[FloatArray, FloatArray]:
             part = state.part
-            by_bucket = [
-                bucket.scores([_flat(d_extra[position[id(f)]], f) for f in bucket.declarations])
-                for bucket in part.buckets
-            ]
-            flat = np.concatenate(by_bucket)
+            flat = np.zeros(state.problem.extras.eta.size)
+            for b, bucket in enumerate(part.buckets if d_extra else []):
+                given = [_flat(d_extra[position[id(f)]], f) for f in bucket.declarations]
+                flat[state.additionals_of(b)] = bucket.scores(given)
             return multiply_jacobian(state, d[part.variables], flat, usable[part.components])
 
         for state, (product, product_v) in zip(

@@ -203,7 +203,7 @@ class PartState:
 
 def start(part: Part, eta: FloatArray, eta_v: list[FloatArray], options: Options) -> PartState:
     """Return the state before the first iteration; scores of ``-inf`` become finite."""
-    flat_v = np.concatenate([np.empty(0), *eta_v])
+    flat_v = eta_v[0] if len(eta_v) == 1 else np.concatenate([np.empty(0), *eta_v])
     lowest = min(eta.min(initial=0.0), flat_v.min(initial=0.0))
     scale, huge = 1.0, np.inf
     if lowest == -np.inf:
@@ -241,7 +241,7 @@ def start(part: Part, eta: FloatArray, eta_v: list[FloatArray], options: Options
             a=np.empty(n_links),
             z=np.zeros(n_links),
         ),
-        extras=Extras(flat_v, np.empty_like(flat_v), np.zeros_like(flat_v)),
+        extras=Extras(flat_v, np.empty(len(flat_v)), np.zeros(len(flat_v))),
         progress=Progress(
             gamma=gamma,
             first_gamma=gamma.copy(),

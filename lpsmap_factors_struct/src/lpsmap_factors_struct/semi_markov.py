@@ -118,12 +118,12 @@ def _fill(
     before[:n_states] = 0.0
     prefix[: (length + 1) * n_states] = -np.inf
     for t in range(length):
-        here = before[t * n_states : (t + 1) * n_states]
-        ending = prefix[t * n_states : (t + 1) * n_states]
+        at = t * n_states
+        here = before[at : at + n_states]
         if t > 0 and len(transitions) > 0:
-            best_arrivals(ending, transitions, n_states, here)
+            best_arrivals(prefix, at, transitions, 0, n_states, before, at)
         elif t > 0:
-            here[:] = ending.max()
+            here[:] = prefix[at : at + n_states].max()
         for d in range(min(longest, length - t)):
             segment = (t * longest + d) * n_states
             end = (t + d + 1) * n_states
@@ -147,11 +147,11 @@ def _read_out(
                 begin, most = t, score
         segments[3 * count], segments[3 * count + 1], segments[3 * count + 2] = begin, end, state
         count += 1
-        ending = prefix[begin * n_states : (begin + 1) * n_states]
+        at = begin * n_states
         if begin > 0 and len(transitions) > 0:
-            state = best_source(ending, transitions, n_states, state)
+            state = best_source(prefix, at, transitions, 0, n_states, state)
         elif begin > 0:
-            state = int(np.argmax(ending))
+            state = int(np.argmax(prefix[at : at + n_states]))
         end = begin
     return count
 

@@ -34,43 +34,61 @@ def reduced_states(scores: FloatArray, length: int, n_states: int, target: Float
 
 @kernel
 def best_arrivals(
-    source: FloatArray, transitions: FloatArray, n_states: int, target: FloatArray
+    source: FloatArray,
+    at: int,
+    transitions: FloatArray,
+    step: int,
+    n_states: int,
+    target: FloatArray,
+    to: int,
 ) -> None:
-    """Write ``target[j] = max_i source[i] + transitions[i, j]``.
+    """Write ``target[to + j] = max_i source[at + i] + transitions[step + i * n_states + j]``.
 
-    Four source states at a time, so that the target is read and written less often.
+    Four source states at a time, so that the target is read and written less often. Whole arrays
+    and indices that cannot be negative: slices, and indices that may wrap around, keep the compiler
+    from vector instructions.
     """
-    # indices that cannot be negative: a loop that may wrap around is not vectorised
     n, four = np.uint64(n_states), np.uint64(4)
-    target[:n] = -np.inf
-    whole = n - n % four
-    for i in range(np.uint64(0), whole, four):
-        a, b = source[i], source[i + np.uint64(1)]
-        c, d = source[i + np.uint64(2)], source[i + np.uint64(3)]
-        row_a = i * n
-        row_b, row_c, row_d = row_a + n, row_a + n + n, row_a + n + n + n
+    first, row, here = np.uint64(at), np.uint64(step), np.uint64(to)
+    for j in range(n):
+        target[here + j] = -np.inf
+    last = first + n
+    whole = last - n % four
+    while first < whole:
+        a, b = source[first], source[first + np.uint64(1)]
+        c, d = source[first + np.uint64(2)], source[first + np.uint64(3)]
+        row_b, row_c, row_d = row + n, row + n + n, row + n + n + n
         for j in range(n):
-            first, second = a + transitions[row_a + j], b + transitions[row_b + j]
-            third, fourth = c + transitions[row_c + j], d + transitions[row_d + j]
-            first = first if first > second else second
-            third = third if third > fourth else fourth
-            first = first if first > third else third
-            target[j] = first if first > target[j] else target[j]
-    for i in range(whole, n):
+            p, q = a + transitions[row + j], b + transitions[row_b + j]
+            r, s = c + transitions[row_c + j], d + transitions[row_d + j]
+            p = p if p > q else q
+            r = r if r > s else s
+            p = p if p > r else r
+            target[here + j] = p if p > target[here + j] else target[here + j]
+        first += four
+        row = row_d + n
+    while first < last:
         for j in range(n):
-            score = source[i] + transitions[i * n + j]
-            target[j] = score if score > target[j] else target[j]
+            score = source[first] + transitions[row + j]
+            target[here + j] = score if score > target[here + j] else target[here + j]
+        first += np.uint64(1)
+        row += n
 
 
 @kernel
-def best_source(source: FloatArray, transitions: FloatArray, n_states: int, j: int) -> int:
-    """Return the first i that attains the maximum of `best_arrivals`."""
-    best, most = 0, source[0] + transitions[j]
-    for i in range(1, n_states):
-        score = source[i] + transitions[i * n_states + j]
-        if score > most:
-            best, most = i, score
-    return best
+def best_source(
+    source: FloatArray, at: int, transitions: FloatArray, step: int, n_states: int, j: int
+) -> int:
+    """Return the first i that attains the maximum of `best_arrivals` at j."""
+    n, first = np.uint64(n_states), np.uint64(at)
+    row, best = np.uint64(step + j), first
+    most = source[first] + transitions[row]
+    for i in range(first + np.uint64(1), first + n):
+        row += n
+        score = source[i] + transitions[row]
+        best = np.uint64(i) if score > most else best
+        most = score if score > most else most
+    return int(best - first)
 
 
 @kernel
@@ -106,11 +124,10 @@ def viterbi(
         prefix[s] = additionals[s] + reduced[s]
     for t in range(1, length):
         step = n_states + (t - 1) * square
-        here = prefix[t * n_states : (t + 1) * n_states]
-        before = prefix[(t - 1) * n_states : t * n_states]
-        best_arrivals(before, additionals[step : step + square], n_states, here)
-        for s in range(n_states):
-            here[s] += reduced[t * n_states + s]
+        here, before = t * n_states, (t - 1) * n_states
+        best_arrivals(prefix, before, additionals, step, n_states, prefix, here)
+        for k in range(np.uint64(here), np.uint64(here + n_states)):
+            prefix[k] += reduced[k]
     final = len(additionals) - n_states
     last = (length - 1) * n_states
     path[length - 1] = 0
@@ -121,8 +138,8 @@ def viterbi(
             path[length - 1], most = s, score
     for t in range(length - 1, 0, -1):
         step = n_states + (t - 1) * square
-        before = prefix[(t - 1) * n_states : t * n_states]
-        path[t - 1] = best_source(before, additionals[step : step + square], n_states, path[t])
+        before = (t - 1) * n_states
+        path[t - 1] = best_source(prefix, before, additionals, step, n_states, path[t])
 
 
 @kernel

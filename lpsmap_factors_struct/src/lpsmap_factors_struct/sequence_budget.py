@@ -67,10 +67,9 @@ def budgeted_viterbi(
     arrivals = np.empty(n_states)
     for t in range(1, length):
         step = n_states + (t - 1) * square
-        transitions = additionals[step : step + square]
         for visits in range(min(t, budget) + 1):
             before = (t - 1) * layer + visits * n_states
-            best_arrivals(prefix[before : before + n_states], transitions, n_states, arrivals)
+            best_arrivals(prefix, before, additionals, step, n_states, arrivals, 0)
             for s in range(n_states):
                 after = visits + 1 if s == counted else visits
                 if after <= budget:
@@ -91,12 +90,7 @@ def budgeted_viterbi(
         if path[t] == counted:
             visits -= 1
         before = (t - 1) * layer + visits * n_states
-        path[t - 1] = best_source(
-            prefix[before : before + n_states],
-            additionals[step : step + square],
-            n_states,
-            path[t],
-        )
+        path[t - 1] = best_source(prefix, before, additionals, step, n_states, path[t])
 
 
 @kernel
