@@ -11,7 +11,7 @@ PACKAGES := lpsmap_core lpsmap_factors_logic lpsmap_factors_struct lpsmap_torch
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export PIP_NO_INPUT := 1
 
-.PHONY: help demo test test-slow coverage lint format bench clean
+.PHONY: help demo test test-slow test-oldest coverage lint format bench clean
 
 help:  ## Show this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 20
@@ -24,6 +24,15 @@ test: $(STAMP)  ## Run the quick tests, with coverage of core and logic
 
 test-slow: $(STAMP)  ## Run the slow tests: wheels in empty environments, many draws
 	$(BIN)/python -m pytest -m slow
+
+# torch says itself which numpy it needs; everything else is as old as the packages allow.
+test-oldest:  ## Run the quick tests of core and packs with the oldest supported numpy and numba
+	$(PYTHON) -m venv $(VENV)-oldest
+	$(VENV)-oldest/bin/python -m pip install --quiet $(TORCH) --constraint tests/oldest.txt \
+		--editable './lpsmap_core[new-plugin,plot]' \
+		$(patsubst %,--editable ./%,$(filter-out lpsmap_core,$(PACKAGES))) \
+		--requirement requirements-dev.txt
+	$(VENV)-oldest/bin/python -m pytest -m "not slow" tests/core tests/logic tests/struct
 
 # A compiled kernel is invisible to the tracer, so its lines count through a run of the same source
 # undecorated.
@@ -46,14 +55,14 @@ bench: $(STAMP)  ## Time every workload against the table of the earlier library
 	$(BIN)/python benchmarks/bench.py
 
 clean:  ## Remove the environment and everything that was generated
-	rm -rf $(VENV) build .coverage .coverage.* .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) $(VENV)-oldest build .coverage .coverage.* .mypy_cache .pytest_cache .ruff_cache .hypothesis
 	find . -name __pycache__ -prune -exec rm -rf {} +
 
 # torch comes first and pinned, so that nothing that depends on it chooses another build.
 $(STAMP): requirements-dev.txt $(PACKAGES:%=%/pyproject.toml)
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet $(TORCH)
-	$(BIN)/python -m pip install --quiet --editable './lpsmap_core[plot]' \
+	$(BIN)/python -m pip install --quiet --editable './lpsmap_core[new-plugin,plot]' \
 		$(patsubst %,--editable ./%,$(filter-out lpsmap_core,$(PACKAGES))) \
 		--requirement requirements-dev.txt
 	touch $@

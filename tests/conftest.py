@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import importlib.util
 import os
+from pathlib import Path
 
 import hypothesis
 import numpy as np
 import pytest
+
+from environments import PLUGINS, ROOT, WHEELS, build
 
 PACKAGES = ("lpsmap_core", "lpsmap_factors_logic", "lpsmap_factors_struct", "lpsmap_torch")
 
@@ -42,3 +45,12 @@ def rng() -> np.random.Generator:
 def draws() -> int:
     """How many random draws a test makes: fewer where kernels are not compiled."""
     return 20 if UNCOMPILED else 500
+
+
+@pytest.fixture(scope="session")
+def distributions(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with the sdists and wheels of our distributions and of the example plugins."""
+    folder = tmp_path_factory.mktemp("distributions")
+    for source in [*WHEELS, *(f"examples/plugins/{name}" for name in PLUGINS)]:
+        build(ROOT / source, folder)
+    return folder

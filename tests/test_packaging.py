@@ -2,25 +2,16 @@
 
 from __future__ import annotations
 
-import os
 import re
-import subprocess
 import sys
-import sysconfig
+import tarfile
 import zipfile
 from email.parser import Parser
 from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).resolve().parent.parent
-
-WHEELS = {
-    "lpsmap_core": {"lpsmap_core", "lpsmap"},
-    "lpsmap_factors_logic": {"lpsmap_factors_logic"},
-    "lpsmap_factors_struct": {"lpsmap_factors_struct"},
-    "lpsmap_torch": {"lpsmap_torch"},
-}
+from environments import PLUGINS, ROOT, WHEELS, borrow_torch, install, run, venv
 
 USERS_FACTOR = """
 import numpy as np
@@ -44,51 +35,18 @@ np.testing.assert_allclose(u.value, [0.0, 1.0, 0.0], atol=1e-6)
 """
 
 
-def run(*command: str | Path) -> str:
-    """Run a command away from the checkout; return what it printed."""
-    result = subprocess.run(
-        [str(part) for part in command],
-        cwd=Path(sys.prefix),
-        env={k: v for k, v in os.environ.items() if k != "PYTHONPATH"},
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-    )
-    assert result.returncode == 0, f"{command}\n{result.stdout}\n{result.stderr}"
-    return result.stdout
-
-
-@pytest.fixture(scope="session")
-def wheels(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    """The wheel of every package."""
-    folder = tmp_path_factory.mktemp("wheels")
-    sources = [ROOT / name for name in WHEELS]
-    run(
-        sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--no-build-isolation",
-        "--wheel-dir", folder, *sources,
-    )  # fmt: skip
-    return {name: next(folder.glob(f"{name}-*.whl")) for name in WHEELS}
-
-
 @pytest.fixture
 def empty(tmp_path: Path) -> Path:
     """The Python of a new, empty environment."""
-    run(sys.executable, "-m", "venv", tmp_path / "env")
-    scripts = "Scripts" if os.name == "nt" else "bin"
-    return tmp_path / "env" / scripts / "python"
-
-
-def install(python: Path, wheels: dict[str, Path], name: str, *more: str) -> None:
-    """Install one of our wheels and what it depends on: our others from here, the rest as usual."""
-    links = wheels[name].parent
-    run(python, "-m", "pip", "install", "--quiet", "--find-links", links, wheels[name], *more)
+    return venv(tmp_path / "env")
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", WHEELS)
-def test_wheel_is_pure_and_complete(wheels: dict[str, Path], name: str) -> None:
-    assert wheels[name].name.endswith("-py3-none-any.whl")
-    with zipfile.ZipFile(wheels[name]) as wheel:
+def test_distribution_is_complete(distributions: Path, name: str) -> None:
+    wheel_path = next(distributions.glob(f"{name}-*.whl"))
+    assert wheel_path.name.endswith("-py3-none-any.whl")
+    with zipfile.ZipFile(wheel_path) as wheel:
         files = set(wheel.namelist())
         info = next(file for file in files if file.endswith(".dist-info/METADATA"))
         metadata = Parser().parsestr(wheel.read(info).decode())
@@ -98,11 +56,48 @@ def test_wheel_is_pure_and_complete(wheels: dict[str, Path], name: str) -> None:
     assert any(file.endswith("/licenses/LICENSE") for file in files)
     assert metadata["License-Expression"] == "BSD-3-Clause"
     assert len(metadata.get_payload().strip()) > 200, "no README in the metadata"
+    assert "Typing :: Typed" in metadata.get_all("Classifier")
+    source = {str(p.relative_to(ROOT / name)) for p in (ROOT / name / "src").rglob("*.py")}
+    with tarfile.open(next(distributions.glob(f"{name}-*.tar.gz"))) as sdist:
+        packed = {member.name.partition("/")[2] for member in sdist.getmembers()}
+    assert source | {"pyproject.toml", "README.md", "LICENSE"} <= packed
+    assert {file.removeprefix("src/") for file in source} <= files
 
 
 @pytest.mark.slow
-def test_core_alone_solves_a_users_factor(wheels: dict[str, Path], empty: Path) -> None:
-    install(empty, wheels, "lpsmap_core")
+def test_the_template_is_in_cores_wheel(distributions: Path) -> None:
+    template = ROOT / "lpsmap_core" / "src" / "lpsmap_core" / "plugin_template"
+    source = {str(p.relative_to(template)) for p in template.rglob("*") if p.is_file()}
+    with zipfile.ZipFile(next(distributions.glob("lpsmap_core-*.whl"))) as wheel:
+        packed = {file.partition("/plugin_template/")[2] for file in wheel.namelist()}
+    assert packed - {""} == source
+
+
+@pytest.mark.slow
+def test_indices_would_accept_them(distributions: Path) -> None:
+    files = [*distributions.glob("*.whl"), *distributions.glob("*.tar.gz")]
+    assert len(files) == 2 * (len(WHEELS) + len(PLUGINS))
+    run(sys.executable, "-m", "twine", "check", "--strict", *files)
+
+
+def test_lower_bounds_are_those_that_are_tested() -> None:
+    """Each bound of a numerical or host library is the release in tests/oldest.txt."""
+    oldest = (ROOT / "tests" / "oldest.txt").read_text(encoding="utf-8")
+    tested = dict(reversed(re.findall(r"^([\w-]+)==([\d.]+)\.\*", oldest, flags=re.MULTILINE)))
+    met = set()
+    for folder in [*WHEELS, *(f"examples/plugins/{name}" for name in PLUGINS)]:
+        text = (ROOT / folder / "pyproject.toml").read_text(encoding="utf-8")
+        bounds = dict(re.findall(r'"([\w-]+)>=([\d.]+)[;"]', text))
+        for library, bound in bounds.items():
+            if library in tested:
+                assert bound == tested[library], f"{folder}: {library}"
+                met.add(library)
+    assert met == set(tested)
+
+
+@pytest.mark.slow
+def test_core_alone_solves_a_users_factor(distributions: Path, empty: Path) -> None:
+    install(empty, distributions, "lpsmap-core")
     installed = re.findall(r"^(lpsmap\S*|torch)", run(empty, "-m", "pip", "list"), re.MULTILINE)
     assert installed in (["lpsmap-core"], ["lpsmap_core"])
     run(empty, "-c", "import lpsmap; lpsmap.FactorGraph")
@@ -112,26 +107,36 @@ def test_core_alone_solves_a_users_factor(wheels: dict[str, Path], empty: Path) 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("name", "factor"), [("lpsmap_factors_logic", "Xor"), ("lpsmap_factors_struct", "DepTree")]
+    "factors",
+    [
+        {"lpsmap_factors_logic": "Xor"},
+        {"lpsmap_factors_struct": "DepTree"},
+        {"lpsmap_factors_logic": "Xor", "lpsmap_factors_struct": "DepTree"},
+    ],
+    ids=" and ".join,
 )
-def test_pack_alone_is_found(wheels: dict[str, Path], empty: Path, name: str, factor: str) -> None:
-    install(empty, wheels, name)
-    run(empty, "-c", f"from lpsmap import {factor}; from {name} import {factor}")
-    assert factor in run(empty.parent / "lpsmap", "factors")
-    assert not run(empty, "-m", "pip", "list").count("torch")
+def test_packs_are_found_alone_and_together_without_torch(
+    distributions: Path, empty: Path, factors: dict[str, str]
+) -> None:
+    install(empty, distributions, *(name.replace("_", "-") for name in factors))
+    for name, factor in factors.items():
+        run(empty, "-W", "error", "-c", f"from lpsmap import {factor}; from {name} import {factor}")
+        assert factor in run(empty.parent / "lpsmap", "factors")
+    installed = run(empty, "-m", "pip", "list")
+    ours = {name.replace("-", "_") for name in re.findall(r"^lpsmap\S+", installed, re.MULTILINE)}
+    assert ours == {"lpsmap_core", *factors}
+    assert "torch" not in installed
 
 
 @pytest.mark.slow
-def test_adapter_alone_is_found(wheels: dict[str, Path], empty: Path) -> None:
+def test_adapter_alone_is_found(distributions: Path, empty: Path) -> None:
     pytest.importorskip("torch")
-    # torch is too large to install again: the environment borrows the one that runs this test, by a
-    # path file. Its path comes last and offers only what the environment lacks; that our packages
-    # do not come from there is checked below.
-    borrowed = sysconfig.get_path("purelib")
     site = run(empty, "-c", "import sysconfig; print(sysconfig.get_path('purelib'))").strip()
-    install(empty, wheels, "lpsmap_core")
-    run(empty, "-m", "pip", "install", "--quiet", "--no-deps", wheels["lpsmap_torch"])
-    Path(site, "borrowed.pth").write_text(borrowed + "\n", encoding="utf-8")
+    borrowed = Path(site).parent / "borrowed"
+    borrowed.mkdir()
+    borrow_torch(borrowed)
+    Path(site, "borrowed.pth").write_text(f"{borrowed}\n", encoding="utf-8")
+    install(empty, distributions, "lpsmap-torch")
     run(
         empty,
         "-c",

@@ -5,16 +5,20 @@ from __future__ import annotations
 import subprocess
 import sys
 import types
-from importlib.metadata import Distribution, EntryPoint
+from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
+import click
 import pytest
 from click.testing import CliRunner
 
 import lpsmap
 import lpsmap_core
 from lpsmap_core import Factor, FactorGraph, cli, registry
-from lpsmap_core.registry import DuplicateNameError, PluginWarning, Registry
+from lpsmap_core.backends import NumpyBackend
+from lpsmap_core.formats import FileFormat, JsonFormat
+from lpsmap_core.registry import DuplicateNameError, Plugin, PluginWarning, Registry, registered
 
 
 def factor_type(name: str) -> type[Factor]:
@@ -23,7 +27,7 @@ def factor_type(name: str) -> type[Factor]:
     return type(name, (Factor,), {**methods, "__module__": f"{name.lower()}_pack"})
 
 
-def plugin(factors: Any = None, graphs: Any = None) -> Any:
+def plugin(factors: Any = None, graphs: Any = None, **hooks: Any) -> Any:
     """Make a module whose hooks return (or raise) what is given."""
     module = types.ModuleType("plugin")
 
@@ -35,7 +39,7 @@ def plugin(factors: Any = None, graphs: Any = None) -> Any:
 
         return hook
 
-    for name, given in (("lpsmap_factors", factors), ("lpsmap_graphs", graphs)):
+    for name, given in {"lpsmap_factors": factors, "lpsmap_graphs": graphs, **hooks}.items():
         if given is not None:
             setattr(module, name, lpsmap_core.hookimpl(answer(given)))
             getattr(module, name).__name__ = name
@@ -47,19 +51,47 @@ A, B = factor_type("A"), factor_type("B")
 
 def test_classes_and_their_origin() -> None:
     found = Registry()
-    found.register(plugin([A]), "a", "pack-a", "1.2")
-    found.register(plugin([B], [FactorGraph]), "b", "pack-b", "0.3")
+    found.register(plugin([A]), Plugin("a", "pack-a", "1.2"))
+    found.register(plugin([B], [FactorGraph]), Plugin("b", "pack-b", "0.3"))
     assert set(found.factors) == {"A", "B"}
-    assert found.factors["A"].cls is A
-    assert (found.factors["A"].distribution, found.factors["A"].version) == ("pack-a", "1.2")
+    assert len(found.factors) == 2
+    assert found.factors["A"].value is A
+    assert found.factors["A"].plugin == Plugin("a", "pack-a", "1.2")
     assert set(found.graphs) == {"FactorGraph"}
 
 
 def test_plugins_without_hooks_offer_nothing() -> None:
     found = Registry()
-    found.register(plugin(), "empty", "pack", "1")
-    assert found.factors == {}
-    assert found.graphs == {}
+    found.register(plugin(), Plugin("empty", "pack", "1"))
+    for offers in (found.factors, found.graphs, found.formats, found.commands, found.backends):
+        assert not offers
+
+
+class Twin(JsonFormat):
+    """A format of two suffixes."""
+
+    suffixes = (".a", ".b")
+
+
+@pytest.mark.parametrize(
+    ("hook", "kind", "given", "names"),
+    [
+        ("lpsmap_factors", "factors", [A, B], {"A", "B"}),
+        ("lpsmap_graphs", "graphs", [FactorGraph], {"FactorGraph"}),
+        ("lpsmap_formats", "formats", [Twin], {".a", ".b"}),
+        ("lpsmap_commands", "commands", [click.Command("greet")], {"greet"}),
+        ("lpsmap_backends", "backends", [NumpyBackend], {"numpy"}),
+    ],
+)
+def test_every_hook(hook: str, kind: str, given: Any, names: set[str]) -> None:
+    found = Registry()
+    found.register(plugin(**{hook: given}), Plugin("a", "pack-a", "1.2"))
+    offers = getattr(found, kind)
+    assert set(offers) == names
+    assert {offers[name].value for name in names} == set(given)
+    found.register(plugin(**{hook: [FileFormat, int]}), Plugin("bad", "bad-pack", "6.6"))
+    with pytest.warns(PluginWarning, match=f"'bad' of bad-pack 6.6: TypeError: {hook} returned"):
+        assert set(getattr(found, kind)) == names
 
 
 @pytest.mark.parametrize(
@@ -75,8 +107,8 @@ def test_plugins_without_hooks_offer_nothing() -> None:
 @pytest.mark.parametrize("first", [True, False])
 def test_a_broken_plugin_is_named_and_others_work(broken: Any, words: str, first: bool) -> None:
     found = Registry()
-    good = (plugin([B]), "good", "good-pack", "1")
-    bad = (broken, "bad", "bad-pack", "6.6")
+    good = (plugin([B]), Plugin("good", "good-pack", "1"))
+    bad = (broken, Plugin("bad", "bad-pack", "6.6"))
     for one in (bad, good) if first else (good, bad):
         found.register(*one)
     with pytest.warns(PluginWarning, match="skips the plugin 'bad' of bad-pack 6.6") as caught:
@@ -86,84 +118,208 @@ def test_a_broken_plugin_is_named_and_others_work(broken: Any, words: str, first
     assert "Update or uninstall bad-pack" in str(caught[0].message)
 
 
-def test_one_name_claimed_twice_names_both_distributions() -> None:
+def test_one_name_claimed_twice_names_both_and_no_other_name_suffers() -> None:
     found = Registry()
-    found.register(plugin([A]), "a", "pack-a", "1.2")
-    found.register(plugin([factor_type("A")]), "b", "pack-b", "0.3")
-    with pytest.raises(DuplicateNameError, match=r"A is claimed by.*pack-a 1\.2.*pack-b 0\.3"):
-        _ = found.factors
+    found.register(plugin([A, B]), Plugin("a", "pack-a", "1.2"))
+    found.register(plugin([factor_type("A")]), Plugin("b", "pack-b", "0.3"))
+    words = r"A is claimed by.*pack-a 1\.2.*pack-b 0\.3.*LPSMAP_DISABLE_PLUGINS=pack-b"
+    for ask in (found.factors.__getitem__, found.factors.get):
+        with pytest.raises(DuplicateNameError, match=words):
+            ask("A")
+    assert "A" in found.factors
+    assert list(found.factors) == ["B"]
+    assert found.factors["B"].value is B
+    with pytest.raises(KeyError):
+        found.factors["C"]
 
 
 def test_one_class_offered_twice_is_no_quarrel() -> None:
     found = Registry()
-    found.register(plugin([A]), "a", "pack-a", "1.2")
-    found.register(plugin([A, B]), "b", "pack-b", "0.3")
+    found.register(plugin([A]), Plugin("a", "pack-a", "1.2"))
+    found.register(plugin([A, B]), Plugin("b", "pack-b", "0.3"))
     assert set(found.factors) == {"A", "B"}
-    assert found.factors["A"].distribution == "pack-a"
+    assert found.factors["A"].plugin.distribution == "pack-a"
 
 
-class Installed(Distribution):
-    """A distribution that was never installed."""
+def misspelt(name: str, marked: bool = True) -> Any:
+    """Make a plugin with a hook that works and a function of another name."""
+    module = plugin([B])
 
-    def __init__(self, name: str, target: str, group: str = "lpsmap") -> None:
-        self._entry_points = [EntryPoint(name, target, group)]
-        self._text = f"Metadata-Version: 2.1\nName: {name}\nVersion: 4.5\n"
+    def function() -> list[Any]:
+        return []
 
-    def read_text(self, filename: str) -> str | None:
-        return self._text if filename == "METADATA" else None
-
-    def locate_file(self, path: Any) -> Any:
-        return path
-
-    @property
-    def entry_points(self) -> Any:
-        return self._entry_points
+    setattr(module, name, lpsmap_core.hookimpl(function) if marked else function)
+    return module
 
 
-@pytest.fixture
-def pretend(monkeypatch: pytest.MonkeyPatch) -> Any:
-    """Pretend that exactly some distributions are installed."""
-
-    def install(*found: Distribution) -> None:
-        monkeypatch.setattr(registry, "distributions", lambda: iter(found))
-        registry.installed.cache_clear()
-
-    yield install
-    registry.installed.cache_clear()
-
-
-def test_a_plugin_that_cannot_be_imported(pretend: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "good_plugin", plugin([B]))
-    pretend(
-        Installed("lost", "no_such_module"),
-        Installed("good", "good_plugin"),
-        Installed("stranger", "no_such_module", group="console_scripts"),
-    )
-    with pytest.warns(PluginWarning, match="skips the plugin 'lost' of lost 4.5") as caught:
-        found = registry.installed()
+@pytest.mark.parametrize(
+    ("name", "marked", "words"),
+    [
+        ("lpsmap_factor", True, "implements lpsmap_factor, .* did you mean lpsmap_factors?"),
+        ("lpsmap_fromats", True, "implements lpsmap_fromats, .* did you mean lpsmap_formats?"),
+        ("commands", True, "implements commands, .* did you mean lpsmap_commands?"),
+        ("lpsmap_factor", False, "has a function lpsmap_factor, .* did you mean lpsmap_factors?"),
+        ("lpsmap_graphs", False, "has a function lpsmap_graphs without .*@lpsmap_core.hookimpl"),
+    ],
+)
+def test_a_misspelt_hook_is_named(name: str, marked: bool, words: str) -> None:
+    found = Registry()
+    with pytest.warns(PluginWarning, match=f"'a' of pack-a 1.2 {words}") as caught:
+        found.register(misspelt(name, marked), Plugin("a", "pack-a", "1.2"))
     assert len(caught) == 1
     assert set(found.factors) == {"B"}
 
 
+def test_helpers_beside_the_hooks_are_no_misspelt_hooks() -> None:
+    Registry().register(misspelt("lpsmap_helper", marked=False), Plugin("a", "pack-a", "1.2"))
+    Registry().register(misspelt("factor_of", marked=False), Plugin("a", "pack-a", "1.2"))
+
+
+@pytest.mark.parametrize(
+    ("version", "advice"),
+    [(2, "Upgrade lpsmap-core"), (0, "Upgrade pack-a"), ("one", "Upgrade pack-a")],
+)
+def test_another_api_version(version: Any, advice: str) -> None:
+    module = plugin([A])
+    module.lpsmap_api_version = version
+    with pytest.raises(RuntimeError, match=f"version {version!r} .* has version 1. {advice}"):
+        Registry().register(module, Plugin("a", "pack-a", "1.2"))
+
+
+def test_registered_for_a_while() -> None:
+    assert not hasattr(lpsmap, "A")
+    with registered(plugin([A]), plugin([B])) as found:
+        assert lpsmap.A is A
+        assert "B" in dir(lpsmap)
+        assert "Xor" in found.factors
+    assert not hasattr(lpsmap, "A")
+    bad = plugin()
+    bad.lpsmap_api_version = 7
+    with pytest.raises(RuntimeError, match="version 7"), registered(plugin([A]), bad):
+        pass
+    assert not hasattr(lpsmap, "A")
+
+
+# -------------------------------------------------------------------- installed distributions
+
+Install = Callable[..., Path]
+
+
+def install(
+    folder: Path, name: str, source: str, entry_point: str = "plugin", group: str = "lpsmap"
+) -> None:
+    """Write a distribution of one module into a folder of the import path."""
+    module = name.lower().replace("-", "_")
+    (folder / f"{module}.py").write_text(source, encoding="utf-8")
+    info = folder / f"{module}-4.5.dist-info"
+    info.mkdir(parents=True)
+    metadata = f"Metadata-Version: 2.1\nName: {name}\nVersion: 4.5\n"
+    (info / "METADATA").write_text(metadata, encoding="utf-8")
+    entries = f"[{group}]\n{entry_point} = {module}\n"
+    (info / "entry_points.txt").write_text(entries, encoding="utf-8")
+
+
+PACK = """
+import lpsmap_core
+
+class {name}(lpsmap_core.Factor):
+    def solve_map(self, eta_u, eta_v): return 0
+    def vertex(self, y): return [], []
+
+@lpsmap_core.hookimpl
+def lpsmap_factors():
+    return [{name}]
+"""
+
+
+@pytest.fixture
+def alone(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Any:
+    """A folder whose distributions are the only installed ones that are plugins."""
+    others = [p for p in sys.path if not any(Path(p).glob("lpsmap*.dist-info"))]
+    monkeypatch.setattr(sys, "path", [str(tmp_path), *others])
+    monkeypatch.delenv(registry.DISABLE, raising=False)
+    modules = set(sys.modules)
+    registry.installed.cache_clear()
+    yield tmp_path
+    registry.installed.cache_clear()
+    for name in set(sys.modules) - modules:
+        del sys.modules[name]
+
+
+def test_a_plugin_that_cannot_be_imported(alone: Path) -> None:
+    install(alone, "lost", "import no_such_module")
+    install(alone, "good", PACK.format(name="Good"))
+    install(alone, "stranger", "raise RuntimeError", group="console_scripts")
+    with pytest.warns(PluginWarning, match="skips the plugin 'plugin' of lost 4.5") as caught:
+        found = registry.installed()
+    assert len(caught) == 1
+    assert "ModuleNotFoundError: No module named 'no_such_module'" in str(caught[0].message)
+    assert set(found.factors) == {"Good"}
+
+
+def test_a_plugin_of_another_api_version_is_skipped(alone: Path) -> None:
+    install(alone, "newer", PACK.format(name="Newer") + "lpsmap_api_version = 2")
+    install(alone, "good", PACK.format(name="Good") + "lpsmap_api_version = 1")
+    with pytest.warns(PluginWarning, match="of newer 4.5: .* Upgrade lpsmap-core. Other plugins"):
+        found = registry.installed()
+    assert set(found.factors) == {"Good"}
+
+
 def test_a_shadowed_distribution_is_not_a_quarrel(
-    pretend: Any, monkeypatch: pytest.MonkeyPatch
+    alone: Path, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setitem(sys.modules, "good_plugin", plugin([B]))
-    pretend(Installed("good", "good_plugin"), Installed("Good", "older_plugin"))
-    assert set(registry.installed().factors) == {"B"}
+    older = tmp_path_factory.mktemp("older")
+    install(alone, "good", PACK.format(name="Good"))
+    install(older, "Good", PACK.format(name="Older"))
+    monkeypatch.setattr(sys, "path", [*sys.path, str(older)])
+    assert set(registry.installed().factors) == {"Good"}
 
 
-def test_two_distributions_with_an_entry_point_of_one_name(
-    pretend: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_two_distributions_with_an_entry_point_of_one_name(alone: Path) -> None:
     """Entry points need not be unique between distributions: both packs count."""
-    monkeypatch.setitem(sys.modules, "pack_a", plugin([A]))
-    monkeypatch.setitem(sys.modules, "pack_b", plugin([B]))
-    first, second = Installed("one", "pack_a"), Installed("two", "pack_b")
-    first._entry_points = [EntryPoint("factors", "pack_a", "lpsmap")]
-    second._entry_points = [EntryPoint("factors", "pack_b", "lpsmap")]
-    pretend(first, second)
-    assert set(registry.installed().factors) == {"A", "B"}
+    install(alone, "one", PACK.format(name="One"), entry_point="factors")
+    install(alone, "two", PACK.format(name="Two"), entry_point="factors")
+    assert set(registry.installed().factors) == {"One", "Two"}
+
+
+@pytest.mark.parametrize(
+    ("disabled", "left"),
+    [
+        ("", {"One", "Two"}),
+        ("all", set()),
+        ("pack-one", {"Two"}),
+        ("Pack_One, second", set()),
+        ("second", {"One"}),
+    ],
+)
+def test_plugins_that_the_environment_switches_off(
+    alone: Path, monkeypatch: pytest.MonkeyPatch, disabled: str, left: set[str]
+) -> None:
+    install(alone, "pack-one", PACK.format(name="One"), entry_point="first")
+    install(alone, "pack-two", PACK.format(name="Two"), entry_point="second")
+    monkeypatch.setenv("LPSMAP_DISABLE_PLUGINS", disabled)
+    found = registry.installed()
+    assert set(found.factors) == left
+    assert set(found.formats) == {".json"}, "core is no plugin to switch off"
+
+
+def test_switching_off_what_is_not_there(alone: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    install(alone, "good", PACK.format(name="Good"))
+    monkeypatch.setenv("LPSMAP_DISABLE_PLUGINS", "goood")
+    with pytest.warns(PluginWarning, match="names 'goood', which is no installed plugin"):
+        assert set(registry.installed().factors) == {"Good"}
+
+
+def test_slow_plugins_wait_until_something_is_asked_for(tmp_path: Path) -> None:
+    for i in range(50):
+        install(tmp_path, f"slow-{i}", "import time\ntime.sleep(60)")
+    code = (
+        f"import sys; sys.path.insert(0, {str(tmp_path)!r})\n"
+        "import lpsmap, lpsmap_core.cli\n"
+        "lpsmap.FactorGraph, lpsmap.Factor\n"
+        "assert not [m for m in sys.modules if m.startswith('slow')]"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=50)
 
 
 # -------------------------------------------------------------------- face and command line
@@ -190,16 +346,16 @@ def test_the_face_finds_every_installed_type() -> None:
         assert name in dir(lpsmap)
 
 
-def test_the_face_advises_on_unknown_names(pretend: Any) -> None:
+def test_the_face_advises_on_unknown_names() -> None:
     with pytest.raises(AttributeError, match=r"no attribute 'Xnor'; installed factor types: .*Xor"):
         _ = lpsmap.Xnor
     with pytest.raises(ImportError, match="Xnor"):
         exec("from lpsmap import Xnor")
     with pytest.raises(AttributeError, match="no attribute '_hidden'"):
         _ = lpsmap._hidden
-    pretend()
-    for name in ("Xor", "DepTree", "TorchFactorGraph"):
-        vars(lpsmap).pop(name, None)
+
+
+def test_the_face_advises_what_to_install(alone: Path) -> None:
     with pytest.raises(AttributeError, match="pip install lpsmap-factors-logic"):
         _ = lpsmap.Xor
     with pytest.raises(AttributeError, match="pip install lpsmap-factors-struct"):
@@ -221,8 +377,7 @@ def test_lpsmap_factors_lists_what_is_installed() -> None:
     assert listed["Sequence"][2] == "2 compiled oracle"
 
 
-def test_the_command_line_without_packs(pretend: Any) -> None:
-    pretend()
+def test_the_command_line_without_packs(alone: Path) -> None:
     result = CliRunner().invoke(cli.main, ["factors"])
     assert result.exit_code == 0
     assert "pip install lpsmap-factors-logic" in result.output

@@ -58,8 +58,7 @@ def __getattr__(name: str) -> Any:
             else f"installed factor types: {', '.join(sorted(registry.factors)) or 'none'}"
         )
         raise AttributeError(f"module 'lpsmap' has no attribute {name!r}; {advice}")
-    globals()[name] = registration.cls
-    return registration.cls
+    return registration.value
 
 
 def __dir__() -> list[str]:

@@ -2,17 +2,41 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
 import click
 
 import lpsmap_core
+from lpsmap_core import new_plugin
 from lpsmap_core.explain import explain
 from lpsmap_core.factor import override_level
-from lpsmap_core.registry import installed
+from lpsmap_core.formats import read
+from lpsmap_core.registry import DuplicateNameError, Offers, Registry, installed
+from lpsmap_core.testing.command import check_registered, registrations_of
+from lpsmap_core.testing.draws import DRAWS
 
 LEVELS = {1: "1 oracle", 2: "2 compiled oracle", 3: "3 closed form"}
 
 
-@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+class _Commands(click.Group):
+    """Core's commands, and those of plugins, which are loaded when no other has the name."""
+
+    def list_commands(self, context: click.Context) -> list[str]:
+        return sorted({*self.commands, *installed().commands})
+
+    def get_command(self, context: click.Context, name: str) -> click.Command | None:
+        if name in self.commands:
+            return self.commands[name]
+        try:
+            found = installed().commands.get(name)
+        except DuplicateNameError as error:
+            raise click.ClickException(str(error)) from error
+        return found.value if found else None
+
+
+@click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(lpsmap_core.__version__, prog_name="lpsmap")
 def main() -> None:
     """Sparse structured inference in factor graphs."""
@@ -24,16 +48,121 @@ main.add_command(explain)
 @main.command()
 def factors() -> None:
     """List the installed factor types: name, package, version, level of override."""
+    offers = installed().factors
     rows = [
-        (r.name, r.distribution, r.version, LEVELS[override_level(r.cls)])
-        for r in sorted(installed().factors.values(), key=lambda r: (r.distribution, r.name))
+        (r.name, r.plugin.distribution, r.plugin.version, LEVELS[override_level(r.value)])
+        for r in sorted(offers.values(), key=lambda r: (r.plugin.distribution, r.name))
     ]
-    if not rows:
+    if rows:
+        _print_table([("FACTOR", "PACKAGE", "VERSION", "LEVEL"), *rows])
+    else:
         click.echo("No factor types are installed. Try: pip install lpsmap-factors-logic")
-        return
-    header = ("FACTOR", "PACKAGE", "VERSION", "LEVEL")
-    widths = [max(len(row[i]) for row in [header, *rows]) for i in range(4)]
-    for row in [header, *rows]:
+    _end_with_quarrels([offers])
+
+
+@main.command()
+def plugins() -> None:
+    """List the installed plugins: where each is from, how long it imports, what it offers."""
+    registry = installed()
+    kinds = _kinds(registry)
+    for plugin in registry.plugins:
+        click.echo(
+            f"{plugin.name} ({plugin.distribution} {plugin.version}, "
+            f"imported in {1e3 * plugin.seconds:.0f} ms)"
+        )
+        for kind, offers in kinds.items():
+            names = sorted(r.name for r in offers.values() if r.plugin == plugin)
+            if names:
+                click.echo(f"    {kind}: {', '.join(names)}")
+    _end_with_quarrels(kinds.values())
+
+
+@main.command()
+@click.argument("file", type=click.Path(exists=True, dir_okay=False, path_type=Path))
+@click.option("--max-iter", type=click.IntRange(1), default=1000, show_default=True)
+@click.option("--tol", type=click.FloatRange(0.0), default=1e-6, show_default=True)
+def solve(file: Path, max_iter: int, tol: float) -> None:
+    """Solve the factor graph in FILE and print its marginals as JSON.
+
+    The file's suffix says its format; `lpsmap plugins` lists those installed.
+    """
+    try:
+        problem = read(file)
+        solution = problem.graph.solve(max_iter=max_iter, tol=tol)
+    except (OSError, ValueError) as error:  # FileFormatError and scores that are not finite
+        raise click.ClickException(str(error)) from error
+    answer = {
+        "status": [status.name for status in solution.status],
+        "objective": solution.objective.tolist(),
+        "variables": {name: u.value.tolist() for name, u in problem.variables.items()},
+    }
+    click.echo(json.dumps(answer))
+
+
+@main.command()
+@click.argument("names", metavar="PACKAGE_OR_FACTOR", nargs=-1, required=True)
+@click.option("--seed", default=0, show_default=True, help="Seed of the random problems.")
+@click.option(
+    "--draws",
+    type=click.IntRange(1),
+    default=DRAWS,
+    show_default=True,
+    help="Random problems a check.",
+)
+def check(names: tuple[str, ...], seed: int, draws: int) -> None:
+    """Hold factor types to the factor protocol, on the examples that they offer.
+
+    PACKAGE_OR_FACTOR is the name of an installed factor type, or of a distribution that brings
+    some. The exit code is 1 if a check fails.
+    """
+    registry = installed()
+    try:
+        chosen = [r for name in names for r in registrations_of(registry, name)]
+    except DuplicateNameError as error:
+        raise click.ClickException(str(error)) from error
+    if not check_registered(chosen, seed, draws):
+        raise SystemExit(1)
+
+
+@main.command("new-plugin")
+@click.argument("name")
+@click.option("--factor", help="Name of its factor type.  [default: NAME in CamelCase]")
+@click.option(
+    "--into",
+    type=click.Path(exists=True, file_okay=False, path_type=Path),
+    default=Path(),
+    help="Folder in which the package's folder is made.  [default: here]",
+)
+def new_plugin_command(name: str, factor: str | None, into: Path) -> None:
+    """Write a complete package with a factor type of your own, its tests and its entry point."""
+    try:
+        folder = new_plugin.write(name, into, factor)
+    except (ValueError, FileExistsError, ImportError) as error:
+        raise click.ClickException(str(error)) from error
+    click.echo(f"{folder} is a package. Next:\n")
+    click.echo(f"    cd {folder}\n    pip install -e '.[test]'\n    pytest")
+
+
+def _kinds(registry: Registry) -> dict[str, Offers]:
+    return {
+        "factors": registry.factors,
+        "graphs": registry.graphs,
+        "formats": registry.formats,
+        "commands": registry.commands,
+        "backends": registry.backends,
+    }
+
+
+def _print_table(rows: Sequence[Sequence[str]]) -> None:
+    widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
+    for row in rows:
         click.echo(
             "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
         )
+
+
+def _end_with_quarrels(kinds: Iterable[Offers]) -> None:
+    """Fail, naming the plugins, if a name is claimed twice."""
+    quarrels = [offers.quarrel(name) for offers in kinds for name in offers.contested]
+    if quarrels:
+        raise click.ClickException("\n".join(quarrels))

@@ -123,7 +123,10 @@ def _announced(dispatcher: Any) -> Iterator[None]:
 
 @kernel
 def general_position(i: int, stream: int) -> float:
-    """Return the i-th of some fixed numbers in [-1, 1) between which no simple relation holds."""
+    """Return the i-th of some fixed numbers in [-1, 1) between which no simple relation holds.
+
+    Every `stream` has numbers of its own.
+    """
     prime = (1 << 31) - 1  # two rounds of congruential squares, which fit 64 bits
     x = (7919 * (i + 1) + 104_729 * (stream + 1)) % prime
     x = (x * x + 12_345) % prime

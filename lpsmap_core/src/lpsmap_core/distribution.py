@@ -60,7 +60,8 @@ class Structure:
 class Distribution:
     """One factor's structures with their probabilities, the likeliest first.
 
-    A sequence of `Structure`; prints as a table. Made by indexing `Distributions`.
+    A sequence of `Structure`; prints as a table. Made by indexing `Distributions`: that of factor
+    `number` of the `whole`.
     """
 
     def __init__(self, whole: Distributions, number: int) -> None:
@@ -277,7 +278,7 @@ class Distributions:
         return self._convert(self.padded(dense.reshape(len(dense), *self.additional_shape)))
 
     def padded(self, values: npt.NDArray[Any]) -> FloatArray:
-        """Return (S, ...) numbers of all structures as (*batch_shape, K, ...), zero-padded."""
+        """Return (S, ...) `values` of all structures as (*batch_shape, K, ...), zero-padded."""
         out = np.zeros((len(self), self.most, *values.shape[1:]))
         out[self.vertices.owner, self._rank] = values
         return out.reshape(*self.factor.batch_shape, *out.shape[1:])

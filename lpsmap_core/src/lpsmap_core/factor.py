@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import abc
 import copy
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
@@ -115,6 +115,9 @@ class Factor(abc.ABC):
     solutions at a bounded price: then the active set, which gives them, is used in its place.
     """
 
+    expected_failures: ClassVar[Mapping[str, str]] = {}
+    """Checks of the conformance kit that the type cannot pass, each with the reason in words."""
+
     def __init__(
         self,
         variables: Variables | Sequence[Variables],
@@ -173,7 +176,8 @@ class Factor(abc.ABC):
         Notes
         -----
         For a declaration of many factors, ``self`` is here the view of one: the attributes named in
-        `row_parameters` are numbers, the one named in `link_parameter` has the shape of `eta_u`.
+        `row_parameters` are numbers, the one named in `link_parameter` has the shape of `eta_u`,
+        and so has ``self.event_shape``, whatever `lengths` and `mask` leave of this row.
         """
 
     @abc.abstractmethod
@@ -198,13 +202,32 @@ class Factor(abc.ABC):
         places = np.argwhere(np.asarray(variables) > 0.5)
         return {"on": (places[:, 0] if places.shape[1] == 1 else places).tolist()}
 
+    @classmethod
+    def examples(cls) -> Sequence[Factor]:
+        """Return small declarations of the type, on which the conformance kit can hold it.
+
+        Such as one factor alone, a batch of different parameters, rows of different lengths, with
+        and without additionals; of at most a dozen variables a factor. The kit declares them again
+        over graphs of its own with scores of its own, so that any scores will do here, and nobody
+        needs to keep the graph. See `lpsmap_core.testing`.
+        """
+        return []
+
     # ---------------------------------------------------------------- many factors, overrides
 
     @classmethod
     def vertex_sizes(
         cls, offsets: IntArray, additional_offsets: IntArray, parameters: FloatArray
     ) -> IntArray:
-        """Return for each factor the largest number of nonzeros in a vertex (level 2)."""
+        """Return for each factor the largest number of nonzeros in a vertex (level 2).
+
+        Parameters
+        ----------
+        offsets, additional_offsets
+            (F + 1,) where each factor's slots and additionals begin and end.
+        parameters
+            (F, P) the row parameters, in the order of `row_parameters`.
+        """
         return np.diff(offsets) + np.diff(additional_offsets)
 
     @classmethod
@@ -244,6 +267,20 @@ class Factor(abc.ABC):
         """Multiply the local Jacobians of ``(z, v)`` in ``(a, eta_v)`` with a vector (level 3).
 
         The Jacobian on a face is symmetric, so that the same product serves both directions.
+
+        Parameters
+        ----------
+        solution
+            What `solve_sparsemap` returned; only its `face` and `branch` count.
+        d_u, d_v
+            (F, K) and (F, A) the vector.
+        delta, parameters, link_parameter
+            As in `solve_sparsemap`.
+
+        Returns
+        -------
+        tuple
+            (F, K) and (F, A) the product.
         """
         raise NotImplementedError
 
@@ -251,6 +288,13 @@ class Factor(abc.ABC):
 
     def per_factor(self, name: str, value: npt.ArrayLike) -> FloatArray:
         """Return `value` broadcast to one number for every factor, as a flat array.
+
+        Parameters
+        ----------
+        name
+            What an error calls it.
+        value
+            A number, or an array that broadcasts to ``batch_shape``.
 
         Raises
         ------
@@ -263,6 +307,13 @@ class Factor(abc.ABC):
     def per_link(self, name: str, value: npt.ArrayLike) -> FloatArray:
         """Return `value` broadcast to one number for every entry of the variables.
 
+        Parameters
+        ----------
+        name
+            What an error calls it.
+        value
+            A number, or an array that broadcasts to ``variables.shape``.
+
         Raises
         ------
         ValueError
@@ -274,6 +325,7 @@ class Factor(abc.ABC):
     def row(self, i: int) -> Factor:
         """Return the view of factor `i` on which the plain Python methods are called."""
         view = copy.copy(self)
+        view.event_shape = self._row_shape(i)
         for name in self.row_parameters:
             setattr(view, name, getattr(self, name)[i].item())
         if self.link_parameter is not None:
@@ -282,7 +334,7 @@ class Factor(abc.ABC):
         return view
 
     def links(self, values: npt.NDArray[Any]) -> npt.NDArray[Any]:
-        """Return the entries that take part of an array of ``variables.shape``, flat by factor."""
+        """Return those of `values`, of ``variables.shape``, that take part, flat by factor."""
         return values.reshape(-1) if self.keep is None else values[self.keep]
 
     def slots_of(self, i: int) -> slice:
@@ -290,18 +342,11 @@ class Factor(abc.ABC):
         return slice(int(self.offsets[i]), int(self.offsets[i + 1]))
 
     def shaped(self, i: int, values: npt.NDArray[Any]) -> npt.NDArray[Any]:
-        """Return factor `i`'s slots in its event shape (flat if a mask is used)."""
-        if self._masked:
-            return values
-        if self.lengths is not None:
-            shape = list(self.event_shape)
-            for axis, length in zip(self._cut_axes(), self.lengths[i], strict=True):
-                shape[axis] = int(length)
-            return values.reshape(shape)
-        return values.reshape(self.event_shape)
+        """Return `values`, factor `i`'s slots, in its event shape (flat if a mask is used)."""
+        return values.reshape(self._row_shape(i))
 
     def placed(self, i: int, values: npt.NDArray[Any]) -> npt.NDArray[Any]:
-        """Return factor `i`'s slots as `shaped` does, but with a mask at their places too."""
+        """Return `values` of factor `i` as `shaped` does, but with a mask at their places too."""
         if not self._masked or self.keep is None:
             return self.shaped(i, values)
         event = np.zeros(self.event_shape, dtype=values.dtype)
@@ -313,6 +358,16 @@ class Factor(abc.ABC):
         return f"{type(self).__name__}({many}over variables of shape {self.variables.shape})"
 
     # ---------------------------------------------------------------- checks
+
+    def _row_shape(self, i: int) -> tuple[int, ...]:
+        """Return the shape in which factor `i` sees its slots."""
+        if self._masked:
+            return (int(self.offsets[i + 1] - self.offsets[i]),)
+        shape = list(self.event_shape)
+        if self.lengths is not None:
+            for axis, length in zip(self._cut_axes(), self.lengths[i], strict=True):
+                shape[axis] = int(length)
+        return tuple(shape)
 
     def _cut_axes(self) -> tuple[int, ...]:
         return tuple(range(self.variables_ndim)) if self.length_axes is None else self.length_axes

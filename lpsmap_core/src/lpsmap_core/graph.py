@@ -42,6 +42,9 @@ class FactorGraph:
     A mini-batch is one graph: its instances are connected components, which are solved together and
     judged one by one.
 
+    A graph pickles with its variables and factors, unsolved. A factor pickles with its graph, but
+    does not keep it: pickle ``(graph, factor)`` where the other side needs both.
+
     Examples
     --------
     >>> import numpy as np
@@ -63,6 +66,10 @@ class FactorGraph:
         self._ids: set[int] = set()
         self._n_variables = 0
         self._layout: Layout | None = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        # a solution holds addresses of this process
+        return {**vars(self), "_ids": set(), "_layout": None, "solution": None}
 
     @property
     def n_variables(self) -> int:
@@ -118,6 +125,8 @@ class FactorGraph:
                 f"add: {factor!r} is over variables of another graph; make its variables with this "
                 "graph's variable_from."
             )
+        if len(self._ids) != len(self.factors):  # this graph comes from a pickle
+            self._ids = {id(other) for other in self.factors}
         if id(factor) in self._ids:
             raise ValueError(f"add: {factor!r} was added before; declare it once.")
         self._ids.add(id(factor))

@@ -41,6 +41,7 @@ __all__ = [
     "SolverChoice",
     "call_solvers",
     "choose_solver",
+    "every_solver",
     "local_solver",
     "mark_unsolved",
     "multiply_rows",
@@ -149,6 +150,19 @@ def local_solver(
         As in `choose_solver`.
     """
     return choose_solver(bucket.type, generic, limited).make(bucket, delta)
+
+
+def every_solver(bucket: Bucket, delta: FloatArray) -> dict[str, LocalSolver]:
+    """Return all solvers that a bucket's factor type offers, by what they are; see `local_solver`.
+
+    The active set comes first. All must give the same solutions and derivatives.
+    """
+    solvers: dict[str, LocalSolver] = {"active set": ActiveSets(bucket, delta)}
+    if bucket.type.projection_kernel is not None and bucket.type.jvp_kernel is not None:
+        solvers["compiled closed form"] = _CompiledForm(bucket, delta)
+    if has_array_code(bucket.type):
+        solvers["array closed form"] = _ArrayForm(bucket, delta)
+    return solvers
 
 
 # -------------------------------------------------------------------- closed forms

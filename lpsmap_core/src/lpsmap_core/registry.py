@@ -1,158 +1,316 @@
 """Find what installed plugins offer.
 
-A broken plugin is skipped with a warning that names it; two plugins that claim one name are an
-error that names both distributions.
+Nothing is looked for before something is asked for. A broken plugin is skipped with a warning that
+names it. A name that two plugins claim is an error that names both, for whoever asks for that name.
 """
 
 from __future__ import annotations
 
+import difflib
 import functools
+import os
+import re
+import time
 import warnings
-from collections.abc import Iterable
-from dataclasses import dataclass, field
-from importlib.metadata import Distribution, distributions
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from importlib.metadata import EntryPoint, entry_points
+from typing import Any, NamedTuple
 
 import pluggy
 
 from lpsmap_core import hookspecs
+from lpsmap_core.backends import Backend
 from lpsmap_core.factor import Factor
+from lpsmap_core.formats import FileFormat
+from lpsmap_core.graph import FactorGraph
+from lpsmap_core.offers import DISABLE, DuplicateNameError, Offers, Plugin, Registration
 
-__all__ = ["DuplicateNameError", "PluginWarning", "Registration", "Registry", "installed"]
+__all__ = [
+    "DuplicateNameError",
+    "Offers",
+    "Plugin",
+    "PluginWarning",
+    "Registration",
+    "Registry",
+    "installed",
+    "registered",
+]
 
 
 class PluginWarning(UserWarning):
-    """An installed plugin is broken and was skipped."""
+    """An installed plugin is broken, in whole or in part."""
 
 
-class DuplicateNameError(RuntimeError):
-    """Two plugins claim one name."""
+class _ApiVersionError(RuntimeError):
+    """A plugin is written for another version of the hooks; the message says what to upgrade."""
 
 
-@dataclass(frozen=True)
-class Registration:
-    """A registered class and where it comes from."""
+class _Kind(NamedTuple):
+    """What a hook returns a sequence of."""
 
-    name: str
-    cls: type[Any]
-    distribution: str
-    version: str
+    expected: str
+    accepts: Callable[[Any], bool]
+    names: Callable[[Any], Iterable[str]]
 
 
-@dataclass
+def _subclasses(base: type[Any], names: Callable[[Any], Iterable[str]]) -> _Kind:
+    return _Kind(
+        f"subclasses of {base.__name__}",
+        lambda value: isinstance(value, type) and issubclass(value, base),
+        names,
+    )
+
+
+def _is_command(value: Any) -> bool:
+    import click  # only the command line needs it
+
+    return isinstance(value, click.Command) and bool(value.name)
+
+
+KINDS = {
+    "lpsmap_factors": _subclasses(Factor, lambda cls: [cls.__name__]),
+    "lpsmap_graphs": _subclasses(FactorGraph, lambda cls: [cls.__name__]),
+    "lpsmap_formats": _subclasses(FileFormat, lambda cls: cls.suffixes),
+    "lpsmap_commands": _Kind("click commands with names", _is_command, lambda value: [value.name]),
+    "lpsmap_backends": _subclasses(Backend, lambda cls: [cls.name]),
+}
+"""What each hook returns."""
+
+
 class Registry:
-    """The classes that a set of plugins offers.
+    """What a set of plugins offers."""
 
-    Parameters
-    ----------
-    manager
-        A pluggy manager with the project's hooks.
-    origins
-        For each registered plugin, as ``distribution:name``, its distribution's name and version.
-    """
+    def __init__(self) -> None:
+        self.plugins: list[Plugin] = []
+        self._manager = pluggy.PluginManager(hookspecs.PROJECT)
+        self._manager.add_hookspecs(hookspecs)
+        self._offers: dict[str, Offers] = {}
 
-    manager: pluggy.PluginManager = field(default_factory=lambda: _manager())
-    origins: dict[str, tuple[str, str]] = field(default_factory=dict)
+    def register(self, module: object, plugin: Plugin) -> None:
+        """Register hook implementations.
 
-    def register(self, plugin: object, name: str, distribution: str, version: str) -> None:
-        """Register a module or object with hook implementations."""
-        key = f"{distribution}:{name}"  # two distributions may name their entry points alike
-        self.manager.register(plugin, name=key)
-        self.origins[key] = (distribution, version)
-
-    @functools.cached_property
-    def factors(self) -> dict[str, Registration]:
-        """Factor types by name.
+        Parameters
+        ----------
+        module
+            A module or other object with functions that are marked as such.
+        plugin
+            Where it comes from.
 
         Raises
         ------
-        DuplicateNameError
-            If two plugins return classes of one name.
+        RuntimeError
+            If it is written for another version of the hooks.
+        ValueError
+            If it was registered before.
+
+        Warns
+        -----
+        PluginWarning
+            For every function that looks like a hook and is none.
         """
-        return self._collect("lpsmap_factors", Factor)
+        _check_api_version(module, plugin)
+        self._manager.register(module, name=plugin.key)
+        self.plugins.append(plugin)
+        self._offers.clear()
+        for advice in _misspelt(self._manager, module):
+            warnings.warn(
+                f"lpsmap: the plugin {plugin.name!r} of {plugin.distribution} {plugin.version} "
+                f"{advice}. Until then it is never called.",
+                PluginWarning,
+                stacklevel=2,
+            )
 
-    @functools.cached_property
-    def graphs(self) -> dict[str, Registration]:
-        """Factor graphs of adapters by name; raises as `factors` does."""
-        from lpsmap_core.graph import FactorGraph
+    def unregister(self, plugin: Plugin) -> None:
+        """Forget a plugin."""
+        self._manager.unregister(name=plugin.key)
+        self.plugins.remove(plugin)
+        self._offers.clear()
 
-        return self._collect("lpsmap_graphs", FactorGraph)
+    @property
+    def factors(self) -> Offers:
+        """Factor types by class name."""
+        return self._offered("lpsmap_factors")
 
-    def _collect(self, hook: str, base: type[Any]) -> dict[str, Registration]:
-        found: dict[str, Registration] = {}
-        for name, (distribution, version) in self.origins.items():
-            for cls in self._classes(name, hook, base):
-                mine = Registration(cls.__name__, cls, distribution, version)
-                other = found.setdefault(mine.name, mine)
-                if other.cls is not cls:
-                    raise DuplicateNameError(
-                        f"{mine.name} is claimed by two installed distributions, "
-                        f"{other.distribution} {other.version} ({other.cls.__module__}) and "
-                        f"{distribution} {version} ({cls.__module__}). Uninstall one, or ask its "
-                        "author to rename the class."
-                    )
-        return found
+    @property
+    def graphs(self) -> Offers:
+        """Factor graphs of adapters by class name."""
+        return self._offered("lpsmap_graphs")
 
-    def _classes(self, name: str, hook: str, base: type[Any]) -> Iterable[type[Any]]:
-        """Call one plugin's hook; a failure is a warning and no classes."""
-        plugin = self.manager.get_plugin(name)
-        others = [p for p in self.manager.get_plugins() if p is not plugin]
+    @property
+    def formats(self) -> Offers:
+        """File formats by suffix."""
+        return self._offered("lpsmap_formats")
+
+    @property
+    def commands(self) -> Offers:
+        """Sub-commands of the command line by name."""
+        return self._offered("lpsmap_commands")
+
+    @property
+    def backends(self) -> Offers:
+        """Array libraries by name."""
+        return self._offered("lpsmap_backends")
+
+    def _offered(self, hook: str) -> Offers:
+        if hook not in self._offers:
+            offers = Offers()
+            for plugin in self.plugins:
+                for name, value in self._call(plugin, hook):
+                    offers.add(Registration(name, value, plugin))
+            self._offers[hook] = offers
+        return self._offers[hook]
+
+    def _call(self, plugin: Plugin, hook: str) -> list[tuple[str, Any]]:
+        """Return what one plugin's hook offers, by name; a failure is a warning and nothing."""
+        module, kind = self._manager.get_plugin(plugin.key), KINDS[hook]
+        others = [p for p in self._manager.get_plugins() if p is not module]
         try:
-            results = self.manager.subset_hook_caller(hook, others)()
-            classes = [cls for result in results for cls in result]
-            for cls in classes:
-                if not (isinstance(cls, type) and issubclass(cls, base)):
-                    raise TypeError(
-                        f"{hook} returned {cls!r}; expected subclasses of {base.__name__}"
-                    )
+            results = self._manager.subset_hook_caller(hook, others)()
+            values = [value for result in results for value in result]
+            for value in values:
+                if not kind.accepts(value):
+                    raise TypeError(f"{hook} returned {value!r}; expected {kind.expected}")
+            return [(name, value) for value in values for name in kind.names(value)]
         except Exception as error:
-            _warn_broken(name.partition(":")[2], *self.origins[name], error)
+            _warn_skipped(plugin, error)
             return []
-        return classes
 
 
 @functools.cache
 def installed() -> Registry:
     """Return the registry of the plugins installed in this environment.
 
+    Plugins that the environment variable ``LPSMAP_DISABLE_PLUGINS`` names, by distribution or entry
+    point, are left out; ``all`` leaves out all.
+
     Warns
     -----
     PluginWarning
-        For every plugin that cannot be imported or registered.
+        For every plugin that cannot be imported or registered, and for every name in
+        ``LPSMAP_DISABLE_PLUGINS`` that is no plugin's.
     """
+    from lpsmap_core import __version__, builtin
+
     registry = Registry()
-    for distribution in _unique(distributions()):
-        for entry_point in distribution.entry_points:
-            if entry_point.group != hookspecs.PROJECT:
-                continue
-            name, version = distribution.metadata["Name"], distribution.version
-            try:
-                registry.register(entry_point.load(), entry_point.name, name, version)
-            except Exception as error:
-                _warn_broken(entry_point.name, name, version, error)
+    registry.register(builtin, Plugin("core", "lpsmap-core", __version__))
+    for entry_point in _enabled(entry_points(group=hookspecs.PROJECT)):
+        plugin = _plugin_of(entry_point)
+        try:
+            start = time.perf_counter()
+            module = entry_point.load()
+            plugin = _plugin_of(entry_point, time.perf_counter() - start)
+            registry.register(module, plugin)
+        except Exception as error:
+            _warn_skipped(plugin, error)
     return registry
 
 
-def _unique(found: Iterable[Distribution]) -> Iterable[Distribution]:
-    """Drop distributions that are shadowed by an earlier one of the same name on the path."""
-    seen: set[str] = set()
-    for distribution in found:
-        name = distribution.metadata["Name"]
-        if name and name.lower() not in seen:
-            seen.add(name.lower())
-            yield distribution
+@contextmanager
+def registered(*modules: object) -> Iterator[Registry]:
+    """Offer modules with hook implementations as if they were installed, for tests.
+
+    Parameters
+    ----------
+    *modules
+        Modules, or other objects with hook implementations.
+
+    Yields
+    ------
+    Registry
+        That of the installed plugins, with these.
+    """
+    registry, added = installed(), []
+    try:
+        for module in modules:
+            name = getattr(module, "__name__", type(module).__name__)
+            plugin = Plugin(f"{name}-{id(module)}", "registered-by-hand", "0")
+            registry.register(module, plugin)
+            added.append(plugin)
+        yield registry
+    finally:
+        for plugin in added:
+            registry.unregister(plugin)
 
 
-def _manager() -> pluggy.PluginManager:
-    manager = pluggy.PluginManager(hookspecs.PROJECT)
-    manager.add_hookspecs(hookspecs)
-    return manager
+# -------------------------------------------------------------------- installed distributions
 
 
-def _warn_broken(name: str, distribution: str, version: str, error: Exception) -> None:
+def _plugin_of(entry_point: EntryPoint, seconds: float = 0.0) -> Plugin:
+    distribution = entry_point.dist
+    if distribution is None:  # an entry point made by hand
+        return Plugin(entry_point.name, "unknown", "unknown", seconds)
+    name = distribution.metadata["Name"] or "unknown"
+    return Plugin(entry_point.name, name, distribution.version, seconds)
+
+
+def _enabled(found: Iterable[EntryPoint]) -> list[EntryPoint]:
+    """Return the entry points that the environment does not switch off."""
+    disabled = {
+        _normalised(name) for name in os.environ.get(DISABLE, "").split(",") if name.strip()
+    }
+    if "all" in disabled:
+        return []
+    kept, met = [], set()
+    for entry_point in found:
+        names = {entry_point.name, _plugin_of(entry_point).distribution}
+        matching = {_normalised(name) for name in names} & disabled
+        met |= matching
+        if not matching:
+            kept.append(entry_point)
+    for name in sorted(disabled - met):
+        warnings.warn(
+            f"{DISABLE} names {name!r}, which is no installed plugin; expected all, or names of "
+            "distributions or entry points with commas between them. `lpsmap plugins` lists them.",
+            PluginWarning,
+            stacklevel=4,
+        )
+    return kept
+
+
+def _normalised(name: str) -> str:
+    """Return a distribution's name as package indices compare names."""
+    return re.sub(r"[-_.]+", "-", name.strip()).lower()
+
+
+# -------------------------------------------------------------------- what can be wrong
+
+
+def _check_api_version(module: object, plugin: Plugin) -> None:
+    wanted, ours = getattr(module, "lpsmap_api_version", 1), hookspecs.API_VERSION
+    if wanted != ours:
+        newer = isinstance(wanted, int) and wanted > ours
+        raise _ApiVersionError(
+            f"it is written for version {wanted!r} of the plugin API, and the installed "
+            f"lpsmap-core has version {ours}. "
+            f"Upgrade {'lpsmap-core' if newer else plugin.distribution}"
+        )
+
+
+def _misspelt(manager: pluggy.PluginManager, module: object) -> Iterator[str]:
+    """Yield what to mend about functions that look like hooks and are none."""
+    for name, function in vars(module).items() if hasattr(module, "__dict__") else ():
+        if not callable(function) or isinstance(function, type):
+            continue
+        near = difflib.get_close_matches(name, KINDS, n=1, cutoff=0.85)
+        if manager.parse_hookimpl_opts(module, name) is None:
+            if name in KINDS:
+                yield f"has a function {name} without a decorator; put @lpsmap_core.hookimpl on it"
+            elif near:
+                yield f"has a function {name}, which is no hook; did you mean {near[0]}?"
+        elif name not in KINDS:
+            nearest = near or difflib.get_close_matches(name, KINDS, n=1, cutoff=0.0)
+            yield f"implements {name}, which is no hook; did you mean {nearest[0]}?"
+
+
+def _warn_skipped(plugin: Plugin, error: Exception) -> None:
+    if isinstance(error, _ApiVersionError):
+        cause = f"{error}."
+    else:
+        cause = f"{type(error).__name__}: {error}. Update or uninstall {plugin.distribution}."
     warnings.warn(
-        f"lpsmap skips the plugin {name!r} of {distribution} {version}: {type(error).__name__}: "
-        f"{error}. Other plugins are not affected. Update or uninstall {distribution}.",
+        f"lpsmap skips the plugin {plugin.name!r} of {plugin.distribution} {plugin.version}: "
+        f"{cause} Other plugins are not affected.",
         PluginWarning,
         stacklevel=3,
     )

@@ -65,6 +65,14 @@ class Variables:
         """
         return Variables(weakref.ref(self.graph), self.index, self.negated)
 
+    # Pickled as state, since a graph's factors lead back to their variables. Weak stays weak.
+    def __getstate__(self) -> tuple[FactorGraph, bool, IntArray, BoolArray]:
+        return self.graph, isinstance(self._graph, weakref.ref), self.index, self.negated
+
+    def __setstate__(self, state: tuple[FactorGraph, bool, IntArray, BoolArray]) -> None:
+        graph, weak, self.index, self.negated = state
+        self._graph = weakref.ref(graph) if weak else graph
+
     @property
     def shape(self) -> tuple[int, ...]:
         """Shape of the view."""
@@ -112,7 +120,7 @@ class Variables:
         return Variables(self._graph, self.index.transpose(*axes), self.negated.transpose(*axes))
 
     def moveaxis(self, source: int, destination: int) -> Variables:
-        """Return the same variables with one axis moved, as `numpy.moveaxis`."""
+        """Return the same variables with axis `source` at `destination`; see `numpy.moveaxis`."""
         return Variables(
             self._graph,
             np.moveaxis(self.index, source, destination),

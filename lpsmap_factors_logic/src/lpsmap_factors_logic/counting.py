@@ -9,7 +9,8 @@ import numpy as np
 import numpy.typing as npt
 
 from lpsmap_core.compile import kernel
-from lpsmap_core.factor import LocalSolution
+from lpsmap_core.factor import Factor, LocalSolution
+from lpsmap_core.graph import FactorGraph
 from lpsmap_core.variables import Variables
 from lpsmap_factors_logic import sum_constrained
 from lpsmap_factors_logic.rows import LogicFactor
@@ -294,6 +295,15 @@ class Budget(_Counting):
         force = np.asarray(force_budget, dtype=bool)
         self.force_budget = self.per_factor("force_budget", force)
         self._check_budgets()
+
+    @classmethod
+    def examples(cls) -> list[Factor]:
+        """Return small declarations for the conformance kit."""
+        graph, mask = FactorGraph(), np.array([True, False, True, True])
+        return [
+            cls(graph.variable((4, 5)), [2, 1, 0, 3], lengths=[5, 3, 1, 2]),
+            cls(graph.variable((4, 2)), [2, 3], [True, True], axis=0, mask=mask[:, None]),
+        ]
 
     def _check_budgets(self) -> None:
         wrong = np.flatnonzero((self.budget < 0) | (self.budget != np.floor(self.budget)))

@@ -10,6 +10,7 @@ from array_api_compat import array_namespace, is_array_api_obj
 
 from lpsmap_core.compile import kernel
 from lpsmap_core.factor import FREE, LOWER, TIED, UPPER, Factor, LocalSolution
+from lpsmap_core.graph import FactorGraph
 from lpsmap_core.variables import Variables, stack
 from lpsmap_factors_logic.tolerance import bounded, faces, slack, slack_array
 
@@ -60,6 +61,12 @@ class Pair(Factor):
     def __init__(self, first: Variables, second: Variables, scores: Any) -> None:
         variables = stack([first, second])
         super().__init__(variables, _broadcast(scores, variables.shape[:-1]))
+
+    @classmethod
+    def examples(cls) -> list[Factor]:
+        """Return small declarations for the conformance kit."""
+        u = FactorGraph().variable((2, 3))
+        return [cls(u[0], u[1], np.zeros(3))]
 
     def solve_map(self, eta_u: FloatArray, eta_v: FloatArray) -> tuple[int, int]:
         """Return the best of the four assignments."""

@@ -6,6 +6,8 @@ import lpsmap_core
 import lpsmap_factors_logic
 from lpsmap_core import Factor
 
+lpsmap_api_version = 1
+
 
 @lpsmap_core.hookimpl
 def lpsmap_factors() -> list[type[Factor]]:

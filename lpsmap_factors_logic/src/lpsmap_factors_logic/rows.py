@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from lpsmap_core.factor import Factor
+from lpsmap_core.graph import FactorGraph
 from lpsmap_core.variables import Variables, as_variables
 
 __all__ = ["LogicFactor"]
@@ -68,6 +69,15 @@ class LogicFactor(Factor):
     def vertex(self, y: Any) -> tuple[FloatArray, FloatArray]:
         """Return an assignment as an array, and no additionals."""
         return np.array(y, dtype=np.float64), np.empty(0)
+
+    @classmethod
+    def examples(cls) -> list[Factor]:
+        """Return small declarations for the conformance kit: rows of some lengths, and a mask."""
+        graph, mask = FactorGraph(), np.array([True, False, True, True])
+        return [
+            cls(graph.variable((4, 5)), lengths=[5, 3, 1, 2]),
+            cls(graph.variable((4, 2)), axis=0, mask=mask[:, None]),
+        ]
 
     # ---------------------------------------------------------------- helpers for the types
 

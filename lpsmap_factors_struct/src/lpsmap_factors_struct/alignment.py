@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 import numpy as np
 import numpy.typing as npt
 
-from lpsmap_core import Factor, Variables
+from lpsmap_core import Factor, FactorGraph, Variables
 from lpsmap_core.compile import kernel
 from lpsmap_factors_struct.rectangle import pairs_vertex, rectangles
 
@@ -143,6 +143,15 @@ class Alignment(Factor):
     def __init__(self, variables: Variables, *, lengths: npt.ArrayLike | None = None) -> None:
         super().__init__(variables, lengths=lengths)
         self.n_rows, self.n_columns = rectangles(self)
+
+    @classmethod
+    def examples(cls) -> list[Factor]:
+        """Return small declarations for the conformance kit."""
+        graph = FactorGraph()
+        return [
+            cls(graph.variable((2, 3))),
+            cls(graph.variable((3, 3, 4)), lengths=[[3, 2], [1, 4], [2, 2]]),
+        ]
 
     def solve_map(self, eta_u: FloatArray, eta_v: FloatArray) -> tuple[tuple[int, int], ...]:
         """Return the cells of the best alignment."""

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from lpsmap_core import Factor, Variables
+from lpsmap_core import Factor, FactorGraph, Variables
 from lpsmap_core.compile import kernel
 from lpsmap_factors_struct.chart import best_label, binary_tree, chart_memory
 
@@ -100,6 +100,15 @@ class BinaryTree(Factor):
         super().__init__(variables, lengths=lengths)
         self._check_square()
         self.n_labels = self.per_factor("n_labels", self.event_shape[2] if labelled else 1)
+
+    @classmethod
+    def examples(cls) -> list[Factor]:
+        """Return small declarations for the conformance kit."""
+        graph = FactorGraph()
+        return [
+            cls(graph.variable((3, 4, 4)), lengths=[4, 1, 3]),
+            cls(graph.variable((2, 3, 3, 2)), labelled=True, lengths=[3, 2]),
+        ]
 
     def solve_map(self, eta_u: FloatArray, eta_v: FloatArray) -> tuple[tuple[int, ...], ...]:
         """Return the spans of the best tree, with their labels if there are any."""

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
-from lpsmap_core import Factor, Variables
+from lpsmap_core import Factor, FactorGraph, Variables
 from lpsmap_core.compile import kernel
 
 __all__ = ["Bits"]
@@ -80,6 +80,15 @@ class Bits(Factor):
         mask: npt.ArrayLike | None = None,
     ) -> None:
         super().__init__(variables, lengths=lengths, mask=mask)
+
+    @classmethod
+    def examples(cls) -> list[Factor]:
+        """Return small declarations for the conformance kit."""
+        graph = FactorGraph()
+        return [
+            cls(graph.variable((3, 4)), lengths=[4, 1, 2]),
+            cls(graph.variable((2, 3)), mask=np.array([True, False, True])),
+        ]
 
     def solve_map(self, eta_u: FloatArray, eta_v: FloatArray) -> tuple[int, ...]:
         """Return the best bits."""

@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 import numpy as np
 import numpy.typing as npt
 
-from lpsmap_core import Factor, Variables
+from lpsmap_core import Factor, FactorGraph, Variables
 from lpsmap_core.compile import kernel
 from lpsmap_factors_struct.arborescence import (
     arborescence_memory,
@@ -171,6 +171,17 @@ class DepTree(Factor):
         self.n_labels = self.per_factor("n_labels", n_labels)
         if projective and type(self) is DepTree:
             self.__class__ = ProjectiveDepTree  # solved differently: a type of its own
+
+    @classmethod
+    def examples(cls) -> list[Factor]:
+        """Return small declarations for the conformance kit."""
+        graph = FactorGraph()
+        return [
+            cls(graph.variable((3, 4, 4)), lengths=[4, 1, 3]),
+            cls(graph.variable((3, 3)), packed=False, single_root=True),
+            cls(graph.variable((2, 4, 4)), projective=True, lengths=[4, 2]),
+            cls(graph.variable((2, 2, 2)), labelled=True),
+        ]
 
     def solve_map(self, eta_u: FloatArray, eta_v: FloatArray) -> tuple[Any, ...]:
         """Return the heads of the best tree, with their labels if there are any."""

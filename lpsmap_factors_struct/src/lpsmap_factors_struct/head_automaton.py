@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from lpsmap_core import Factor, Variables
+from lpsmap_core import Factor, FactorGraph, Variables
 from lpsmap_core.compile import kernel
 from lpsmap_factors_struct.scores import flat_scores
 
@@ -181,6 +181,15 @@ class HeadAutomaton(Factor):
         self.n_additionals = side**2
         self.n_candidates = np.diff(self.offsets).astype(np.float64)
 
+    @classmethod
+    def examples(cls) -> list[Factor]:
+        """Return small declarations for the conformance kit."""
+        graph = FactorGraph()
+        return [
+            cls(graph.variable(3), np.zeros((4, 4))),
+            cls(graph.variable((3, 4)), np.zeros((3, 5, 5)), lengths=[4, 1, 2]),
+        ]
+
     def solve_map(self, eta_u: FloatArray, eta_v: FloatArray) -> tuple[int, ...]:
         """Return the best modifiers."""
         n = len(eta_u)
@@ -188,7 +197,7 @@ class HeadAutomaton(Factor):
         count = best_modifiers(
             np.ascontiguousarray(eta_u, dtype=np.float64),
             np.ascontiguousarray(eta_v, dtype=np.float64),
-            self.event_shape[0] + 1,
+            round(np.sqrt(len(eta_v))),
             np.empty(n + 2),
             np.empty(n + 2, dtype=np.int64),
             modifiers,
@@ -197,7 +206,7 @@ class HeadAutomaton(Factor):
 
     def vertex(self, y: tuple[int, ...]) -> tuple[FloatArray, FloatArray]:
         """Return the candidates that are modifiers in `y`, and its pairs of siblings."""
-        end = self.event_shape[0]
+        end = round(np.sqrt(self.n_additionals)) - 1
         variables, siblings = np.zeros(int(self.n_candidates)), np.zeros((end + 1, end + 1))
         variables[list(y)] = 1.0
         if len(variables):

@@ -7,7 +7,7 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 import numpy.typing as npt
 
-from lpsmap_core import Factor, Variables
+from lpsmap_core import Factor, FactorGraph, Variables
 from lpsmap_core.compile import kernel
 from lpsmap_factors_struct.assignment import Assignment, assign, assignment_memory
 from lpsmap_factors_struct.rectangle import pairs_vertex, rectangles
@@ -158,6 +158,16 @@ class Matching(Factor):
                 "matched. Set full to 'shorter' or 'none', or transpose the variables."
             )
         self.full = self.per_factor("full", full != "none")
+
+    @classmethod
+    def examples(cls) -> list[Factor]:
+        """Return small declarations for the conformance kit."""
+        graph = FactorGraph()
+        return [
+            cls(graph.variable((3, 2, 3)), lengths=[[2, 3], [1, 2], [2, 2]]),
+            cls(graph.variable((3, 2)), full="shorter"),
+            cls(graph.variable((2, 3, 3)), full="none"),
+        ]
 
     def solve_map(self, eta_u: FloatArray, eta_v: FloatArray) -> tuple[tuple[int, int], ...]:
         """Return the pairs of the best matching."""

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from lpsmap_core import Factor, Variables
+from lpsmap_core import Factor, FactorGraph, Variables
 from lpsmap_core.compile import kernel
 
 __all__ = ["Permutation"]
@@ -106,9 +106,18 @@ class Permutation(Factor):
     """
 
     map_kernel = staticmethod(_best_orders)
+    expected_failures = {
+        "check_zero_one": "a structure gives every item its place in the order, scaled to [0, 1]"
+    }
 
     def __init__(self, variables: Variables, *, lengths: npt.ArrayLike | None = None) -> None:
         super().__init__(variables, lengths=lengths)
+
+    @classmethod
+    def examples(cls) -> list[Factor]:
+        """Return small declarations for the conformance kit."""
+        graph = FactorGraph()
+        return [cls(graph.variable((3, 4)), lengths=[4, 1, 3])]
 
     def solve_map(self, eta_u: FloatArray, eta_v: FloatArray) -> tuple[int, ...]:
         """Return the items of the best ordering, from the first to the last."""

@@ -19,6 +19,8 @@ from lpsmap_factors_struct import (
     TopK,
 )
 
+lpsmap_api_version = 1
+
 
 @lpsmap_core.hookimpl
 def lpsmap_factors() -> list[type[Factor]]:

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from lpsmap_core import Factor, Variables
+from lpsmap_core import Factor, FactorGraph, Variables
 from lpsmap_core.compile import kernel
 from lpsmap_factors_struct.scores import flat_scores
 from lpsmap_factors_struct.sequence import best_arrivals, best_source
@@ -268,6 +268,15 @@ class SemiMarkov(Factor):
             self.n_additionals = n_states**2
         self.longest = self.per_factor("longest", longest)
         self.n_states = self.per_factor("n_states", n_states)
+
+    @classmethod
+    def examples(cls) -> list[Factor]:
+        """Return small declarations for the conformance kit."""
+        graph = FactorGraph()
+        return [
+            cls(graph.variable((3, 2, 2))),
+            cls(graph.variable((3, 4, 2, 2)), np.zeros((3, 2, 2)), lengths=[4, 1, 2]),
+        ]
 
     def solve_map(self, eta_u: FloatArray, eta_v: FloatArray) -> tuple[tuple[int, int, int], ...]:
         """Return the segments of the best segmentation."""

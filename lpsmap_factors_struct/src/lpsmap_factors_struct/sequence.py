@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 import numpy as np
 import numpy.typing as npt
 
-from lpsmap_core import Factor, Variables
+from lpsmap_core import Factor, FactorGraph, Variables
 from lpsmap_core.compile import kernel
 from lpsmap_factors_struct.transitions import flat_transitions
 
@@ -263,6 +263,21 @@ class Sequence(Factor):
         self.additionals = self._flat(length, n_states, transitions, initial, final, additionals)
         self.n_additionals = int(self.additionals.shape[-1])
         self.n_states = self.per_factor("n_states", n_states)
+
+    @classmethod
+    def examples(cls) -> list[Factor]:
+        """Return small declarations for the conformance kit."""
+        graph = FactorGraph()
+        return [
+            cls(graph.variable((3, 2)), np.zeros((2, 2, 2))),
+            cls(
+                graph.variable((3, 4, 3)),
+                np.zeros((3, 3, 3)),
+                np.zeros((3, 3)),
+                np.zeros((3, 3)),
+                lengths=[4, 1, 2],
+            ),
+        ]
 
     def solve_map(self, eta_u: FloatArray, eta_v: FloatArray) -> tuple[int, ...]:
         """Return the states of the best sequence."""

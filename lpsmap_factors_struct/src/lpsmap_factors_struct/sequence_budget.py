@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 import numpy as np
 import numpy.typing as npt
 
-from lpsmap_core import Variables
+from lpsmap_core import Factor, FactorGraph, Variables
 from lpsmap_core.compile import kernel
 from lpsmap_factors_struct.sequence import (
     Sequence,
@@ -200,6 +200,15 @@ class SequenceBudget(Sequence):
         self.counted_state = self._integers("counted_state", counted_state, n_states - 1)
         self.force_budget = self.per_factor("force_budget", bool(force_budget))
         self._check_budget(n_states)
+
+    @classmethod
+    def examples(cls) -> list[Factor]:
+        """Return small declarations for the conformance kit."""
+        graph, steps = FactorGraph(), np.zeros((3, 2, 2))
+        return [
+            cls(graph.variable((3, 4, 2)), steps, [2, 0, 1], counted_state=1, lengths=[4, 1, 2]),
+            cls(graph.variable((4, 3)), np.zeros((3, 3)), 2, force_budget=True),
+        ]
 
     def solve_map(self, eta_u: FloatArray, eta_v: FloatArray) -> tuple[int, ...]:
         """Return the states of the best sequence."""

@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 import numpy as np
 import numpy.typing as npt
 
-from lpsmap_core import Factor, Variables
+from lpsmap_core import Factor, FactorGraph, Variables
 from lpsmap_core.compile import kernel
 from lpsmap_core.variables import as_variables
 from lpsmap_factors_struct.scores import as_array, flat_scores
@@ -247,6 +247,15 @@ class SequenceDistance(Factor):
             {"initial": (reach,), "distances": (2 * reach + 1,), "final": (reach,)},
         )
         self.n_additionals = 4 * reach + 1
+
+    @classmethod
+    def examples(cls) -> list[Factor]:
+        """Return small declarations for the conformance kit."""
+        graph = FactorGraph()
+        return [
+            cls(graph.variable((3, 4)), np.zeros(5)),
+            cls(graph.variable((2, 4, 3)), np.zeros((2, 3)), lengths=[[4, 3], [2, 2]]),
+        ]
 
     def solve_map(self, eta_u: FloatArray, eta_v: FloatArray) -> tuple[int, ...]:
         """Return the states of the best sequence."""

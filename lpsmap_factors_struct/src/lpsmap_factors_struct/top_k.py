@@ -8,7 +8,7 @@ from typing import ClassVar
 import numpy as np
 import numpy.typing as npt
 
-from lpsmap_core import Factor, Variables
+from lpsmap_core import Factor, FactorGraph, Variables
 from lpsmap_core.compile import kernel
 
 __all__ = ["TopK"]
@@ -182,6 +182,15 @@ class TopK(Factor):
                 f"TopK: k is {self.k[f]:g} for factor {f} of {n[f]} elements; expected 0 to "
                 f"{n[f]}. Set it per factor, or pass exact=False."
             )
+
+    @classmethod
+    def examples(cls) -> list[Factor]:
+        """Return small declarations for the conformance kit."""
+        graph = FactorGraph()
+        return [
+            cls(graph.variable((3, 5)), [2, 1, 0], lengths=[5, 3, 1]),
+            cls(graph.variable((2, 4)), 2, exact=False, mask=np.array([True, True, False, True])),
+        ]
 
     def solve_map(self, eta_u: FloatArray, eta_v: FloatArray) -> tuple[int, ...]:
         """Return the variables of the best subset."""

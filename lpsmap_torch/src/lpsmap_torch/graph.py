@@ -42,12 +42,15 @@ class TorchFactorGraph(FactorGraph):
         super().__init__()
         self._tensors: list[Tensor] = []
 
+    def __getstate__(self) -> dict[str, Any]:
+        return {**super().__getstate__(), "_tensors": []}
+
     def variable(self, shape: int | tuple[int, ...] = ()) -> Variables:
         """Make variables with scores of zero, of a given shape, in torch's default dtype."""
         return self.variable_from(torch.zeros(shape))
 
     def solve(self, *args: Any, **kwargs: Any) -> Solution:
-        """Solve the graph; see `lpsmap_core.FactorGraph.solve`.
+        """Solve the graph; the arguments `args` are those of `lpsmap_core.FactorGraph.solve`.
 
         Afterwards ``u.value`` is a tensor, differentiable in the scores.
         """

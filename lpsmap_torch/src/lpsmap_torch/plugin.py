@@ -1,10 +1,13 @@
-"""Registers the adapter with lpsmap; torch is imported only when the hook is called."""
+"""Registers the adapter with lpsmap; torch is imported only when a hook is called."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
 from lpsmap_core import FactorGraph, hookimpl
+from lpsmap_core.backends import Backend
+
+lpsmap_api_version = 1
 
 
 @hookimpl
@@ -13,3 +16,11 @@ def lpsmap_graphs() -> Sequence[type[FactorGraph]]:
     from lpsmap_torch import TorchFactorGraph
 
     return [TorchFactorGraph]
+
+
+@hookimpl
+def lpsmap_backends() -> Sequence[type[Backend]]:
+    """Return torch as a library of arrays."""
+    from lpsmap_torch.backend import TorchBackend
+
+    return [TorchBackend]

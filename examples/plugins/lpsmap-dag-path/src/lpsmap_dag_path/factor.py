@@ -1,0 +1,91 @@
+"""Paths through a directed acyclic graph, found by networkx."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+from typing import Any
+
+import networkx as nx
+import numpy as np
+
+from lpsmap_core import Factor, FactorGraph, Variables
+
+__all__ = ["DagPath"]
+
+Node = Hashable
+Edge = tuple[Node, Node]
+
+
+class DagPath(Factor):
+    """The edges of one path from a source to a target through a directed acyclic graph.
+
+    Parameters
+    ----------
+    variables
+        Variables of shape (..., n_edges): a path for every entry of the leading axes.
+    edges
+        The graph's edges, pairs of nodes, in the order of the variables' last axis.
+    source, target
+        Where every path starts and ends.
+
+    Raises
+    ------
+    ValueError
+        If edges and variables differ in number, an edge stands twice, the graph has a cycle, or no
+        path leads from source to target.
+    """
+
+    def __init__(
+        self, variables: Variables, edges: Sequence[Edge], source: Node, target: Node
+    ) -> None:
+        super().__init__(variables)
+        self.dag = nx.DiGraph()
+        for i, (tail, head) in enumerate(edges):
+            self.dag.add_edge(tail, head, number=i)
+        if self.event_shape != (self.dag.number_of_edges(),):
+            raise ValueError(
+                f"DagPath: edges has {self.dag.number_of_edges()} different edges for "
+                f"{self.event_shape[0]} variables; expected one for each. Name every edge once."
+            )
+        if not nx.is_directed_acyclic_graph(self.dag):
+            raise ValueError(
+                "DagPath: edges has a cycle; expected none. Take one of its edges out."
+            )
+        if not (source in self.dag and target in nx.descendants(self.dag, source)):
+            raise ValueError(
+                f"DagPath: no path leads from {source!r} to {target!r}; expected one. Add edges."
+            )
+        self.source, self.target = source, target
+
+    def solve_map(self, eta_u: Any, eta_v: Any) -> tuple[int, ...]:
+        """Return the numbers of the best path's edges, first to last."""
+
+        def length(tail: Node, head: Node, data: dict[str, int]) -> float:
+            return -float(eta_u[data["number"]])  # the best path is the shortest by minus the score
+
+        nodes = nx.bellman_ford_path(self.dag, self.source, self.target, weight=length)
+        return tuple(self.dag.edges[edge]["number"] for edge in nx.utils.pairwise(nodes))
+
+    def vertex(self, y: tuple[int, ...]) -> tuple[Any, Any]:
+        """Return ones on the path's edges, and no additionals."""
+        return np.isin(np.arange(*self.event_shape), y), np.empty(0)
+
+    def decode(self, variables: Any, additionals: Any) -> dict[str, Any]:
+        """Return the path's nodes, ``{"nodes": [...]}``."""
+        on = [edge for edge in self.dag.edges if variables[self.dag.edges[edge]["number"]]]
+        follow = dict(on)
+        nodes = [self.source]
+        while nodes[-1] != self.target:
+            nodes.append(follow[nodes[-1]])
+        return {"nodes": nodes}
+
+    @classmethod
+    def examples(cls) -> list[Factor]:
+        """Return small declarations for the conformance kit."""
+        graph = FactorGraph()
+        diamond = [("s", "a"), ("s", "b"), ("a", "b"), ("a", "t"), ("b", "t")]
+        ladder = [(i, j) for i in range(5) for j in range(i + 1, min(i + 3, 5))]
+        return [
+            cls(graph.variable(5), diamond, "s", "t"),
+            cls(graph.variable((2, 7)), ladder, 0, 4),
+        ]

@@ -1,0 +1,38 @@
+"""The conformance kit, and answers known by hand."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import lpsmap
+from lpsmap_core.testing import parametrize_with_checks
+from lpsmap_equal import Equal
+
+
+@parametrize_with_checks(Equal.examples())
+def test_protocol(factor, check):
+    check(factor)
+
+
+@pytest.mark.parametrize(
+    ("scores", "value"), [([0.2, 0.8], 0.5), ([-3.0, 1.0], 0.0), ([1.0, 4.0], 1.0)]
+)
+def test_the_mean_of_the_scores_clipped(scores, value):
+    graph = lpsmap.FactorGraph()
+    u = graph.variable_from(np.array(scores))
+    graph.add(Equal(u))
+    graph.solve()
+    np.testing.assert_allclose(u.value, value, atol=1e-6)
+
+
+def test_a_forbidden_variable_forbids_all():
+    graph = lpsmap.FactorGraph()
+    u = graph.variable_from(np.array([-np.inf, 5.0, 5.0]))
+    graph.add(Equal(u))
+    graph.solve()
+    np.testing.assert_array_equal(u.value, 0.0)
+
+
+def test_it_is_found():
+    assert lpsmap.Equal is Equal

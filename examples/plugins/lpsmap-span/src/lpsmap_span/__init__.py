@@ -1,0 +1,5 @@
+"""Factor types for lpsmap."""
+
+from lpsmap_span.factor import Span
+
+__all__ = ["Span"]

@@ -1,0 +1,104 @@
+"""Spans: runs of neighbouring variables, found by a compiled search."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from lpsmap_core import Factor, FactorGraph, Variables
+from lpsmap_core.compile import kernel
+
+__all__ = ["Span"]
+
+FloatArray = npt.NDArray[np.float64]
+IntArray = npt.NDArray[np.int64]
+
+
+@kernel
+def _best_spans(
+    rows: IntArray,
+    offsets: IntArray,
+    eta_u: FloatArray,
+    additional_offsets: IntArray,
+    eta_v: FloatArray,
+    parameters: FloatArray,
+    link_parameter: FloatArray,
+    start: IntArray,
+    index: npt.NDArray[np.int32],
+    value: FloatArray,
+    size: IntArray,
+) -> None:
+    """Find the best span of every factor in `rows`, among those no longer than its parameter."""
+    for r in rows:
+        lo, hi, longest = offsets[r], offsets[r + 1], int(parameters[r, 0])
+        best, first, last = 0.0, lo, lo
+        for i in range(lo, hi):
+            total = 0.0
+            for j in range(i, min(i + longest, hi)):
+                total += eta_u[j]
+                if total > best:
+                    best, first, last = total, i, j + 1
+        for k in range(last - first):
+            index[start[r] + k], value[start[r] + k] = first - lo + k, 1.0
+        size[r] = last - first
+
+
+class Span(Factor):
+    """The variables that are on are neighbours, and no more than a given number; or none is on.
+
+    Parameters
+    ----------
+    variables
+        Variables of shape (..., n): a span for every entry of the leading axes.
+    longest
+        The largest length, or an array of them that broadcasts to the leading axes.
+    lengths
+        Integers of the leading axes' shape: row b has variables ``[b, :lengths[b]]``.
+
+    Raises
+    ------
+    ValueError
+        If `longest` is not a whole number of at least 1, or has the wrong shape.
+    """
+
+    row_parameters = ("longest",)
+    map_kernel = staticmethod(_best_spans)
+
+    def __init__(
+        self,
+        variables: Variables,
+        longest: npt.ArrayLike,
+        *,
+        lengths: npt.ArrayLike | None = None,
+    ) -> None:
+        super().__init__(variables, lengths=lengths)
+        self.longest = self.per_factor("longest", longest)
+        if ((self.longest < 1) | (self.longest != np.floor(self.longest))).any():
+            raise ValueError(f"Span: longest is {longest!r}; expected whole numbers, 1 or more.")
+
+    def solve_map(self, eta_u: FloatArray, eta_v: FloatArray) -> tuple[int, int]:
+        """Return where the best span starts and ends; ``(0, 0)`` for none."""
+        n = len(eta_u)
+        ends = ((i, j) for i in range(n) for j in range(i + 1, min(i + int(self.longest), n) + 1))
+        return max([(0, 0), *ends], key=lambda span: float(eta_u[slice(*span)].sum()))
+
+    def vertex(self, y: tuple[int, int]) -> tuple[npt.ArrayLike, npt.ArrayLike]:
+        """Return ones from start to end, and no additionals."""
+        place = np.arange(*self.event_shape)
+        return (y[0] <= place) & (place < y[1]), np.empty(0)
+
+    def decode(self, variables: FloatArray, additionals: FloatArray) -> dict[str, Any]:
+        """Return where the span starts and ends, ``{"span": [start, end]}``."""
+        on = np.flatnonzero(variables)
+        return {"span": [int(on[0]), int(on[-1]) + 1] if on.size else [0, 0]}
+
+    @classmethod
+    def examples(cls) -> list[Factor]:
+        """Return small declarations for the conformance kit."""
+        graph = FactorGraph()
+        return [
+            cls(graph.variable(6), 3),
+            cls(graph.variable((3, 5)), [1, 2, 5], lengths=[5, 3, 4]),
+        ]

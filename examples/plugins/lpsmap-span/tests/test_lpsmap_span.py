@@ -1,0 +1,42 @@
+"""The conformance kit, answers known by hand, and bad input."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import lpsmap
+from lpsmap_core.testing import parametrize_with_checks
+from lpsmap_span import Span
+
+
+@parametrize_with_checks(Span.examples())
+def test_protocol(factor, check):
+    check(factor)
+
+
+def test_a_row_of_each_length():
+    graph = lpsmap.FactorGraph()
+    u = graph.variable_from(np.tile([5.0, 4.0, -1.0, 6.0], (2, 1)))
+    spans = graph.add(Span(u, longest=[1, 4]))
+    graph.solve()
+    np.testing.assert_allclose(u.value, [[0.0, 0.0, 0.0, 1.0], [1.0, 1.0, 1.0, 1.0]], atol=1e-6)
+    assert graph.structures(spans)[0][0].decoded == {"span": [3, 4]}
+
+
+def test_no_span_if_nothing_is_worth_it():
+    graph = lpsmap.FactorGraph()
+    u = graph.variable_from(np.array([-1.0, -2.0]))
+    graph.add(Span(u, 2))
+    graph.solve()
+    np.testing.assert_allclose(u.value, 0.0, atol=1e-6)
+
+
+@pytest.mark.parametrize("longest", [0, -1, 1.5])
+def test_bad_input(longest):
+    with pytest.raises(ValueError, match="longest is .*expected whole numbers, 1 or more"):
+        Span(lpsmap.FactorGraph().variable(3), longest)
+
+
+def test_it_is_found():
+    assert lpsmap.Span is Span

@@ -1,0 +1,112 @@
+"""What plugins offer of one kind, by name, and which of them claim the same one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+__all__ = ["DISABLE", "DuplicateNameError", "Offers", "Plugin", "Registration"]
+
+DISABLE = "LPSMAP_DISABLE_PLUGINS"
+"""Environment variable: ``all``, or a list of distributions or entry points with commas."""
+
+
+class DuplicateNameError(RuntimeError):
+    """Two plugins claim one name."""
+
+
+@dataclass(frozen=True)
+class Plugin:
+    """A plugin and where it comes from.
+
+    Attributes
+    ----------
+    name
+        The name of its entry point.
+    distribution, version
+        The distribution that has the entry point.
+    seconds
+        How long its import took.
+    """
+
+    name: str
+    distribution: str
+    version: str
+    seconds: float = 0.0
+
+    @property
+    def key(self) -> str:
+        """Its name among all plugins: two distributions may name their entry points alike."""
+        return f"{self.distribution}:{self.name}"
+
+
+@dataclass(frozen=True)
+class Registration:
+    """A class or value that a plugin offers by a name."""
+
+    name: str
+    value: Any
+    plugin: Plugin
+
+
+class Offers(Mapping[str, Registration]):
+    """What plugins offer of one kind, by name; a name that two claim is an error when asked for.
+
+    Iteration leaves those names out.
+
+    Attributes
+    ----------
+    contested
+        For every name that two claim, the first two claims.
+    """
+
+    def __init__(self) -> None:
+        self._found: dict[str, Registration] = {}
+        self.contested: dict[str, tuple[Registration, Registration]] = {}
+
+    def add(self, mine: Registration) -> None:
+        """Add the claim `mine`."""
+        other = self._found.setdefault(mine.name, mine)
+        if other.value is not mine.value:
+            self.contested.setdefault(mine.name, (other, mine))
+
+    def __getitem__(self, name: str) -> Registration:
+        """Return a registration.
+
+        Raises
+        ------
+        KeyError
+            If no plugin offers the name.
+        DuplicateNameError
+            If two claim it.
+        """
+        if name in self.contested:
+            raise DuplicateNameError(self.quarrel(name))
+        return self._found[name]
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._found  # Mapping's own would raise for a contested name
+
+    def __iter__(self) -> Iterator[str]:
+        return (name for name in self._found if name not in self.contested)
+
+    def __len__(self) -> int:
+        return len(self._found) - len(self.contested)
+
+    def quarrel(self, name: str) -> str:
+        """Return who claims a contested name, and what to do."""
+        first, second = self.contested[name]
+        claims = " and ".join(
+            f"{claim.plugin.distribution} {claim.plugin.version} ({_module_of(claim.value)})"
+            for claim in (first, second)
+        )
+        return (
+            f"{name} is claimed by two installed plugins, {claims}. Uninstall one, ask its author "
+            f"to rename it, or leave it out: {DISABLE}={second.plugin.distribution}"
+        )
+
+
+def _module_of(value: Any) -> str:
+    """Return the module that defines a class, or the function behind a command."""
+    return str(getattr(getattr(value, "callback", None) or value, "__module__", "?"))

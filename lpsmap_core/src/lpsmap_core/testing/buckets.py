@@ -1,0 +1,120 @@
+"""A declaration many times over, as the engine's kernels see it."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from lpsmap_core.factor import Factor
+from lpsmap_core.layout import Bucket, build_layout
+from lpsmap_core.local import LocalSolver
+from lpsmap_core.testing.draws import random_degrees, random_scores
+
+__all__ = ["LocalProblems", "Solved", "bucket_of", "local_problems"]
+
+FloatArray = npt.NDArray[np.float64]
+IntArray = npt.NDArray[np.int64]
+
+MOST_ITERATIONS = 1000
+
+
+def bucket_of(factor: Factor, copies: int) -> Bucket:
+    """Return the bucket of a declaration's factors, `copies` times one after the other."""
+    n_variables = int(factor.variables.index.max(initial=-1)) + 1
+    return build_layout(n_variables, [factor] * copies, 1).buckets[0]
+
+
+class Solved(NamedTuple):
+    """Solutions of local problems: scaled marginals of slots, marginals of additionals."""
+
+    z: FloatArray
+    v: FloatArray
+
+
+class LocalProblems(NamedTuple):
+    """Local problems of a bucket, flat.
+
+    Attributes
+    ----------
+    bucket
+        The factors.
+    a, delta
+        Scores and scales of the slots.
+    eta_v
+        Scores of the additionals.
+    """
+
+    bucket: Bucket
+    a: FloatArray
+    delta: FloatArray
+    eta_v: FloatArray
+
+    @property
+    def everything(self) -> IntArray:
+        """All factors."""
+        return np.arange(self.bucket.n_factors)
+
+    def solve(self, solver: LocalSolver, rows: IntArray | None = None) -> Solved:
+        """Return a solver's solutions, NaN for factors that are not in `rows`."""
+        z, v = np.full(len(self.a), np.nan), np.full(len(self.eta_v), np.nan)
+        rows = self.everything if rows is None else rows
+        solver.solve(rows, self.a.copy(), self.eta_v.copy(), z, v, MOST_ITERATIONS, np.inf)
+        return Solved(z, v)
+
+    def moved(self, d_u: FloatArray, d_v: FloatArray) -> LocalProblems:
+        """Return the problems with other scores."""
+        return self._replace(a=self.a + d_u, eta_v=self.eta_v + d_v)
+
+    def select(self, rows: IntArray) -> LocalProblems:
+        """Return some of the problems."""
+        slots = np.concatenate([np.arange(*self.bucket.offsets[[f, f + 1]]) for f in rows])
+        extra = np.concatenate(
+            [np.arange(*self.bucket.additional_offsets[[f, f + 1]]) for f in rows]
+        )
+        return LocalProblems(
+            self.bucket.select(rows), self.a[slots], self.delta[slots], self.eta_v[extra]
+        )
+
+    def largest(self) -> FloatArray:
+        """Return for each factor 1 plus its scores' magnitudes: what rounding is relative to."""
+        sums = np.ones(self.bucket.n_factors)
+        for f in range(self.bucket.n_factors):
+            slots, extra = self.slots(f), self.extra(f)
+            sums[f] += np.abs(self.a[slots]).sum() + np.abs(self.eta_v[extra]).sum()
+        return sums
+
+    def slots(self, f: int | np.int64) -> slice:
+        """Return where factor f's slots lie."""
+        return slice(*self.bucket.offsets[f : f + 2].tolist())
+
+    def extra(self, f: int | np.int64) -> slice:
+        """Return where factor f's additionals lie."""
+        return slice(*self.bucket.additional_offsets[f : f + 2].tolist())
+
+    def where(self, f: int | np.int64) -> str:
+        """Name a factor and its problem for a message."""
+        slots, extra = self.slots(f), self.extra(f)
+        declaration, row = self.bucket.declarations[0], self.bucket.row[f]
+        also = f", eta_v = {self.eta_v[extra].tolist()}" if self.eta_v[extra].size else ""
+        return (
+            f"factor {row} of {declaration!r}, a = {self.a[slots].tolist()}, "
+            f"delta = {self.delta[slots].tolist()}{also}"
+        )
+
+
+def local_problems(
+    factor: Factor, rng: np.random.Generator, draws: int, decades: float = 2.0
+) -> LocalProblems:
+    """Draw local problems of all factors of a declaration, with random degrees."""
+    bucket = bucket_of(factor, draws)
+    arity, extra = np.diff(bucket.offsets), np.diff(bucket.additional_offsets)
+    widest = int((arity + extra).max(initial=0))
+    scores = random_scores(rng, bucket.n_factors, widest, decades)
+    degrees = random_degrees(rng, bucket.n_factors, widest)
+    columns = np.arange(widest)
+    used = columns < arity[:, None]
+    return LocalProblems(
+        bucket, scores[used], degrees[used], scores[columns >= widest - extra[:, None]]
+    )

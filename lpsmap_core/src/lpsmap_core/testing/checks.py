@@ -1,0 +1,131 @@
+"""The list of all checks, and which of them hold for what a factor type offers."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from lpsmap_core.factor import Factor, has_array_code, override_level
+from lpsmap_core.testing.best import (
+    check_forbidden,
+    check_linear,
+    check_map_is_best,
+    check_ties,
+)
+from lpsmap_core.testing.compiled import check_map_kernel, check_vertex_sizes
+from lpsmap_core.testing.derivatives import (
+    check_jvp,
+    check_jvp_is_projection,
+    check_jvp_is_symmetric,
+)
+from lpsmap_core.testing.devices import check_devices
+from lpsmap_core.testing.draws import DRAWS
+from lpsmap_core.testing.graphs import (
+    check_distribution,
+    check_forbidden_scores,
+    check_negation,
+    check_sharp_scores,
+)
+from lpsmap_core.testing.purity import (
+    check_determinism,
+    check_hidden_state,
+    check_immutable,
+    check_inputs_unchanged,
+    check_pickling,
+    check_threads,
+)
+from lpsmap_core.testing.solutions import (
+    check_batching,
+    check_certificate,
+    check_faces,
+    check_override_is_complete,
+    check_override_is_generic,
+    check_rows,
+    check_warm_start,
+)
+from lpsmap_core.testing.structures import (
+    check_decode,
+    check_labels,
+    check_parameters,
+    check_shapes,
+    check_zero_one,
+)
+
+__all__ = ["FIRST", "Check", "checks_of"]
+
+
+class Check(Protocol):
+    """A function that raises `ConformanceError` if a factor breaks its rule."""
+
+    __name__: str
+    __doc__: str | None
+
+    def __call__(self, factor: Factor, *, seed: int = 0, draws: int = DRAWS) -> None:
+        """Check a declaration on problems drawn from a seed."""
+
+
+FIRST: tuple[Check, ...] = (
+    check_parameters,
+    check_shapes,
+    check_vertex_sizes,
+    check_map_kernel,
+)
+"""Checks without which the others cannot run: they see to it that kernels write where they may."""
+
+ORACLE: tuple[Check, ...] = (
+    check_zero_one,
+    check_labels,
+    check_decode,
+    check_map_is_best,
+    check_linear,
+    check_ties,
+    check_forbidden,
+    check_determinism,
+    check_hidden_state,
+    check_inputs_unchanged,
+    check_immutable,
+    check_threads,
+    check_pickling,
+)
+
+SOLUTION: tuple[Check, ...] = (
+    check_certificate,
+    check_rows,
+    check_batching,
+    check_warm_start,
+    check_jvp,
+    check_jvp_is_symmetric,
+    check_jvp_is_projection,
+    check_negation,
+    check_forbidden_scores,
+    check_sharp_scores,
+    check_distribution,
+)
+
+CLOSED_FORM: tuple[Check, ...] = (
+    check_override_is_complete,
+    check_override_is_generic,
+    check_faces,
+)
+
+
+def checks_of(factor: Factor) -> list[Check]:
+    """Return the checks that a factor's type has to pass, the simplest first.
+
+    Raises
+    ------
+    TypeError
+        If `factor` is not a Factor.
+    ValueError
+        If the declaration holds none.
+    """
+    if not isinstance(factor, Factor):
+        raise TypeError(f"factor: got {factor!r}; expected a declared factor such as Xor(u).")
+    if factor.n_factors == 0:
+        raise ValueError(f"factor: {factor!r} holds no factor; expected at least one to check.")
+    cls = type(factor)
+    checks = [*FIRST, *ORACLE, *SOLUTION]
+    if has_array_code(cls):
+        checks = [*checks, check_devices]
+    if cls.map_kernel is None:
+        checks = [c for c in checks if c not in (check_vertex_sizes, check_map_kernel)]
+    return [*checks, *CLOSED_FORM] if override_level(cls) == 3 else checks

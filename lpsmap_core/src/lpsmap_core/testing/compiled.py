@@ -1,0 +1,188 @@
+"""Checks of a compiled oracle: it agrees with the plain one, and writes where it may."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from lpsmap_core.factor import Factor
+from lpsmap_core.layout import Bucket
+from lpsmap_core.testing.buckets import bucket_of, local_problems
+from lpsmap_core.testing.draws import DRAWS
+from lpsmap_core.testing.oracle import Oracle, oracles_of, vertices_seen
+from lpsmap_core.testing.rules import broken
+
+__all__ = ["KernelAnswers", "ask_kernel", "check_map_kernel", "check_vertex_sizes"]
+
+FloatArray = npt.NDArray[np.float64]
+IntArray = npt.NDArray[np.int64]
+
+UNTOUCHED = -7
+"""What buffers hold before a kernel writes."""
+
+
+def check_vertex_sizes(factor: Factor, *, seed: int = 0, draws: int = DRAWS) -> None:
+    """vertex_sizes leaves room for every structure's nonzeros, because kernels write that many."""
+    rng = np.random.default_rng(seed)
+    sizes = _sizes(bucket_of(factor, 1))
+    if sizes.shape != (factor.n_factors,) or sizes.dtype.kind != "i":
+        raise broken(
+            "vertex_sizes returns one integer for every factor, because buffers are cut by it",
+            f"{sizes.dtype} of shape {sizes.shape}",
+            f"integers of shape {(factor.n_factors,)}",
+            repr(factor),
+        )
+    for oracle, size in zip(oracles_of(factor), sizes, strict=True):
+        for vertex in vertices_seen(oracle, rng, draws):
+            if np.count_nonzero(vertex) > size:
+                raise broken(
+                    "vertex_sizes is at least the number of nonzeros of every vertex, because "
+                    "kernels write so many entries",
+                    f"{size} for {vertex.tolist()}",
+                    f"at least {np.count_nonzero(vertex)}",
+                    oracle.name,
+                )
+
+
+def check_map_kernel(factor: Factor, *, seed: int = 0, draws: int = DRAWS) -> None:
+    """map_kernel answers as well as solve_map, for the rows asked, within its room.
+
+    Every other factor is asked, so that writing for one that was not shows.
+    """
+    rng = np.random.default_rng(seed)
+    problems = local_problems(factor, rng, draws, decades=4.0)
+    bucket, oracles = problems.bucket, oracles_of(factor)
+    seen = [vertices_seen(oracle, rng, draws) for oracle in oracles]
+    for start in (0, 1):
+        rows = np.arange(start, bucket.n_factors, 2)
+        answers = ask_kernel(bucket, rows, problems.a, problems.eta_v)
+        _require_room(factor, bucket, rows, answers)
+        for f in rows:
+            oracle = oracles[bucket.row[f]]
+            scores = np.concatenate(
+                [problems.a[problems.slots(f)], problems.eta_v[problems.extra(f)]]
+            )
+            _require_as_good(oracle, answers.vertex(f, oracle), seen[bucket.row[f]], scores)
+
+
+class KernelAnswers(NamedTuple):
+    """What a kernel wrote; factor f may write ``room[f]`` entries from ``start[f]`` on."""
+
+    start: IntArray
+    room: IntArray
+    entry: npt.NDArray[np.int32]
+    value: FloatArray
+    size: IntArray
+
+    def vertex(self, f: int | np.int64, oracle: Oracle) -> FloatArray:
+        """Return factor f's vertex as numbers of all variables and additionals."""
+        entries = slice(self.start[f], self.start[f] + self.size[f])
+        index = self.entry[entries]
+        proper = (
+            len(set(index.tolist())) == len(index) and ((index >= 0) & (index < oracle.size)).all()
+        )
+        if not proper:
+            raise broken(
+                "map_kernel writes different positions in the factor, 0 to arity - 1 for "
+                "variables and arity + j for additionals, because a vertex is a sparse vector",
+                index.tolist(),
+                f"different numbers of 0 to {oracle.size - 1}",
+                oracle.name,
+            )
+        vertex = np.zeros(oracle.size)
+        vertex[index] = self.value[entries]
+        return vertex
+
+
+def ask_kernel(
+    bucket: Bucket, rows: IntArray, eta_u: FloatArray, eta_v: FloatArray
+) -> KernelAnswers:
+    """Run a bucket's compiled oracle with spare room after every factor's own."""
+    assert bucket.type.map_kernel is not None
+    room = _sizes(bucket)
+    spare = np.diff(bucket.offsets) + np.diff(bucket.additional_offsets) + 4
+    ends = np.cumsum(room + spare)
+    answers = KernelAnswers(
+        start=ends - room - spare,
+        room=room,
+        entry=np.full(ends[-1], UNTOUCHED, dtype=np.int32),
+        value=np.full(ends[-1], float(UNTOUCHED)),
+        size=np.full(bucket.n_factors, UNTOUCHED, dtype=np.int64),
+    )
+    bucket.type.map_kernel(
+        rows,
+        bucket.offsets,
+        eta_u,
+        bucket.additional_offsets,
+        eta_v,
+        bucket.parameters,
+        bucket.link_parameter,
+        answers.start,
+        answers.entry,
+        answers.value,
+        answers.size,
+    )
+    return answers
+
+
+def _sizes(bucket: Bucket) -> IntArray:
+    return np.asarray(
+        bucket.type.vertex_sizes(bucket.offsets, bucket.additional_offsets, bucket.parameters)
+    )
+
+
+def _require_room(factor: Factor, bucket: Bucket, rows: IntArray, answers: KernelAnswers) -> None:
+    """Require that only the rows asked were written, and they within their room."""
+    may = np.zeros(len(answers.entry), dtype=bool)
+    for f in rows:
+        may[answers.start[f] : answers.start[f] + answers.room[f]] = True
+    wrote = (answers.entry != UNTOUCHED) | (answers.value != UNTOUCHED)
+    asked = np.isin(np.arange(bucket.n_factors), rows)
+    outside = np.flatnonzero(wrote & ~may)
+    sized = np.flatnonzero((answers.size != UNTOUCHED) & ~asked)
+    if outside.size or sized.size:
+        owners = np.searchsorted(answers.start, outside, side="right") - 1
+        wrong = sorted({*owners.tolist(), *sized.tolist()})
+        raise broken(
+            "map_kernel writes at most vertex_sizes entries for each of the rows it is asked for, "
+            "because the rest belongs to other factors",
+            f"writes beyond the room of factors {wrong[:5]} of the bucket",
+            f"writes for factors {rows[:5].tolist()}, ... only, within their room",
+            repr(factor),
+        )
+    bad = rows[(answers.size[rows] < 0) | (answers.size[rows] > answers.room[rows])]
+    if bad.size:
+        raise broken(
+            "map_kernel writes size[r], the number of entries of the vertex it found, for every "
+            "row it is asked for, because the engine reads so many",
+            f"{answers.size[bad[0]]} for factor {bad[0]} of the bucket",
+            f"0 to {answers.room[bad[0]]}, what vertex_sizes says",
+            repr(factor),
+        )
+
+
+def _require_as_good(
+    oracle: Oracle, vertex: FloatArray, seen: FloatArray, scores: FloatArray
+) -> None:
+    plain = oracle.of(scores)
+    allowed = 1e-10 * np.abs(scores).sum()
+    found, best = float(scores @ vertex), float(scores @ plain.vertex)
+    if abs(found - best) > allowed or (seen @ scores).max() - found > allowed:
+        raise broken(
+            "map_kernel finds a structure of the same score as solve_map, because it replaces it",
+            f"{vertex.tolist()} of score {found:.10g}",
+            f"{plain.vertex.tolist()} of score {best:.10g}",
+            oracle.where(scores),
+        )
+    if np.isin(vertex, (0.0, 1.0)).all():
+        back = oracle.of(2.0 * vertex - 1.0)
+        if (back.vertex != vertex).any():
+            raise broken(
+                "map_kernel's vertex is a structure of the factor, which solve_map returns for the "
+                "scores that ask for it (1 where it is on, -1 elsewhere), because it replaces it",
+                vertex.tolist(),
+                f"a structure, as {back.vertex.tolist()} is",
+                oracle.where(scores),
+            )

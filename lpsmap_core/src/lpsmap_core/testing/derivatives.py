@@ -1,0 +1,161 @@
+"""Checks of local Jacobians: against central differences, symmetric, projections."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+import numpy.typing as npt
+
+from lpsmap_core.factor import Factor
+from lpsmap_core.local import LocalSolver, every_solver
+from lpsmap_core.testing.buckets import LocalProblems, Solved, local_problems
+from lpsmap_core.testing.draws import DRAWS
+from lpsmap_core.testing.rules import ConformanceError, broken
+
+__all__ = ["check_jvp", "check_jvp_is_projection", "check_jvp_is_symmetric"]
+
+FloatArray = npt.NDArray[np.float64]
+
+STEP = 1e-6
+"""Step of the central differences."""
+
+ERROR = 1e-4
+"""Their allowed error, as a multiple of 1 and the derivative's magnitude."""
+
+
+def check_jvp(factor: Factor, *, seed: int = 0, draws: int = DRAWS) -> None:
+    """Jacobians times a change of the scores are central differences of the solutions.
+
+    Factors with a kink within the step, where one-sided differences disagree, are left out.
+    """
+    rng = np.random.default_rng(seed)
+    problems = local_problems(factor, rng, draws, decades=0.5)
+    problems = problems.moved(*(1e-2 * rng.standard_normal(len(x)) for x in _inputs(problems)))
+    direction = Solved(*(rng.standard_normal(len(x)) for x in _inputs(problems)))
+    for name, solver in every_solver(problems.bucket, problems.delta).items():
+        product = _multiply(problems, solver, direction)
+        slopes = [_slope(problems, name, direction, step) for step in (STEP, -STEP, STEP / 2)]
+        smooth = 0
+        for f in problems.everything:
+            right, left, half = (_of_factor(problems, f, slope) for slope in slopes)
+            largest = 1.0 + np.abs(right).max(initial=0.0)
+            kink = max(np.abs(right - x).max(initial=0.0) for x in (left, half))
+            if kink > ERROR * largest:
+                continue
+            smooth += 1
+            found = _of_factor(problems, f, product)
+            if not np.abs(found - right).max(initial=0.0) <= 2 * ERROR * largest:
+                raise _wrong_product(name, problems, f, direction, found, (right + left) / 2)
+        if not smooth:
+            raise broken(
+                "solutions are piecewise affine in the scores, because they are projections onto "
+                "a polytope",
+                f"{name}: one-sided differences disagree at all of {len(problems.everything)} "
+                "random problems",
+                "agreement at nearly all of them",
+                repr(factor),
+            )
+
+
+def check_jvp_is_symmetric(factor: Factor, *, seed: int = 0, draws: int = DRAWS) -> None:
+    """Local Jacobians of (z, v) in (a, eta_v) are symmetric.
+
+    One product then serves forward and reverse mode: they are second derivatives of the largest
+    ``<a, z> + <eta_v, v> - 1/2 ||z||^2``.
+    """
+    for name, problems, solver, rng in _solved(factor, seed, draws):
+        first, second = (
+            Solved(*(rng.standard_normal(len(x)) for x in _inputs(problems))) for _ in range(2)
+        )
+        images = [_multiply(problems, solver, d) for d in (first, second)]
+        for f in problems.everything:
+            x, y = (_of_factor(problems, f, d) for d in (first, second))
+            j_x, j_y = (_of_factor(problems, f, image) for image in images)
+            allowed = 1e-8 * (1.0 + np.abs(j_x).sum() + np.abs(j_y).sum())
+            if not abs(x @ j_y - y @ j_x) <= allowed:
+                raise broken(
+                    "the Jacobian of (z, v) in (a, eta_v) is symmetric, because it is a second "
+                    "derivative; the backward pass multiplies with it as its own transpose",
+                    f"{name}: <x, J y> = {x @ j_y:.10g}, <y, J x> = {y @ j_x:.10g}",
+                    f"equal numbers, for x = {x.tolist()}, y = {y.tolist()}",
+                    problems.where(f),
+                )
+
+
+def check_jvp_is_projection(factor: Factor, *, seed: int = 0, draws: int = DRAWS) -> None:
+    """The Jacobian of z in a projects onto the directions of the face: ``J (J d) = J d``."""
+    for name, problems, solver, rng in _solved(factor, seed, draws):
+        d, nothing = rng.standard_normal(len(problems.a)), np.zeros_like(problems.eta_v)
+        once = _multiply(problems, solver, Solved(d, nothing)).z
+        twice = _multiply(problems, solver, Solved(once.copy(), nothing)).z
+        for f in problems.everything:
+            slots = problems.slots(f)
+            if not np.abs(once[slots] - twice[slots]).max(initial=0.0) <= 1e-7:
+                raise broken(
+                    "the Jacobian of z in a is a projection, J (J d) = J d, because z is the "
+                    "projection of a onto a face that does not move",
+                    f"{name}: J d = {once[slots].tolist()}, J J d = {twice[slots].tolist()}",
+                    "equal arrays",
+                    problems.where(f),
+                )
+
+
+def _solved(
+    factor: Factor, seed: int, draws: int
+) -> Iterator[tuple[str, LocalProblems, LocalSolver, np.random.Generator]]:
+    """Yield every solver with problems that it has solved."""
+    rng = np.random.default_rng(seed)
+    problems = local_problems(factor, rng, draws, decades=0.5)
+    for name, solver in every_solver(problems.bucket, problems.delta).items():
+        _solve_with_face(problems, solver)
+        yield name, problems, solver, rng
+
+
+def _solve_with_face(problems: LocalProblems, solver: LocalSolver) -> Solved:
+    found = problems.solve(solver)
+    solver.complete_faces(problems.everything, problems.a, problems.eta_v, found.z, np.inf)
+    return found
+
+
+def _multiply(problems: LocalProblems, solver: LocalSolver, d: Solved) -> Solved:
+    """Return the product at a solver's solutions, which it finds first."""
+    _solve_with_face(problems, solver)
+    out = Solved(np.full_like(d.z, np.nan), np.full_like(d.v, np.nan))
+    solver.jvp(problems.everything, d.z.copy(), d.v.copy(), out.z, out.v)
+    return out
+
+
+def _slope(problems: LocalProblems, name: str, d: Solved, step: float) -> Solved:
+    """Return the central difference of a solver's solutions over a step to one side."""
+    ends = []
+    for t in (0.0, step):
+        moved = problems.moved(t * d.z, t * d.v)
+        ends.append(moved.solve(every_solver(moved.bucket, moved.delta)[name]))
+    return Solved((ends[1].z - ends[0].z) / step, (ends[1].v - ends[0].v) / step)
+
+
+def _of_factor(problems: LocalProblems, f: int, pair: Solved) -> FloatArray:
+    return np.concatenate([pair.z[problems.slots(f)], pair.v[problems.extra(f)]])
+
+
+def _inputs(problems: LocalProblems) -> tuple[FloatArray, FloatArray]:
+    return problems.a, problems.eta_v
+
+
+def _wrong_product(
+    name: str,
+    problems: LocalProblems,
+    f: int,
+    direction: Solved,
+    found: FloatArray,
+    expected: FloatArray,
+) -> ConformanceError:
+    return broken(
+        "a Jacobian's product is the derivative of (z, v) along a change of (a, eta_v), because "
+        "networks train by it",
+        f"{name}: {found.tolist()}",
+        f"{expected.tolist()} by central differences, along "
+        f"{_of_factor(problems, f, direction).tolist()}",
+        problems.where(f),
+    )

@@ -1,0 +1,90 @@
+"""The check of closed forms in array-API code on other libraries' arrays and on their devices."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from lpsmap_core.backends import Backend
+from lpsmap_core.factor import Factor, LocalSolution
+from lpsmap_core.registry import installed
+from lpsmap_core.testing.buckets import LocalProblems, local_problems
+from lpsmap_core.testing.draws import DRAWS
+from lpsmap_core.testing.rules import broken
+
+__all__ = ["check_devices"]
+
+Array = npt.NDArray[Any]
+
+
+def check_devices(factor: Factor, *, seed: int = 0, draws: int = DRAWS) -> None:
+    """A closed form gives NumPy's answer on every installed array library and device.
+
+    Array-API code is written once for all; calling NumPy in it by name, or mixing in its arrays,
+    breaks it elsewhere.
+    """
+    problems = local_problems(factor, np.random.default_rng(seed), draws)
+    for backend in (registration.value() for registration in installed().backends.values()):
+        for device in backend.devices():
+            for arguments in _groups(problems):
+                _compare(factor, arguments, backend, device)
+
+
+def _groups(problems: LocalProblems) -> Iterator[tuple[Array | None, ...]]:
+    """Yield the arguments of ``solve_sparsemap`` for the factors of each size."""
+    bucket = problems.bucket
+    sizes = np.stack([np.diff(bucket.offsets), np.diff(bucket.additional_offsets)], axis=1)
+    for arity, extra in np.unique(sizes, axis=0):
+        rows = np.flatnonzero((sizes == (arity, extra)).all(axis=1))
+        slots = bucket.offsets[rows][:, None] + np.arange(arity)
+        additionals = bucket.additional_offsets[rows][:, None] + np.arange(extra)
+        links = bucket.link_parameter
+        yield (
+            problems.a[slots],
+            problems.eta_v[additionals],
+            problems.delta[slots],
+            bucket.parameters[rows],
+            links[slots] if links.size else None,
+        )
+
+
+def _compare(
+    factor: Factor, arguments: Sequence[Array | None], backend: Backend, device: str
+) -> None:
+    cls = type(factor)
+
+    def moved(array: Array | None) -> Any:
+        return None if array is None else backend.asarray(array, device)
+
+    there = [moved(array) for array in arguments]
+    a, eta_v, delta, parameters, links = arguments
+    ours, theirs = cls.solve_sparsemap(a, eta_v, delta, parameters, links), None
+    try:
+        theirs = cls.solve_sparsemap(*there)
+        back = LocalSolution(*(backend.to_numpy(array) for array in theirs))
+        products = cls.jvp(theirs, there[0], there[1], *there[2:])
+        vectors = [backend.to_numpy(array) for array in products]
+    except Exception as error:
+        what = "solve_sparsemap" if theirs is None else "jvp"
+        raise broken(
+            f"{what} runs on the arrays that it is given, of any library and device, because it "
+            "takes functions from array_namespace(a) and none of NumPy by name",
+            f"{type(error).__name__}: {error}",
+            "what it returns for NumPy arrays",
+            f"{factor!r} on {backend.name}, {device}",
+        ) from error
+    expected = [*ours, *cls.jvp(ours, a, eta_v, delta, parameters, links)]
+    names = [*LocalSolution._fields, "jvp's out_u", "jvp's out_v"]
+    for name, got, want in zip(names, [*back, *vectors], expected, strict=True):
+        scale = 1.0 + float(np.abs(a).sum(axis=1).max(initial=0.0)) if a is not None else 1.0
+        if np.shape(got) != np.shape(want) or not np.allclose(got, want, 1e-9, 1e-12 * scale):
+            raise broken(
+                "a closed form gives the same numbers on every library and device, because "
+                "whoever moves a graph to another means the same by it",
+                f"{name} = {np.asarray(got).tolist()}",
+                f"{np.asarray(want).tolist()}, as with NumPy",
+                f"{factor!r} on {backend.name}, {device}",
+            )

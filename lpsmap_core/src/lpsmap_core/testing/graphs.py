@@ -1,0 +1,251 @@
+"""Checks in a factor graph: negation, forbidden variables, sharp scores, distributions."""
+
+from __future__ import annotations
+
+import copy
+import warnings
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from lpsmap_core.factor import Factor
+from lpsmap_core.graph import FactorGraph
+from lpsmap_core.solution import Solution
+from lpsmap_core.testing.draws import DRAWS, HUGE, limits, random_scores
+from lpsmap_core.testing.oracle import Oracle, oracles_of, vertices_seen
+from lpsmap_core.testing.rules import broken
+from lpsmap_core.variables import Variables
+
+__all__ = [
+    "check_distribution",
+    "check_forbidden_scores",
+    "check_negation",
+    "check_sharp_scores",
+    "declared_again",
+]
+
+FloatArray = npt.NDArray[np.float64]
+BoolArray = npt.NDArray[np.bool_]
+
+CLOSE = 1e-7
+"""Allowed error of marginals, as a multiple of 1 and the summed magnitudes of scores."""
+
+
+class Declared(NamedTuple):
+    """A declaration several times in one graph, each time over variables of its own.
+
+    Attributes
+    ----------
+    scores
+        (draws, slots) scores of the slots, as the factors see them.
+    negated
+        (draws, slots) which slots stand for negated variables.
+    eta_v
+        (draws, factors, additionals) scores.
+    """
+
+    graph: FactorGraph
+    factors: Sequence[Factor]
+    scores: FloatArray
+    negated: BoolArray
+    eta_v: FloatArray
+
+    def solve(self) -> tuple[Solution, FloatArray, FloatArray]:
+        """Return the solution, and the (draws, ...) marginals of slots and of additionals."""
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # a status says what a warning would
+            solution = self.graph.solve()
+        mu = np.array([f.links(self.graph.value_of(f.variables)) for f in self.factors])
+        return solution, mu, np.array(solution.additionals).reshape(self.eta_v.shape)
+
+    def where(self, oracle: Oracle, draw: int) -> str:
+        """Name a factor and its scores for a message."""
+        slots = oracle.factor.slots_of(oracle.i)
+        scores = np.append(self.scores[draw, slots], self.eta_v[draw, oracle.i])
+        negated = np.flatnonzero(self.negated[draw, slots]).tolist()
+        return oracle.where(scores) + (f", slots {negated} negated" if negated else "")
+
+
+def declared_again(
+    factor: Factor, scores: FloatArray, eta_v: FloatArray, flip: BoolArray | None = None
+) -> Declared:
+    """Declare a factor again over new variables, once for each draw of scores.
+
+    Parameters
+    ----------
+    factor
+        A declaration. What its type negates stays negated.
+    scores
+        (draws, slots) scores of the slots; ``inf`` forces a negated one.
+    eta_v
+        (draws, factors, additionals) scores.
+    flip
+        (draws, slots) which slots to negate besides.
+    """
+    graph = FactorGraph()
+    flip = np.zeros(scores.shape, dtype=bool) if flip is None else flip
+    negated = factor.links(factor.variables.negated) ^ flip
+    u = graph.variable_from(
+        np.array([_spread(factor, x) for x in np.where(negated, 1.0 - scores, scores)])
+    )
+    factors = []
+    for draw in range(len(scores)):
+        again = copy.copy(factor)
+        flags = factor.variables.negated ^ _spread(factor, flip[draw])
+        again.variables = Variables(graph, u.index[draw], flags).without_ownership()
+        if factor.additionals is not None:
+            again.additionals = eta_v[draw].reshape(tuple(factor.additionals.shape))
+        factors.append(graph.add(again))
+    return Declared(graph, factors, scores, negated, eta_v)
+
+
+def _spread(factor: Factor, slots: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """Return numbers of a declaration's slots in the shape of its variables, zeros elsewhere."""
+    if factor.keep is None:
+        return slots.reshape(factor.variables.shape)
+    full = np.zeros(factor.variables.shape, dtype=slots.dtype)
+    full[factor.keep] = slots
+    return full
+
+
+def _draw(
+    factor: Factor, rng: np.random.Generator, draws: int, decades: float = 1.0
+) -> tuple[FloatArray, FloatArray]:
+    """Draw (draws, slots) scores of variables and (draws, factors, additionals) scores."""
+    n, extra = int(factor.offsets[-1]), factor.n_factors * factor.n_additionals
+    scores = random_scores(rng, draws, n + extra, decades)
+    return scores[:, :n].copy(), scores[:, n:].reshape(draws, factor.n_factors, -1)
+
+
+def check_negation(factor: Factor, *, seed: int = 0, draws: int = DRAWS) -> None:
+    """Negated variables of score 1 - s have the marginals that plain ones of score s have, negated.
+
+    Negation is the core's: a type needs to do nothing, and must not do it again. Scores are tied in
+    many draws.
+    """
+    rng = np.random.default_rng(seed)
+    scores, eta_v = _draw(factor, rng, draws)
+    flip = rng.random(scores.shape) < 0.5
+    _, plain, _ = declared_again(factor, scores, eta_v).solve()
+    negated = declared_again(factor, scores, eta_v, flip)
+    _, found, _ = negated.solve()
+    for oracle in oracles_of(factor):
+        slots = factor.slots_of(oracle.i)
+        for draw in range(draws):
+            x, y = found[draw, slots], plain[draw, slots]
+            allowed = CLOSE * (1.0 + np.abs(scores[draw, slots]).sum())
+            if not np.abs(x - y).max(initial=0.0) <= allowed:
+                raise broken(
+                    "slots over ~u are solved as slots over u whose scores say the same, because "
+                    "the core negates scores and solutions and the type sees neither",
+                    f"marginals of the slots {x.tolist()}",
+                    f"{y.tolist()}, as without negation",
+                    negated.where(oracle, draw),
+                )
+
+
+def check_forbidden_scores(factor: Factor, *, seed: int = 0, draws: int = DRAWS) -> None:
+    """A score of -inf switches a variable off, and the others are solved among what is left."""
+    rng = np.random.default_rng(seed)
+    scores, eta_v = _draw(factor, rng, draws)
+    flip = rng.random(scores.shape) < 0.5
+    off, on = np.zeros(scores.shape, dtype=bool), np.zeros(scores.shape, dtype=bool)
+    oracles = oracles_of(factor)
+    for oracle in oracles:
+        seen, slots = vertices_seen(oracle, rng, draws), factor.slots_of(oracle.i)
+        for draw in range(draws):
+            vertex = seen[rng.integers(len(seen)), : oracle.arity]
+            off[draw, slots], on[draw, slots] = limits(rng, vertex)
+    flip = np.where(off, False, np.where(on, True, flip)) ^ factor.links(factor.variables.negated)
+    limited = np.where(off, -np.inf, np.where(on, np.inf, scores))
+    graph = declared_again(factor, limited, eta_v, flip)
+    _, mu, nu = graph.solve()
+    huge = HUGE * (1.0 + np.abs(scores).max(initial=0.0) + np.abs(eta_v).max(initial=0.0))
+    for oracle in oracles:
+        slots = factor.slots_of(oracle.i)
+        for draw in range(draws):
+            m, free = mu[draw, slots], ~(off | on)[draw, slots]
+            slope, eta = (scores[draw, slots] - m) * free, eta_v[draw, oracle.i]
+            asked = slope + huge * (1.0 * on[draw, slots] - off[draw, slots])
+            best = oracle(asked, eta).score(slope, eta)
+            here = float(slope @ m + eta @ nu[draw, oracle.i])
+            kept = not m[off[draw, slots]].any() and (m[on[draw, slots]] > 1.0 - 1e-12).all()
+            allowed = CLOSE * (1.0 + np.abs(scores[draw, slots]).sum() + np.abs(eta).sum())
+            if not (kept and abs(best - here) <= allowed):
+                raise broken(
+                    "a variable of score -inf is off (a negated slot: on), and the others have "
+                    "the best marginals among the structures that are left, because masks are "
+                    "made so",
+                    f"marginals of the slots {m.tolist()}, of score {here:.10g} under their slope",
+                    f"0 where eta_u is -inf, 1 where it is inf, and the score {best:.10g} of the "
+                    "best structure that is left",
+                    graph.where(oracle, draw),
+                )
+
+
+def check_sharp_scores(factor: Factor, *, seed: int = 0, draws: int = DRAWS) -> None:
+    """At a large scale of the scores the marginals are the best structure: LP-MAP is MAP.
+
+    With scores ``t eta`` SparseMAP loses at most ``||m||^2 / (2 t)`` against the best structure.
+    """
+    rng = np.random.default_rng(seed)
+    scores, eta_v = _draw(factor, rng, draws, decades=0.5)
+    sharpness = 1e6
+    graph = declared_again(factor, sharpness * scores, sharpness * eta_v)
+    _, mu, nu = graph.solve()
+    for oracle in oracles_of(factor):
+        slots = factor.slots_of(oracle.i)
+        for draw in range(draws):
+            eta_u, eta = scores[draw, slots], eta_v[draw, oracle.i]
+            best = oracle(eta_u, eta)
+            here = float(eta_u @ mu[draw, slots] + eta @ nu[draw, oracle.i])
+            allowed = oracle.arity / sharpness + 1e-9 * (np.abs(eta_u).sum() + np.abs(eta).sum())
+            if not abs(best.score(eta_u, eta) - here) <= allowed:
+                raise broken(
+                    "at a large scale of the scores the marginals of a factor alone are its best "
+                    "structure, because the quadratic term no longer counts",
+                    f"marginals {mu[draw, slots].tolist()} of score {here:.10g}",
+                    f"{best.vertex.tolist()} of score {best.score(eta_u, eta):.10g}",
+                    graph.where(oracle, draw),
+                )
+
+
+def check_distribution(factor: Factor, *, seed: int = 0, draws: int = DRAWS) -> None:
+    """Structures have positive probabilities of sum 1 whose mean is the marginals."""
+    rng = np.random.default_rng(seed)
+    draws = min(draws, DRAWS)  # structures are Python objects
+    scores, eta_v = _draw(factor, rng, draws)
+    flip = rng.random(scores.shape) < 0.3
+    graph = declared_again(factor, scores, eta_v, flip)
+    solution, mu, nu = graph.solve()
+    oracles = oracles_of(factor)
+    for draw, again in enumerate(graph.factors):
+        for oracle, found in zip(oracles, solution.structures(again), strict=True):
+            p, slots = found.probabilities, factor.slots_of(oracle.i)
+            m = np.array([_slots_of(again, oracle, s.variables) for s in found])
+            n = np.array([np.ravel(s.additionals) for s in found]).reshape(len(p), -1)
+            error = np.abs(p @ m - mu[draw, slots]).max(initial=0.0)
+            error_v = np.abs(p @ n - nu[draw, oracle.i]).max(initial=0.0)
+            allowed = CLOSE * (1.0 + np.abs(scores[draw, slots]).sum())
+            if not ((p > 0).all() and abs(p.sum() - 1.0) < 1e-9 and max(error, error_v) <= allowed):
+                raise broken(
+                    "a factor's structures have positive probabilities of sum 1, and their mean is "
+                    "its marginals, because they are what the marginals are made of",
+                    f"probabilities {p.tolist()} of {m.tolist()}, additionals {n.tolist()}",
+                    f"a mean of {mu[draw, slots].tolist()} and {nu[draw, oracle.i].tolist()}",
+                    graph.where(oracle, draw),
+                )
+
+
+def _slots_of(factor: Factor, oracle: Oracle, variables: FloatArray) -> FloatArray:
+    """Return a shown structure's variables as flat slots, as the type's own methods see them."""
+    if factor.keep is not None and variables.size != oracle.arity:
+        keep = factor.keep.reshape(factor.n_factors, *factor.event_shape)[oracle.i]
+        variables = variables[keep]
+    flat = np.ravel(variables)
+    if factor.flipped is None:
+        return flat
+    flipped = factor.links(factor.flipped)[factor.slots_of(oracle.i)]
+    return np.where(flipped, 1.0 - flat, flat)

@@ -1,0 +1,103 @@
+"""One factor's plain Python oracle, asked with flat scores; and the vertices that it ever gives."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from lpsmap_core.factor import Factor
+
+__all__ = ["Answer", "Oracle", "oracles_of", "vertices_seen"]
+
+FloatArray = npt.NDArray[np.float64]
+
+
+class Answer(NamedTuple):
+    """A structure as an oracle gives it: its label, and its flat 0/1 numbers."""
+
+    label: Hashable
+    m: FloatArray
+    n: FloatArray
+
+    @property
+    def vertex(self) -> FloatArray:
+        """Variables and additionals in one array."""
+        return np.concatenate([self.m, self.n])
+
+    def score(self, eta_u: FloatArray, eta_v: FloatArray) -> float:
+        """Return ``<eta_u, m> + <eta_v, n>``."""
+        return float(eta_u @ self.m + eta_v @ self.n)
+
+
+class Oracle:
+    """``solve_map`` and ``vertex`` of factor `i` of a declaration, on flat arrays.
+
+    Attributes
+    ----------
+    row
+        The view of the factor on which the methods are called.
+    arity, n_additionals
+        How many scores it takes.
+    name
+        What to call the factor in a message.
+    """
+
+    def __init__(self, factor: Factor, i: int) -> None:
+        self.factor, self.i = factor, i
+        self.row: Any = factor.row(i)
+        self.arity = int(np.diff(factor.offsets)[i])
+        self.n_additionals = factor.n_additionals
+        self.name = f"factor {i} of {factor!r}"
+
+    @property
+    def size(self) -> int:
+        """Number of all scores, the variables' first."""
+        return self.arity + self.n_additionals
+
+    def shaped(self, eta_u: FloatArray) -> FloatArray:
+        """Return a copy of flat scores in the shape that ``solve_map`` takes."""
+        return self.factor.shaped(self.i, eta_u.copy())
+
+    def __call__(self, eta_u: FloatArray, eta_v: FloatArray) -> Answer:
+        """Return the best structure."""
+        label = self.row.solve_map(self.shaped(eta_u), eta_v.copy())
+        m, n = self.row.vertex(label)
+        m, n = (np.ravel(np.asarray(part, dtype=np.float64)).copy() for part in (m, n))
+        return Answer(label, m, n)
+
+    def of(self, scores: FloatArray) -> Answer:
+        """Return the best structure for all scores in one array."""
+        return self(scores[: self.arity], scores[self.arity :])
+
+    def where(self, scores: FloatArray) -> str:
+        """Name the factor and the scores for a message."""
+        eta_u, eta_v = scores[: self.arity], scores[self.arity :]
+        also = f", eta_v = {eta_v.tolist()}" if self.n_additionals else ""
+        return f"{self.name}, eta_u = {eta_u.tolist()}{also}"
+
+
+def oracles_of(factor: Factor) -> list[Oracle]:
+    """Return the oracles of all factors of a declaration."""
+    return [Oracle(factor, i) for i in range(factor.n_factors)]
+
+
+def vertices_seen(oracle: Oracle, rng: np.random.Generator, draws: int) -> FloatArray:
+    """Return (V, size) distinct vertices that an oracle gives for many different scores.
+
+    For a small factor these are nearly all: scores are drawn plainly, with ties, with either kind
+    of score much larger than the other, and around the vertices found so far.
+    """
+    scores = rng.standard_normal((4 * draws, oracle.size))
+    scores[1::4] = np.sign(scores[1::4]) + 0.01 * rng.standard_normal(scores[1::4].shape)
+    scores[2::4, : oracle.arity] *= 0.05
+    scores[3::4, oracle.arity :] *= 0.05
+    found = {tuple(oracle.of(x).vertex) for x in scores}
+    around = np.array(sorted(found))
+    if around.shape[1] == oracle.size:
+        chosen = around[rng.integers(len(around), size=2 * draws)]
+        noise = rng.standard_normal(chosen.shape)
+        found |= {tuple(oracle.of(x).vertex) for x in 2.0 * chosen - 1.0 + 1.2 * noise}
+    return np.array(sorted(found))

@@ -1,0 +1,143 @@
+"""Run the checks on an instance, and judge their results against the failures that are expected."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import NamedTuple
+
+from lpsmap_core.factor import Factor
+from lpsmap_core.testing.checks import FIRST, checks_of
+from lpsmap_core.testing.draws import DRAWS
+from lpsmap_core.testing.rules import ConformanceError
+
+__all__ = ["Result", "check_factor", "expected_reasons", "run_checks"]
+
+
+class Result(NamedTuple):
+    """What came of one check.
+
+    Attributes
+    ----------
+    check
+        Its name.
+    error
+        What it raised, or None.
+    expected
+        The reason for which it was expected to fail, or None.
+    """
+
+    check: str
+    error: Exception | None
+    expected: str | None
+
+    @property
+    def ok(self) -> bool:
+        """Whether it passed, or failed as expected."""
+        return (self.error is None) == (self.expected is None)
+
+    @property
+    def message(self) -> str:
+        """What is wrong, in words."""
+        if self.error is None:
+            return (
+                "passes, though it was expected to fail: "
+                f"{self.expected}. Take it from expected_failures."
+            )
+        if isinstance(self.error, ConformanceError):
+            return str(self.error)
+        return f"{type(self.error).__name__}: {self.error}"
+
+
+def run_checks(
+    factor: Factor,
+    *,
+    seed: int = 0,
+    draws: int = DRAWS,
+    expected_failures: Mapping[str, str] | None = None,
+) -> Iterator[Result]:
+    """Yield the result of every check of a factor, in order.
+
+    `factor`, `seed`, `draws` and `expected_failures` are as in `check_factor`.
+
+    Ends after a failure of a check that the rest rests on, such as that of where kernels write.
+    """
+    expected = expected_reasons(factor, expected_failures)
+    first = {check.__name__ for check in FIRST}
+    for check in checks_of(factor):
+        name, error = check.__name__, None
+        try:
+            check(factor, seed=seed, draws=draws)
+        except Exception as caught:
+            error = caught
+        yield Result(name, error, expected.get(name))
+        if error is not None and name in first:
+            return
+
+
+def check_factor(
+    factor: Factor,
+    *,
+    seed: int = 0,
+    draws: int = DRAWS,
+    expected_failures: Mapping[str, str] | None = None,
+) -> None:
+    """Hold one instance of a factor type against the whole protocol.
+
+    Parameters
+    ----------
+    factor
+        A declaration of one or many factors, each of at most a dozen variables or so. Its scores
+        do not matter: the checks draw their own, and declare the factor again in graphs of theirs.
+    seed
+        Of the random problems: the same seed draws the same.
+    draws
+        Random problems for every check.
+    expected_failures
+        Reasons by the names of checks that fail; besides those of the type's own
+        ``expected_failures``.
+
+    Raises
+    ------
+    ConformanceError
+        If a check fails that should pass, or passes that should fail; the message names each, with
+        the rule, what was got and what was expected.
+    ValueError
+        If `expected_failures` has an unknown name or an empty reason.
+
+    Examples
+    --------
+    >>> from lpsmap import FactorGraph, Xor
+    >>> from lpsmap_core.testing import check_factor
+    >>> check_factor(Xor(FactorGraph().variable((2, 3))))
+    """
+    results = run_checks(factor, seed=seed, draws=draws, expected_failures=expected_failures)
+    failed = [result for result in results if not result.ok]
+    if failed:
+        told = "\n\n".join(f"{result.check}\n{result.message}" for result in failed)
+        raise ConformanceError(
+            f"{factor!r} fails {len(failed)} of the checks:\n\n{told}"
+        ) from failed[0].error
+
+
+def expected_reasons(factor: Factor, more: Mapping[str, str] | None = None) -> dict[str, str]:
+    """Return the reasons of a factor's expected failures by the names of the checks.
+
+    Raises
+    ------
+    ValueError
+        If a name is that of no check, or a reason is empty.
+    """
+    reasons = {**type(factor).expected_failures, **(more or {})}
+    known = {check.__name__ for check in checks_of(factor)}
+    for name, reason in reasons.items():
+        if name not in known:
+            raise ValueError(
+                f"expected_failures: {name!r} is not a check of {type(factor).__name__}; expected "
+                f"some of {', '.join(sorted(known))}."
+            )
+        if not isinstance(reason, str) or not reason.strip():
+            raise ValueError(
+                f"expected_failures: {name!r} has the reason {reason!r}; expected words that say "
+                "why the type cannot pass it."
+            )
+    return reasons

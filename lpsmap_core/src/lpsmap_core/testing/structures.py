@@ -1,0 +1,134 @@
+"""Checks of one structure: its shapes, its numbers, its label, its words."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+
+from lpsmap_core.factor import Factor
+from lpsmap_core.testing.draws import DRAWS, random_scores
+from lpsmap_core.testing.oracle import oracles_of
+from lpsmap_core.testing.rules import broken
+
+__all__ = ["check_decode", "check_labels", "check_parameters", "check_shapes", "check_zero_one"]
+
+
+def check_parameters(factor: Factor, *, seed: int = 0, draws: int = DRAWS) -> None:
+    """Parameters are arrays of one finite number for every factor, or for every variable.
+
+    The engine turns them into columns of arrays for whole buckets.
+    """
+    expected: dict[str, tuple[int, ...]] = {
+        name: (factor.n_factors,) for name in factor.row_parameters
+    }
+    if factor.link_parameter is not None:
+        expected[factor.link_parameter] = factor.variables.shape
+    for name, shape in expected.items():
+        value = getattr(factor, name, None)
+        if np.shape(value) != shape:  # type: ignore[arg-type]
+            raise broken(
+                "a parameter named in row_parameters has one number for every factor, and the "
+                "link_parameter one for every variable, because buckets are built from them",
+                f"{name} of shape {np.shape(value)}",  # type: ignore[arg-type]
+                f"shape {shape}; set it with self.per_factor or self.per_link",
+                repr(factor),
+            )
+        if not np.isfinite(np.asarray(value, dtype=np.float64)).all():
+            raise broken(
+                "parameters are finite, because kernels compute with them",
+                f"{name} = {value}",
+                "finite numbers",
+                repr(factor),
+            )
+
+
+def check_shapes(factor: Factor, *, seed: int = 0, draws: int = DRAWS) -> None:
+    """A vertex has as many numbers as solve_map got scores, variables in the same shape."""
+    rng = np.random.default_rng(seed)
+    for oracle in oracles_of(factor):
+        for scores in random_scores(rng, draws, oracle.size):
+            eta_u, eta_v = oracle.shaped(scores[: oracle.arity]), scores[oracle.arity :]
+            m, n = oracle.row.vertex(oracle.row.solve_map(eta_u.copy(), eta_v.copy()))
+            if np.shape(m) != eta_u.shape or np.size(n) != eta_v.size:
+                raise broken(
+                    "vertex returns variables shaped like eta_u, of this row and not of the "
+                    "longest, and as many additionals as eta_v, because core lays them side by "
+                    "side",
+                    f"variables of shape {np.shape(m)} and {np.size(n)} additionals",
+                    f"shape {eta_u.shape} and {eta_v.size} additionals",
+                    oracle.where(scores),
+                )
+
+
+def check_zero_one(factor: Factor, *, seed: int = 0, draws: int = DRAWS) -> None:
+    """A vertex's variables are 0 or 1, and its additionals 0, 1 or larger counts."""
+    rng = np.random.default_rng(seed)
+    for oracle in oracles_of(factor):
+        for scores in random_scores(rng, draws, oracle.size):
+            answer = oracle.of(scores)
+            counts = (answer.n >= 0.0) & (answer.n == np.rint(answer.n))
+            if not (np.isin(answer.m, (0.0, 1.0)).all() and counts.all()):
+                raise broken(
+                    "a structure switches binary variables on or off, because marginals are "
+                    "probabilities; an additional counts what has its score, mostly 0 or 1 times",
+                    f"m = {answer.m.tolist()}, n = {answer.n.tolist()}",
+                    "variables that are 0 or 1, additionals that are 0, 1, 2, ...",
+                    oracle.where(scores),
+                )
+
+
+def check_labels(factor: Factor, *, seed: int = 0, draws: int = DRAWS) -> None:
+    """Labels are hashable, equal for equal calls, and tell different vertices apart."""
+    rng = np.random.default_rng(seed)
+    for oracle in oracles_of(factor):
+        vertices: dict[object, tuple[float, ...]] = {}
+        for scores in random_scores(rng, draws, oracle.size):
+            first, again = oracle.of(scores), oracle.of(scores)
+            try:
+                same = hash(first.label) == hash(again.label) and first.label == again.label
+            except TypeError as error:
+                raise broken(
+                    "solve_map returns a hashable label, because structures are kept in "
+                    "dictionaries",
+                    f"{first.label!r}: {error}",
+                    "a number, a string or a tuple of them (not a list or an array)",
+                    oracle.where(scores),
+                ) from error
+            if same is not True:
+                raise broken(
+                    "equal calls of solve_map return equal labels, because labels name structures",
+                    f"{first.label!r} and {again.label!r}",
+                    "equal labels of equal hash",
+                    oracle.where(scores),
+                )
+            known = vertices.setdefault(first.label, tuple(first.vertex))
+            if known != tuple(first.vertex):
+                raise broken(
+                    "a label stands for one structure, because structures are found again by it",
+                    f"label {first.label!r} for {known} and for {tuple(first.vertex)}",
+                    "different labels",
+                    oracle.where(scores),
+                )
+
+
+def check_decode(factor: Factor, *, seed: int = 0, draws: int = DRAWS) -> None:
+    """Decoding gives plain Python numbers and lists by name."""
+    rng = np.random.default_rng(seed)
+    for oracle in oracles_of(factor):
+        for scores in random_scores(rng, draws, oracle.size):
+            answer = oracle.of(scores)
+            words = oracle.row.decode(factor.placed(oracle.i, answer.m), answer.n)
+            try:
+                named = isinstance(words, dict) and all(isinstance(key, str) for key in words)
+                plain = named and bool(json.dumps(words))
+            except TypeError:
+                plain = False
+            if not plain:
+                raise broken(
+                    "decode returns a dictionary of plain Python numbers and lists, because it is "
+                    "printed and written as JSON",
+                    repr(words),
+                    'such as {"heads": [1, -1, 1]}; convert arrays with .tolist()',
+                    oracle.where(scores),
+                )

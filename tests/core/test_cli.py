@@ -1,0 +1,93 @@
+"""The command line with plugins."""
+
+from __future__ import annotations
+
+import click
+import numpy as np
+import pytest
+from click.testing import CliRunner, Result
+
+import lpsmap_core
+from lpsmap_core import Factor, cli
+from lpsmap_core.registry import registered
+
+
+def lpsmap(*arguments: str) -> Result:
+    return CliRunner().invoke(cli.main, arguments)
+
+
+class Greeter:
+    """A plugin with a command and a factor type."""
+
+    def __init__(self, command: str, factor: type[Factor]) -> None:
+        self._command, self._factor = command, factor
+
+    @lpsmap_core.hookimpl
+    def lpsmap_commands(self) -> list[click.Command]:
+        return [click.Command(self._command, callback=lambda: click.echo("hello"))]
+
+    @lpsmap_core.hookimpl
+    def lpsmap_factors(self) -> list[type[Factor]]:
+        return [self._factor]
+
+
+class Own(Factor):
+    """A factor type of one structure."""
+
+    def solve_map(self, eta_u, eta_v):
+        return 0
+
+    def vertex(self, y):
+        return np.zeros(self.event_shape), np.empty(0)
+
+
+class Another(Own):
+    """A type that claims the name of another."""
+
+
+Another.__name__ = "Own"
+
+
+def test_a_plugins_command_is_a_command() -> None:
+    with registered(Greeter("greet", Own)):
+        assert "greet" in lpsmap("-h").output
+        assert lpsmap("greet").output == "hello\n"
+    assert "No such command 'greet'" in lpsmap("greet").output
+
+
+def test_lpsmap_plugins_says_what_each_offers() -> None:
+    with registered(Greeter("greet", Own)):
+        lines = lpsmap("plugins").output.splitlines()
+    at = next(i for i, line in enumerate(lines) if "registered-by-hand 0" in line)
+    assert lines[at + 1 : at + 3] == ["    factors: Own", "    commands: greet"]
+    assert any("lpsmap-factors-logic" in line and "imported in" in line for line in lines)
+    assert "    formats: .json" in lines
+    assert "    backends: numpy" in lines
+
+
+@pytest.mark.parametrize("command", ["factors", "plugins"])
+def test_lists_end_with_the_names_that_two_claim(command: str) -> None:
+    with registered(Greeter("greet", Own), Greeter("salute", Another)):
+        result = lpsmap(command)
+        assert lpsmap("salute").output == "hello\n"
+        asked = lpsmap("check", "Own")
+    assert result.exit_code == 1
+    assert "Xor" in result.output
+    for output in (result.output, asked.output):
+        assert "Own is claimed by two installed plugins" in output
+
+
+def test_a_command_that_two_claim_is_an_error_for_who_asks_for_it() -> None:
+    with registered(Greeter("greet", Own), Greeter("greet", Own)):
+        asked, other = lpsmap("greet"), lpsmap("factors")
+    assert asked.exit_code == 1
+    assert "greet is claimed by two installed plugins" in asked.output
+    assert other.exit_code == 0
+
+
+def test_cores_own_commands_cannot_be_taken() -> None:
+    with registered(Greeter("factors", Own)):
+        assert "FACTOR" in lpsmap("factors").output
+        result = lpsmap("plugins")
+    assert "factors is claimed by" in result.output
+    assert "lpsmap-core" in result.output

@@ -1,0 +1,83 @@
+"""Distributions and empty environments to install them into."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+__all__ = ["PLUGINS", "ROOT", "WHEELS", "borrow_torch", "build", "install", "run", "venv"]
+
+ROOT = Path(__file__).resolve().parent.parent
+
+WHEELS = {
+    "lpsmap_core": {"lpsmap_core", "lpsmap"},
+    "lpsmap_factors_logic": {"lpsmap_factors_logic"},
+    "lpsmap_factors_struct": {"lpsmap_factors_struct"},
+    "lpsmap_torch": {"lpsmap_torch"},
+}
+"""Folders of our distributions, and the packages in each."""
+
+PLUGINS = sorted(path.name for path in (ROOT / "examples" / "plugins").iterdir() if path.is_dir())
+"""Folders of the example plugins."""
+
+
+def run(*command: str | Path, cwd: Path | None = None, **environment: str) -> str:
+    """Run a command away from the checkout; return what it printed."""
+    inherited = {k: v for k, v in os.environ.items() if k != "PYTHONPATH"}
+    result = subprocess.run(
+        [str(part) for part in command],
+        cwd=cwd or Path(sys.prefix),
+        env={**inherited, **environment},
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+    )
+    assert result.returncode == 0, f"{command}\n{result.stdout}\n{result.stderr}"
+    return result.stdout
+
+
+def build(source: Path, folder: Path) -> None:
+    """Build a distribution's sdist, and from the sdist its wheel."""
+    run(
+        sys.executable, "-m", "build", "--no-isolation", "--outdir", folder, source
+    )  # fmt: skip
+
+
+def venv(folder: Path) -> Path:
+    """Make an empty environment; return its Python."""
+    run(sys.executable, "-m", "venv", folder)
+    return folder / ("Scripts" if os.name == "nt" else "bin") / "python"
+
+
+def install(python: Path, links: Path, *names: str | Path) -> None:
+    """Install distributions: ours from a folder of wheels, the rest as usual."""
+    run(python, "-m", "pip", "install", "--quiet", "--find-links", links, *names)
+
+
+def borrow_torch(folder: Path) -> None:
+    """Fill a folder with links to this environment's torch and what it requires.
+
+    It is too large to install again. A path file in another environment that names the folder lends
+    it this torch, and nothing else of ours.
+    """
+    todo, met = ["torch"], set()
+    while todo:
+        name = todo.pop()
+        if name in met:
+            continue
+        met.add(name)
+        try:
+            distribution = importlib.metadata.distribution(name)
+        except importlib.metadata.PackageNotFoundError:
+            continue  # required on other platforms only
+        for file in {file.parts[0] for file in distribution.files or ()} - {".."}:
+            target = folder / file
+            if not target.exists():
+                target.symlink_to(Path(str(distribution.locate_file(file))))
+        todo += [
+            re.split(r"[^\w.-]", r)[0] for r in distribution.requires or () if "extra" not in r
+        ]

@@ -1,0 +1,97 @@
+"""Every public name says what it is, what it takes and what it raises."""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import inspect
+import re
+import textwrap
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+MODULES = [
+    "lpsmap",
+    "lpsmap_core",
+    "lpsmap_core.backends",
+    "lpsmap_core.compile",
+    "lpsmap_core.formats",
+    "lpsmap_core.hookspecs",
+    "lpsmap_core.new_plugin",
+    "lpsmap_core.plot",
+    "lpsmap_core.registry",
+    "lpsmap_core.testing",
+    "lpsmap_factors_logic",
+    "lpsmap_factors_struct",
+    "lpsmap_torch",
+]
+
+INHERITED = {
+    *("solve_map", "vertex", "decode", "examples"),
+    *("vertex_sizes", "map_kernel", "solve_sparsemap", "jvp", "projection_kernel", "jvp_kernel"),
+    *("read", "devices", "asarray", "to_numpy"),
+}
+"""What `Factor`, `FileFormat` and `Backend` document for all that derive from them."""
+
+
+def public() -> dict[str, tuple[Any, str]]:
+    """Return all public functions, classes and methods, with the docstring of each one's class."""
+    found = {}
+    for module in MODULES:
+        imported = importlib.import_module(module)
+        for name in imported.__all__:
+            value = getattr(imported, name)
+            if not callable(value) or not getattr(value, "__module__", "").startswith("lpsmap"):
+                continue  # numbers, and marks of other libraries
+            found[f"{value.__module__}.{name}"] = (value, "")
+            if isinstance(value, type):
+                for method, function in methods(value):
+                    found[f"{value.__module__}.{name}.{method}"] = (function, value.__doc__ or "")
+    return found
+
+
+def methods(cls: type) -> Iterator[tuple[str, Callable[..., Any]]]:
+    """Yield a class's own public methods; the constructor is documented by the class."""
+    generated = "__dataclass_fields__" in vars(cls) or getattr(cls, "_is_protocol", False)
+    for name, value in vars(cls).items():
+        function = getattr(value, "__func__", value)
+        if not inspect.isfunction(function) or (name.startswith("_") and name != "__init__"):
+            continue
+        if name in INHERITED and any(name in vars(base) for base in cls.__mro__[1:]):
+            continue
+        if name != "__init__" or not generated:
+            yield name, function
+
+
+PUBLIC = public()
+
+
+def source_of(function: Any) -> ast.AST:
+    return ast.parse(textwrap.dedent(inspect.getsource(function)))
+
+
+@pytest.mark.parametrize("name", PUBLIC)
+def test_it_says_what_it_is(name: str) -> None:
+    value, of_class = PUBLIC[name]
+    assert value.__doc__ or (name.endswith("__init__") and of_class)
+
+
+@pytest.mark.parametrize("name", [n for n, (v, _) in PUBLIC.items() if inspect.isfunction(v)])
+def test_it_says_what_it_takes_and_raises(name: str) -> None:
+    function, of_class = PUBLIC[name]
+    text = f"{function.__doc__ or ''}\n{of_class}"
+    own = [
+        p.name
+        for p in inspect.signature(function).parameters.values()
+        if p.name not in ("self", "cls") and p.kind is not p.VAR_KEYWORD
+    ]
+    missing = [name for name in own if not re.search(rf"\b{name}\b", text)]
+    assert not missing, f"not in the docstring: {', '.join(missing)}"
+    raised = [
+        node.exc
+        for node in ast.walk(source_of(function))
+        if isinstance(node, ast.Raise) and isinstance(node.exc, ast.Call)
+    ]
+    assert not raised or re.search(r"\bRaises?\b|\braises\b", text), "it raises without saying so"

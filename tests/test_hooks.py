@@ -1,0 +1,79 @@
+"""Every hook is documented by an example that works; every factor type is in the docs' table."""
+
+from __future__ import annotations
+
+import re
+import sys
+import types
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from lpsmap_core import cli, hookspecs
+from lpsmap_core.factor import override_level
+from lpsmap_core.formats import read
+from lpsmap_core.registry import KINDS, Registry, installed, registered
+
+ROOT = Path(__file__).parents[1]
+PAGE = (ROOT / "docs" / "hooks.md").read_text(encoding="utf-8")
+HOOKS = sorted(name for name in vars(hookspecs) if name.startswith("lpsmap_"))
+
+
+@pytest.fixture
+def page(monkeypatch: pytest.MonkeyPatch) -> types.ModuleType:
+    """The page's code as one module; its last block is the test that it describes."""
+    module = types.ModuleType("hooks_page")
+    monkeypatch.setitem(sys.modules, "hooks_page", module)
+    for block in re.findall(r"```python\n(.*?)```", PAGE, flags=re.DOTALL):
+        exec(compile(block, "docs/hooks.md", "exec"), vars(module))
+    return module
+
+
+def test_every_hook_is_known_to_the_registry() -> None:
+    assert set(HOOKS) == set(KINDS)
+    kinds = {name for name, value in vars(Registry).items() if isinstance(value, property)}
+    assert {f"lpsmap_{kind}" for kind in kinds} == set(HOOKS)
+
+
+@pytest.mark.parametrize("hook", HOOKS)
+def test_every_hook_has_a_section_and_its_example_offers_something(
+    hook: str, page: types.ModuleType
+) -> None:
+    assert f"\n## `{hook}`\n" in PAGE
+    assert (getattr(hookspecs, hook).__doc__ or "").startswith("Return ")
+    with registered(page) as found:
+        offers = getattr(found, hook.removeprefix("lpsmap_"))
+        mine = [r for r in offers.values() if r.plugin.distribution == "registered-by-hand"]
+        assert len(mine) == 1
+
+
+def test_the_examples_do_what_they_say(page: types.ModuleType, tmp_path: Path) -> None:
+    path = tmp_path / "scores.one"
+    path.write_text("3.0\n1.0\n", encoding="utf-8")
+    with registered(page) as found:
+        assert CliRunner().invoke(cli.main, ["hello"]).output == "hello\n"
+        problem = read(path)
+        problem.graph.solve()
+        assert problem.variables["u"].value.tolist() == [1.0, 0.0]
+        graph = found.graphs["PlainGraph"].value()
+        u = graph.variable_from([0.25])
+        graph.solve()
+        assert u.value == [0.25]
+        host = found.backends["host"].value()
+        assert host.to_numpy(host.asarray(u.index, "cpu")) == [0]
+
+
+def listed(section: str) -> dict[str, int]:
+    """Return the types of a section of the docs' table, with their levels."""
+    text = (ROOT / "docs" / "factors.md").read_text(encoding="utf-8")
+    rows = re.search(rf"## {section}\n(.*?)(?=\n## |\Z)", text, flags=re.DOTALL)
+    assert rows
+    found = re.findall(r"^\| `(\w+)` \| .+ \| (\d) \| .+ \|$", rows[1], flags=re.MULTILINE)
+    return {name: int(level) for name, level in found}
+
+
+@pytest.mark.parametrize("pack", ["lpsmap-factors-logic", "lpsmap-factors-struct"])
+def test_every_factor_type_is_in_the_table(pack: str) -> None:
+    offered = [r for r in installed().factors.values() if r.plugin.distribution == pack]
+    assert listed(pack) == {r.name: override_level(r.value) for r in offered}
