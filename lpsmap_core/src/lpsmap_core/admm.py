@@ -285,7 +285,8 @@ def _judge(
         if moved[c]:
             continue
         primal, change = progress.primal[c], progress.change[c]
-        if primal <= tol and change <= tol and not progress.unsolved[c]:
+        changed_little = change <= max(tol, progress.rounding[c])
+        if primal <= tol and changed_little and not progress.unsolved[c]:
             progress.converged[c] = True
             n_finished += 1
         elif balance:

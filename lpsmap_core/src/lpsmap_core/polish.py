@@ -269,7 +269,12 @@ def _move(selection: Selection, problem: Problem, polish: Polish) -> bool:
         lo, hi = links.offsets[v], links.offsets[v + ONE]
         polish.u[v] = iterate.u[v]
         iterate.u[v] = polish.mu[v] / links.delta[v]
+        total = 0.0
         for e in range(lo, hi):
             polish.dual[e] = iterate.dual[e]
             iterate.dual[e] += links.sign[e] * polish.error[e]
+            total += iterate.dual[e]
+        # what conjugate gradients left of the sum would change the scores
+        for e in range(lo, hi):
+            iterate.dual[e] -= total / float(hi - lo)
     return any_moved

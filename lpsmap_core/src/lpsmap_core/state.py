@@ -39,6 +39,9 @@ MOST_STRUCTURES = 1000
 """Active-set iterations for one factor, unless asked otherwise. Nearly uniform scores have
 solutions of thousands of structures, whose Gram matrices would fill the memory."""
 
+ROUNDING = 1e-14
+"""Changes below this multiple of a component's largest score are rounding."""
+
 FORBIDDEN = 1e6
 """A forbidden variable's score, as a multiple of the largest magnitude of scores (at least 1)."""
 
@@ -140,6 +143,8 @@ class Progress(NamedTuple):
     """Whether a factor's latest local problem hit the iteration limit."""
     stale: BoolArray
     """Whether the local scores have to be written anew."""
+    rounding: FloatArray
+    """What rounding leaves of `change`, whatever tolerance is asked for."""
 
 
 class Problem(NamedTuple):
@@ -223,6 +228,8 @@ def start(part: Part, eta: FloatArray, eta_v: list[FloatArray], options: Options
         for bucket, lo, hi in zip(part.buckets, part.starts[:-1], part.starts[1:], strict=True)
     ]
     n, n_links, n_variables = part.n_components, part.n_links, part.n_variables
+    blocks, rounding = _blocks(part), np.ones(n)
+    _largest_scores(part.component, eta, blocks, flat_v, huge, rounding)
     problem = Problem(
         links=Links(
             part.variable_offsets.view(np.uint64),
@@ -232,7 +239,7 @@ def start(part: Part, eta: FloatArray, eta_v: list[FloatArray], options: Options
             part.sign[part.variable_links],
             part.shift[part.variable_links],
         ),
-        blocks=_blocks(part),
+        blocks=blocks,
         iterate=Iterate(
             eta=eta,
             score=eta / part.root_degree,
@@ -252,6 +259,7 @@ def start(part: Part, eta: FloatArray, eta_v: list[FloatArray], options: Options
             infeasible=np.zeros(n, dtype=np.bool_),
             unsolved=np.zeros(n, dtype=np.bool_),
             stale=np.ones(n, dtype=np.bool_),
+            rounding=ROUNDING * rounding,
         ),
         huge=huge,
     )
@@ -314,6 +322,26 @@ def _root_mean_squares(component: IntArray, eta: FloatArray, out: FloatArray) ->
     for c in range(n):
         mean = squares[c] / max(count[c], 1.0)
         out[c] = FIRST_STEP_SIZE * scale[c] * np.sqrt(1.0 / scale[c] ** 2 + mean)
+
+
+@kernel
+def _largest_scores(
+    component: IntArray,
+    eta: FloatArray,
+    blocks: Blocks,
+    eta_v: FloatArray,
+    huge: float,
+    largest: FloatArray,
+) -> None:
+    """Raise `largest` to the largest magnitude of the allowed scores of every component."""
+    for v in range(len(eta)):
+        if eta[v] > -huge:
+            largest[component[v]] = max(largest[component[v]], abs(eta[v]))
+    for f in range(len(blocks.component)):
+        c = blocks.component[f]
+        for i in range(blocks.additional_offsets[f], blocks.additional_offsets[f + 1]):
+            if eta_v[i] > -huge:
+                largest[c] = max(largest[c], abs(eta_v[i]))
 
 
 def _largest(scores: FloatArray) -> float:
