@@ -20,6 +20,7 @@ and holds no lock. What a component's solution is does not depend on the others.
 
 from __future__ import annotations
 
+import time
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -39,6 +40,7 @@ from lpsmap_core.state import (
     PartState,
     Problem,
     Progress,
+    WarmStart,
     scale_additionals,
     start,
 )
@@ -82,7 +84,12 @@ class Limits(NamedTuple):
 
 
 def solve_part(
-    part: Part, eta: FloatArray, eta_v: list[FloatArray], skip: BoolArray, options: Options
+    part: Part,
+    eta: FloatArray,
+    eta_v: list[FloatArray],
+    skip: BoolArray,
+    options: Options,
+    warm: WarmStart | None = None,
 ) -> PartState:
     """Solve one part.
 
@@ -98,8 +105,11 @@ def solve_part(
         Components to leave out.
     options
         Limits and settings.
+    warm
+        Where to start from.
     """
-    state = start(part, eta, eta_v, options)
+    deadline = time.perf_counter() + (np.inf if options.max_time is None else options.max_time)
+    state = start(part, eta, eta_v, options, warm)
     progress = state.problem.progress
     coupled = ~part.direct & ~skip
     adapt = options.adapt and bool(coupled.any())
@@ -117,15 +127,16 @@ def solve_part(
     if direct.any():
         run(direct, Limits(1, options.max_inner_iter or MOST_STRUCTURES, options.tol, False))
     inner = options.max_inner_iter or INNER_ITERATIONS
-    test = InfeasibilityTest(state)
-    while coupled.any():
-        stop = min(test.next_iteration, options.max_iter)
+    test, stop = InfeasibilityTest(state), 0
+    while coupled.any() and stop < options.max_iter and not state.out_of_time:
+        last, stop = stop, min(test.next_iteration, options.max_iter)
+        if options.max_time is not None:
+            stop = min(stop, last + PERIOD)
         run(coupled, Limits(stop, inner, options.tol, options.adapt))
         coupled &= ~progress.converged
         if stop == test.next_iteration:
             coupled &= ~test.find(coupled)
-        if stop == options.max_iter:
-            break
+        state.out_of_time = time.perf_counter() > deadline
     return state
 
 

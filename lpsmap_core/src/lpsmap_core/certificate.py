@@ -20,13 +20,27 @@ import numpy as np
 import numpy.typing as npt
 
 from lpsmap_core.active_set import ActiveSets
-from lpsmap_core.state import PartState, sums
+from lpsmap_core.admm import solve_part
+from lpsmap_core.state import EXACT, Options, PartState, WarmStart, sums
 
-__all__ = ["Optimality", "check_optimality"]
+__all__ = ["Optimality", "check_optimality", "error_bounds"]
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
 BoolArray = npt.NDArray[np.bool_]
+
+
+AMPLIFICATION = 1e3
+"""How many times the rounding that is left of the optimality conditions a solution may be off. The
+true factor depends on the angles between the constraints; see docs/numerics.md."""
+
+EPSILON = float(np.finfo(np.float64).eps)
+
+TIGHT = 1e-13
+"""Tolerance of the solve that an error bound is taken from."""
+
+FEWEST_ITERATIONS = 500
+"""That solve may take as many iterations, or twice those of the solve before it."""
 
 
 class Optimality(NamedTuple):
@@ -38,57 +52,84 @@ class Optimality(NamedTuple):
     """Sum of ``phi_f(z) - phi_f(C mu)`` at the means mu of the copies z."""
     disagreement: FloatArray
     """||z - C mu||"""
-    largest: FloatArray
-    """Largest disagreement of a copy, in units of marginals."""
     size: FloatArray
     """Summed magnitudes of the terms of the g_f, at least 1: their rounding is a multiple of it."""
 
 
 def check_optimality(state: PartState) -> Optimality:
     """Hold a part's last local solutions and duals against the oracles of its factors."""
-    part, problem = state.part, state.problem
+    part, problem, z = state.part, state.problem, state.problem.iterate.z
     owner, n = part.component[part.link_variable], part.n_components
-    dual = _centred_duals(state)
-    eta = problem.iterate.eta[part.link_variable]
-    a = part.sign * (eta / part.delta + dual) + part.shift
-    z = problem.iterate.z
+    a = state.slot_scores()
+    forced = problem.iterate.eta[part.link_variable] <= -problem.huge
     violation, size = np.zeros(n), np.ones(n)
     for b, bucket in enumerate(part.buckets):
         links = state.links_of(b)
-        gaps, sizes = _gaps(state, b, a[links], z[links], eta[links] <= -problem.huge)
+        gaps, sizes = _gaps(state, b, a[links], forced[links])
         violation += sums(bucket.component, np.maximum(gaps, 0.0), n)
         size += sums(bucket.component, sizes, n)
-    copies = part.sign * z + part.shift
-    x = (state.marginals() / part.root_degree)[part.link_variable]
-    difference = copies - x
-    slope = np.where(difference == 0.0, 0.0, eta / part.delta + dual - 0.5 * (copies + x))
-    largest = np.zeros(n)
-    np.maximum.at(largest, owner, part.delta * np.abs(difference))
+    means = (state.marginals() / part.root_degree)[part.link_variable]
+    consistent = part.sign * means + part.shift
+    difference = z - consistent
+    slope = np.where(difference == 0.0, 0.0, a - 0.5 * (z + consistent))
     return Optimality(
         violation=violation,
         excess=sums(owner, slope * difference, n),
         disagreement=np.sqrt(sums(owner, difference**2, n)),
-        largest=largest,
         size=size,
     )
 
 
-def _centred_duals(state: PartState) -> FloatArray:
-    """Return the duals in the order of the slots, their sums over every variable made zero."""
-    part, dual = state.part, state.problem.iterate.dual
-    starts, degree = part.variable_offsets[:-1], np.diff(part.variable_offsets)
-    mean = np.add.reduceat(dual, starts) / degree
-    out = np.empty(part.n_links)
-    out[part.variable_links] = dual - np.repeat(mean, degree)
-    return out
+def error_bounds(state: PartState, optimality: Optimality) -> FloatArray:
+    """Return for every component a bound on ``||mu - mu*||``; inf where there is none.
+
+    Components whose optimality conditions hold to rounding are within `AMPLIFICATION` times what is
+    left of them. A single factor's solution lies in its polytope, so that ``||z - z*||^2`` is at
+    most its violation. All others are solved on until their conditions hold to rounding; the
+    distance to that point is added to its own bound.
+    """
+    part = state.part
+    bound = _bounds_at_rounding(state, optimality)
+    alone = part.direct & np.isinf(bound)
+    bound[alone] = np.sqrt(optimality.violation[alone])
+    again = np.isinf(bound) & ~state.problem.progress.infeasible
+    if again.any():
+        refined = _solve_on(state, again)
+        exact = _bounds_at_rounding(refined, check_optimality(refined))
+        moved = (refined.marginals() - state.marginals()) ** 2
+        distance = np.sqrt(sums(part.component, moved, part.n_components))
+        bound[again] = (exact + distance)[again]
+    return bound
+
+
+def _bounds_at_rounding(state: PartState, found: Optimality) -> FloatArray:
+    """Return the bounds of components whose optimality conditions hold to rounding, else inf."""
+    part = state.part
+    rounding = state.exact() & (found.violation <= EXACT * found.size)
+    left = found.disagreement + found.violation + EPSILON * found.size
+    n_variables = np.bincount(part.component, minlength=part.n_components)
+    other_scores = np.sqrt(n_variables) * state.problem.progress.change
+    return np.where(rounding, AMPLIFICATION * left + other_scores, np.inf)
+
+
+def _solve_on(state: PartState, chosen: BoolArray) -> PartState:
+    """Return a part's solution to rounding in some components, from where the loop ended."""
+    part, problem = state.part, state.problem
+    iterate, progress = problem.iterate, problem.progress
+    eta = np.where(iterate.eta <= -problem.huge, -np.inf, iterate.eta)
+    eta_v = np.where(problem.extras.eta <= -problem.huge, -np.inf, problem.extras.eta)
+    by_bucket = [eta_v[state.additionals_of(b)] for b in range(len(part.buckets))]
+    most = max(FEWEST_ITERATIONS, 2 * int(progress.iterations[chosen].max()))
+    warm = WarmStart(iterate.u, iterate.dual, progress.gamma, chosen)
+    return solve_part(part, eta, by_bucket, ~chosen, Options(max_iter=most, tol=TIGHT), warm)
 
 
 def _gaps(
-    state: PartState, b: int, a: FloatArray, z: FloatArray, forced: BoolArray
+    state: PartState, b: int, a: FloatArray, forced: BoolArray
 ) -> tuple[FloatArray, FloatArray]:
     """Return g_f of the factors of a bucket, and the summed magnitudes of its terms."""
     part, bucket = state.part, state.part.buckets[b]
-    delta = part.delta[state.links_of(b)]
+    delta, z = part.delta[state.links_of(b)], state.problem.iterate.z[state.links_of(b)]
     additionals = state.additionals_of(b)
     eta_v, v = state.problem.extras.eta[additionals], state.problem.extras.v[additionals]
     of_link = np.repeat(np.arange(bucket.n_factors), np.diff(bucket.offsets))

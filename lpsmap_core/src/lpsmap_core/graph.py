@@ -134,6 +134,7 @@ class FactorGraph:
         verbose: int = 0,
         threads: int | None = None,
         trace: bool = False,
+        max_time: float | None = None,
     ) -> Solution:
         """Solve the graph; afterwards ``u.value`` holds the marginals of its variables.
 
@@ -147,7 +148,10 @@ class FactorGraph:
             spread over the outer iterations.
         tol
             A component has converged when the copies of each of its variables agree with their mean
-            within `tol`, and no mean moved by more than ``tol / step size`` in an iteration.
+            within `tol`, and are the exact local solutions for scores that differ by no more than
+            `tol` from those given, nor by more than the rounding of the largest score. Both hold
+            for every variable, whatever the size of the graph. ``solution.error_bound`` bounds what
+            this means for the marginals.
         step_size
             First step size of ADMM (the papers' gamma); None chooses by the scale of the scores.
         adapt
@@ -159,6 +163,8 @@ class FactorGraph:
             Results do not depend on it.
         trace
             Whether to keep the residuals of every outer iteration, as ``solution.trace``.
+        max_time
+            Limit of the time in seconds, looked at every few outer iterations; None for no limit.
 
         Returns
         -------
@@ -175,7 +181,7 @@ class FactorGraph:
         ConvergenceWarning
             Once, if components were not solved; their status says why.
         """
-        options = self._options(max_iter, max_inner_iter, tol, step_size, adapt, trace)
+        options = self._options(max_iter, max_inner_iter, tol, step_size, adapt, trace, max_time)
         layout = self._laid_out(threads)
         scores = np.concatenate(
             [self._numbers(s).reshape(-1) for s in self._scores] or [np.empty(0)]
@@ -290,6 +296,7 @@ class FactorGraph:
         step_size: float | None,
         adapt: bool,
         trace: bool,
+        max_time: float | None,
     ) -> Options:
         if max_iter < 1:
             raise ValueError(f"max_iter: got {max_iter}; expected at least 1.")
@@ -303,7 +310,12 @@ class FactorGraph:
             raise ValueError(
                 f"step_size: got {step_size}; expected a positive number, or None for the default."
             )
-        return Options(max_iter, max_inner_iter, tol, step_size, adapt, trace=trace)
+        if max_time is not None and not max_time > 0.0:
+            raise ValueError(
+                f"max_time: got {max_time}; expected a positive number of seconds, or None for no "
+                "limit."
+            )
+        return Options(max_iter, max_inner_iter, tol, max_time, step_size, adapt, trace=trace)
 
     @staticmethod
     def _check_step(layout: Layout, step_size: float | None) -> None:
@@ -338,6 +350,9 @@ class FactorGraph:
                 f"{np.nanmax(solution.primal_residual[which]):.1e} (primal), "
                 f"{np.nanmax(solution.dual_residual[which]):.1e} (dual)."
             )
+        if solution.contradictions:
+            component, named = next(iter(solution.contradictions.items()))
+            lines.append(f"Component {component} has no solution because of {_list(named)}.")
         warnings.warn(" ".join(lines), ConvergenceWarning, stacklevel=3)
 
     def _non_finite_message(self, scores: FloatArray) -> str:
@@ -359,3 +374,9 @@ class FactorGraph:
         number = int(np.searchsorted(starts, variable, side="right")) - 1
         at = np.unravel_index(variable - starts[number], tuple(self._scores[number].shape))
         return f"variable block {number} holds {scores[variable]} at {[int(i) for i in at]}"
+
+
+def _list(named: list[tuple[Factor, int]]) -> str:
+    """Return the names of some factors, the first few of many."""
+    names = [f"{type(factor).__name__} {row}" for factor, row in named]
+    return ", ".join(names[:5]) + (", ..." if len(names) > 5 else "")

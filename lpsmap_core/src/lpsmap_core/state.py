@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -13,6 +13,7 @@ from lpsmap_core.layout import Bucket, Part
 from lpsmap_core.local import LocalSolver, call_solvers, local_solver
 
 __all__ = [
+    "EXACT",
     "MOST_STRUCTURES",
     "ONE",
     "Blocks",
@@ -23,6 +24,7 @@ __all__ = [
     "PartState",
     "Problem",
     "Progress",
+    "WarmStart",
     "scale_additionals",
     "start",
     "sums",
@@ -38,6 +40,9 @@ FIRST_STEP_SIZE = 5.0
 MOST_STRUCTURES = 1000
 """Active-set iterations for one factor, unless asked otherwise. Nearly uniform scores have
 solutions of thousands of structures, whose Gram matrices would fill the memory."""
+
+EXACT = 1e-12
+"""Residuals up to this are rounding; those in units of scores relative to the largest score."""
 
 ROUNDING = 1e-14
 """Changes below this multiple of a component's largest score are rounding."""
@@ -57,6 +62,7 @@ class Options:
     max_iter: int = 1000
     max_inner_iter: int | None = None
     tol: float = 1e-6
+    max_time: float | None = None
     step_size: float | None = None
     adapt: bool = True
     generic: bool = False
@@ -118,6 +124,17 @@ class Iterate(NamedTuple):
     z: FloatArray
 
 
+class WarmStart(NamedTuple):
+    """Where a part's loop starts, instead of from nothing, in the components that are `known`."""
+
+    u: FloatArray
+    """As in `Iterate`, as is `dual`."""
+    dual: FloatArray
+    gamma: FloatArray
+    """Step sizes of the components."""
+    known: BoolArray
+
+
 class Extras(NamedTuple):
     """The additionals of all buckets: their scores and marginals."""
 
@@ -171,7 +188,10 @@ class PartState:
     """(iterations, 2, n_components) residuals of every iteration if they are to be kept; NaN where
     a component did not take part.
     """
+    out_of_time: bool = False
     faces_complete: bool = False
+    contradicting: dict[int, list[tuple[int, int]]] = field(default_factory=dict)
+    """For each component that is infeasible, (bucket, row) of factors that contradict."""
 
     def links_of(self, b: int) -> slice:
         """Return where a bucket lies in arrays of links."""
@@ -199,6 +219,26 @@ class PartState:
             a, z = iterate.a[links], iterate.z[links]
             solver.complete_faces(rows, a, scaled, z, self.problem.huge)
 
+    def exact(self) -> BoolArray:
+        """Return for each component whether it converged with residuals that are rounding."""
+        progress = self.problem.progress
+        largest_score = progress.rounding / ROUNDING
+        small = (progress.primal <= EXACT) & (progress.change <= EXACT * largest_score)
+        return progress.converged & small
+
+    def slot_scores(self) -> FloatArray:
+        """Return ``eta / delta + lambda`` of every slot, in the slots' own signs.
+
+        The local solutions maximise ``<., z> - 1/2 ||z||^2`` for these, where they agree. The duals
+        of every variable are made to sum to zero exactly.
+        """
+        part, iterate = self.part, self.problem.iterate
+        degree = np.diff(part.variable_offsets)
+        mean = np.add.reduceat(iterate.dual, part.variable_offsets[:-1]) / degree
+        a = np.empty(part.n_links)
+        a[part.variable_links] = np.repeat(iterate.score - mean, degree) + iterate.dual
+        return part.sign * a + part.shift
+
     def marginals(self) -> FloatArray:
         """Return the means of the variables' copies, in [0, 1]."""
         means = np.empty(self.part.n_variables)
@@ -206,7 +246,13 @@ class PartState:
         return means
 
 
-def start(part: Part, eta: FloatArray, eta_v: list[FloatArray], options: Options) -> PartState:
+def start(
+    part: Part,
+    eta: FloatArray,
+    eta_v: list[FloatArray],
+    options: Options,
+    warm: WarmStart | None = None,
+) -> PartState:
     """Return the state before the first iteration; scores of ``-inf`` become finite."""
     flat_v = np.concatenate([np.empty(0), *eta_v])
     lowest = min(eta.min(initial=0.0), flat_v.min(initial=0.0))
@@ -263,8 +309,20 @@ def start(part: Part, eta: FloatArray, eta_v: list[FloatArray], options: Options
         ),
         huge=huge,
     )
+    if warm is not None:
+        _set_out_from(warm, part, problem)
     trace = np.full((options.max_iter if options.trace else 0, 2, n), np.nan)
     return PartState(part, problem, solvers, call_solvers(solvers), trace)
+
+
+def _set_out_from(warm: WarmStart, part: Part, problem: Problem) -> None:
+    """Start where the warm start says; single factors need no start."""
+    known = warm.known & ~part.direct
+    of_variable = known[part.component]
+    of_link = np.repeat(of_variable, np.diff(part.variable_offsets))
+    problem.iterate.u[of_variable] = warm.u[of_variable]
+    problem.iterate.dual[of_link] = warm.dual[of_link]
+    problem.progress.gamma[known] = warm.gamma[known]
 
 
 def _blocks(part: Part) -> Blocks:
