@@ -6,6 +6,7 @@ from lpsmap_core.graph import ConvergenceWarning, FactorGraph
 from lpsmap_core.hookspecs import hookimpl, hookspec
 from lpsmap_core.solution import Solution, Status
 from lpsmap_core.variables import Variables, stack
+from lpsmap_core.warm_start import WarmStartCache
 
 __version__ = "0.1.0"
 
@@ -24,6 +25,7 @@ __all__ = [
     "Status",
     "Structure",
     "Variables",
+    "WarmStartCache",
     "hookimpl",
     "hookspec",
     "stack",

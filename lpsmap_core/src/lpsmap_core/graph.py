@@ -17,6 +17,7 @@ from lpsmap_core.solution import Solution, Status
 from lpsmap_core.state import Options
 from lpsmap_core.threads import default_threads
 from lpsmap_core.variables import Variables
+from lpsmap_core.warm_start import CachedStart
 
 __all__ = ["ConvergenceWarning", "FactorGraph"]
 
@@ -59,6 +60,7 @@ class FactorGraph:
         self.factors: list[Factor] = []
         self.solution: Solution | None = None
         self._scores: list[Any] = []
+        self._additionals: list[Any] = []
         self._ids: set[int] = set()
         self._n_variables = 0
         self._layout: Layout | None = None
@@ -121,8 +123,42 @@ class FactorGraph:
             raise ValueError(f"add: {factor!r} was added before; declare it once.")
         self._ids.add(id(factor))
         self.factors.append(factor)
+        self._additionals.append(factor.additionals)
         self._forget()
         return factor
+
+    def rescore(self, what: Variables | Factor, scores: Any) -> None:
+        """Replace scores; the next solve keeps all else that it knows of the graph.
+
+        Parameters
+        ----------
+        what
+            Variables as `variable_from` returned them, or a factor of this graph with additionals.
+        scores
+            Their new scores, or the new scores of the factor's additionals, of the same shape as
+            before (for a factor, that of its attribute ``additionals``).
+
+        Raises
+        ------
+        TypeError
+            If the scores are not real numbers.
+        ValueError
+            If the shape differs, or `what` is not such variables or such a factor of this graph.
+        """
+        array = self._as_scores(scores)
+        if isinstance(what, Factor):
+            kept, number = self._additionals, self._number(what, "rescore")
+        else:
+            kept, number = self._scores, self._block(what)
+        old = kept[number]
+        if old is None or tuple(np.shape(old)) != tuple(array.shape):
+            expected = "a factor with additionals" if old is None else f"{tuple(np.shape(old))}"
+            raise ValueError(
+                f"rescore: got scores of shape {tuple(array.shape)}; expected {expected}. Build "
+                "another graph for another shape."
+            )
+        kept[number] = array
+        self.solution = None
 
     def solve(
         self,
@@ -135,6 +171,7 @@ class FactorGraph:
         threads: int | None = None,
         trace: bool = False,
         max_time: float | None = None,
+        warm_start: Solution | CachedStart | None = None,
     ) -> Solution:
         """Solve the graph; afterwards ``u.value`` holds the marginals of its variables.
 
@@ -165,6 +202,10 @@ class FactorGraph:
             Whether to keep the residuals of every outer iteration, as ``solution.trace``.
         max_time
             Limit of the time in seconds, looked at every few outer iterations; None for no limit.
+        warm_start
+            Where to start from: a solution of this graph, or of one that differs in scores and
+            parameters alone; or ``cache.at(u, keys)`` of a `WarmStartCache`, for examples that come
+            back in other batches. Values and gradients do not depend on it beyond `tol`.
 
         Returns
         -------
@@ -174,7 +215,8 @@ class FactorGraph:
         Raises
         ------
         ValueError
-            If an option is out of range, or if no component has finite scores.
+            If an option is out of range, if no component has finite scores, or if the warm start
+            is of another graph.
 
         Warns
         -----
@@ -188,13 +230,16 @@ class FactorGraph:
         )
         additionals = [
             np.empty((factor.n_factors, 0))
-            if factor.additionals is None
-            else self._numbers(factor.additionals).reshape(factor.n_factors, factor.n_additionals)
-            for factor in self.factors
+            if kept is None
+            else self._numbers(kept).reshape(factor.n_factors, factor.n_additionals)
+            for factor, kept in zip(self.factors, self._additionals, strict=True)
         ]
         self._check_step(layout, step_size)
-        solution = solve(layout, self.factors, scores, additionals, options)
+        warm = None if warm_start is None else warm_start.start_for(layout)
+        solution = solve(layout, self.factors, scores, additionals, options, warm)
         self.solution = solution
+        if isinstance(warm_start, CachedStart):
+            warm_start.keep(layout, solution.parts)
         self._report(solution, scores)
         if verbose:
             logger.info(
@@ -272,11 +317,27 @@ class FactorGraph:
 
     def _position(self, factor: Factor) -> int:
         self._solved()
-        for position, other in enumerate(self.factors):
+        return self._number(factor, "additionals_of")
+
+    def _number(self, factor: Factor, verb: str) -> int:
+        for number, other in enumerate(self.factors):
             if factor is other:
-                return position
+                return number
+        raise ValueError(f"{verb}: {factor!r} is not of this graph; pass what add returned.")
+
+    def _block(self, variables: Variables) -> int:
+        """Return the number of the block of scores that variables were made with."""
+        first = 0
+        for number, block in enumerate(self._scores):
+            shape = tuple(block.shape)
+            index = np.arange(first, first + int(np.prod(shape))).reshape(shape)
+            same = variables.graph is self and np.array_equal(variables.index, index)
+            if same and not variables.negated.any():
+                return number
+            first += index.size
         raise ValueError(
-            f"additionals_of: {factor!r} is not of this graph; pass what add returned."
+            f"rescore: got variables of shape {variables.shape} that no call of variable_from of "
+            "this graph returned; pass what it returned, not a part of it."
         )
 
     def _laid_out(self, threads: int | None) -> Layout:

@@ -21,6 +21,7 @@ from lpsmap_core.state import MOST_STRUCTURES, PartState, sums
 from lpsmap_core.threads import in_threads
 from lpsmap_core.variables import Variables
 from lpsmap_core.vertices import Vertices, join, structure_scores
+from lpsmap_core.warm_start import GraphStart
 
 __all__ = ["Solution", "Status"]
 
@@ -180,6 +181,23 @@ class Solution:
                     for bucket, row in ((state.part.buckets[b], row) for b, row in which)
                 ]
         return named
+
+    def start_for(self, layout: Layout) -> GraphStart:
+        """Return where this solve ended, for ``solve(warm_start=...)`` of a graph so laid out.
+
+        Raises
+        ------
+        ValueError
+            If that graph's variables or factors are not those of the solved one.
+        """
+        if not self.layout.like(layout):
+            raise ValueError(
+                f"warm_start: got the solution of a graph of {self.layout.n_variables} variables "
+                f"and {len(self.factors)} declarations; expected one with the same factors over "
+                f"the same variables as the graph of {layout.n_variables} variables to be solved. "
+                "For batches that change, use a WarmStartCache."
+            )
+        return GraphStart.of_states(self.layout, self.parts)
 
     def component_of(self, variables: Variables) -> IntArray:
         """Return the component of every entry of a view; -1 for variables in no factor."""

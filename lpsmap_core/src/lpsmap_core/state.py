@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from lpsmap_core.active_set import ActiveSets
 from lpsmap_core.compile import kernel
 from lpsmap_core.layout import Bucket, Part
 from lpsmap_core.local import LocalSolver, call_solvers, local_solver
@@ -133,6 +134,8 @@ class WarmStart(NamedTuple):
     gamma: FloatArray
     """Step sizes of the components."""
     known: BoolArray
+    solved: PartState | None = None
+    """The part as it was solved before, whose active sets serve again."""
 
 
 class Extras(NamedTuple):
@@ -311,6 +314,8 @@ def start(
     )
     if warm is not None:
         _set_out_from(warm, part, problem)
+        if warm.solved is not None:
+            _take_active_sets(warm.solved, solvers, problem)
     trace = np.full((options.max_iter if options.trace else 0, 2, n), np.nan)
     return PartState(part, problem, solvers, call_solvers(solvers), trace)
 
@@ -323,6 +328,20 @@ def _set_out_from(warm: WarmStart, part: Part, problem: Problem) -> None:
     problem.iterate.u[of_variable] = warm.u[of_variable]
     problem.iterate.dual[of_link] = warm.dual[of_link]
     problem.progress.gamma[known] = warm.gamma[known]
+
+
+def _take_active_sets(old: PartState, solvers: list[LocalSolver], problem: Problem) -> None:
+    """Copy active sets, unless other variables or additionals are forbidden than before."""
+    for scores, before in (
+        (problem.iterate.eta, old.problem.iterate.eta),
+        (problem.extras.eta, old.problem.extras.eta),
+    ):
+        forbidden, forbidden_before = scores <= -problem.huge, before <= -old.problem.huge
+        if not np.array_equal(forbidden, forbidden_before):
+            return
+    for solver, other in zip(solvers, old.solvers, strict=True):
+        if isinstance(solver, ActiveSets) and isinstance(other, ActiveSets):
+            solver.copy_from(other)
 
 
 def _blocks(part: Part) -> Blocks:
