@@ -31,7 +31,7 @@ from lpsmap_core.faces import Work, make_work
 from lpsmap_core.infeasible import InfeasibilityTest
 from lpsmap_core.layout import Part
 from lpsmap_core.native import borrowed
-from lpsmap_core.polish import PERIOD, Polish, make_polish, polish_settled, take_back
+from lpsmap_core.polish import EARLY, PERIOD, Polish, make_polish, polish_settled, take_back
 from lpsmap_core.selection import Selection, keep, rows_of, select, solve_locally
 from lpsmap_core.state import (
     MOST_STRUCTURES,
@@ -197,8 +197,9 @@ def _iterate(
         for c in selection.components:
             polish.now[c] = False
             progress.iterations[c] = iteration
-        if limits.adapt and iteration % PERIOD == 0:
-            polish_settled(selection, solvers, problem, polish, work, limits.tol)
+        regular = iteration % PERIOD == 0
+        if limits.adapt and (regular or iteration <= EARLY):
+            polish_settled(selection, solvers, problem, polish, work, limits.tol, regular)
         _average(selection, problem, polish.now)
         balance = limits.adapt and iteration % BALANCE_PERIOD == 0
         n_finished = _judge(selection.components, progress, polish.now, limits.tol, balance)

@@ -165,6 +165,8 @@ class Progress(NamedTuple):
     """Whether the local scores have to be written anew."""
     rounding: FloatArray
     """What rounding leaves of `change`, whatever tolerance is asked for."""
+    warm: BoolArray
+    """Whether the loop started from an earlier solution."""
 
 
 class Problem(NamedTuple):
@@ -309,6 +311,7 @@ def start(
             unsolved=np.zeros(n, dtype=np.bool_),
             stale=np.ones(n, dtype=np.bool_),
             rounding=ROUNDING * rounding,
+            warm=np.zeros(n, dtype=np.bool_),
         ),
         huge=huge,
     )
@@ -328,6 +331,7 @@ def _set_out_from(warm: WarmStart, part: Part, problem: Problem) -> None:
     problem.iterate.u[of_variable] = warm.u[of_variable]
     problem.iterate.dual[of_link] = warm.dual[of_link]
     problem.progress.gamma[known] = warm.gamma[known]
+    problem.progress.warm[:] = known
 
 
 def _take_active_sets(old: PartState, solvers: list[LocalSolver], problem: Problem) -> None:
