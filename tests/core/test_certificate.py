@@ -22,10 +22,16 @@ JUDGED = 1e-9
 
 
 def check_certificate(seed: int) -> list[tuple[float, float]]:
-    """Hold certified against true errors at several tolerances; return both where they matter."""
+    """Hold certified against true errors at several tolerances; return both.
+
+    Returns nothing for the very few graphs that the judge cannot vouch for.
+    """
     rng = np.random.default_rng(seed)
     graph = random_graph(rng, int(rng.integers(1, 8)), float(rng.choice(SCALES)))
-    mu, nus = graph.judged()
+    try:
+        mu, nus = graph.judged()
+    except ArithmeticError:
+        return []
     scale = max(1.0, *(np.abs(s).max(initial=0.0) for s in [graph.eta, *graph.eta_v]))
     found = []
     for tol in (1e-2, 1e-6, 1e-12):
@@ -60,7 +66,14 @@ def test_certified_errors(draws: int) -> None:
 
 @pytest.mark.slow
 def test_certified_errors_of_five_thousand_graphs() -> None:
-    check_they_are_close([x for seed in range(5000) for x in check_certificate(50_000 + seed)])
+    seeds = iter(range(50_000, 55_050))
+    found: list[tuple[float, float]] = []
+    for _ in range(5000):
+        judged: list[tuple[float, float]] = []
+        while not judged:
+            judged = check_certificate(next(seeds))
+        found += judged
+    check_they_are_close(found)
 
 
 def test_an_active_set_cut_short_is_certified_by_its_gap() -> None:
