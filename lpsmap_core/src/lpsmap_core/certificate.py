@@ -1,4 +1,4 @@
-"""How far a solution can be from the true one: optimality conditions checked by the MAP oracles.
+"""How far a solution can be from the true one: its optimality conditions, looked at once more.
 
 Write the problem with a copy ``x_l = mu_v / delta_v`` of every variable on each of its links. For
 link duals lambda that sum to zero over the links of every variable, the maximum F* is at most the
@@ -21,7 +21,9 @@ import numpy.typing as npt
 
 from lpsmap_core.active_set import ActiveSets
 from lpsmap_core.admm import solve_part
-from lpsmap_core.state import EXACT, Options, PartState, WarmStart, sums
+from lpsmap_core.layout import Bucket
+from lpsmap_core.local import local_solver
+from lpsmap_core.state import EXACT, MOST_STRUCTURES, Options, PartState, WarmStart, sums
 
 __all__ = ["Optimality", "check_optimality", "error_bounds"]
 
@@ -47,27 +49,37 @@ class Optimality(NamedTuple):
     """What is left of the optimality conditions in every component of a part."""
 
     violation: FloatArray
-    """Sum of the g_f: by how much structures outside the solution's beat it."""
+    """Sum over the factors of what their maxima exceed ``phi_f(z)`` by at most: g_f, or exactly."""
     excess: FloatArray
     """Sum of ``phi_f(z) - phi_f(C mu)`` at the means mu of the copies z."""
     disagreement: FloatArray
     """||z - C mu||"""
+    distance: FloatArray
+    """From the z to the local solutions, of the factors that solved them again."""
     size: FloatArray
     """Summed magnitudes of the terms of the g_f, at least 1: their rounding is a multiple of it."""
 
 
 def check_optimality(state: PartState) -> Optimality:
-    """Hold a part's last local solutions and duals against the oracles of its factors."""
+    """Hold a part's last local solutions and duals against its factors.
+
+    A compiled oracle, or the only one there is, is asked for a better structure. Closed forms
+    without a compiled oracle solve their local problems once more, for scores without the step
+    size.
+    """
     part, problem, z = state.part, state.problem, state.problem.iterate.z
     owner, n = part.component[part.link_variable], part.n_components
     a = state.slot_scores()
     forced = problem.iterate.eta[part.link_variable] <= -problem.huge
-    violation, size = np.zeros(n), np.ones(n)
-    for b, bucket in enumerate(part.buckets):
+    violation, size, squares = np.zeros(n), np.ones(n), np.zeros(n)
+    for b, (bucket, solver) in enumerate(zip(part.buckets, state.solvers, strict=True)):
         links = state.links_of(b)
-        gaps, sizes = _gaps(state, b, a[links], forced[links])
+        has_oracle = bucket.type.map_kernel is not None or isinstance(solver, ActiveSets)
+        check = _ask_oracle if has_oracle else _project_again
+        gaps, sizes, moves = check(state, b, a[links], forced[links])
         violation += sums(bucket.component, np.maximum(gaps, 0.0), n)
         size += sums(bucket.component, sizes, n)
+        squares += sums(bucket.component, moves, n)
     means = (state.marginals() / part.root_degree)[part.link_variable]
     consistent = part.sign * means + part.shift
     difference = z - consistent
@@ -76,6 +88,7 @@ def check_optimality(state: PartState) -> Optimality:
         violation=violation,
         excess=sums(owner, slope * difference, n),
         disagreement=np.sqrt(sums(owner, difference**2, n)),
+        distance=np.sqrt(squares),
         size=size,
     )
 
@@ -105,11 +118,11 @@ def error_bounds(state: PartState, optimality: Optimality) -> FloatArray:
 def _bounds_at_rounding(state: PartState, found: Optimality) -> FloatArray:
     """Return the bounds of components whose optimality conditions hold to rounding, else inf."""
     part = state.part
-    rounding = state.exact() & (found.violation <= EXACT * found.size)
-    left = found.disagreement + found.violation + EPSILON * found.size
+    small = np.maximum(found.violation, found.distance) <= EXACT * found.size
+    left = found.disagreement + found.distance + found.violation + EPSILON * found.size
     n_variables = np.bincount(part.component, minlength=part.n_components)
     other_scores = np.sqrt(n_variables) * state.problem.progress.change
-    return np.where(rounding, AMPLIFICATION * left + other_scores, np.inf)
+    return np.where(state.exact() & small, AMPLIFICATION * left + other_scores, np.inf)
 
 
 def _solve_on(state: PartState, chosen: BoolArray) -> PartState:
@@ -124,34 +137,56 @@ def _solve_on(state: PartState, chosen: BoolArray) -> PartState:
     return solve_part(part, eta, by_bucket, ~chosen, Options(max_iter=most, tol=TIGHT), warm)
 
 
-def _gaps(
+def _ask_oracle(
     state: PartState, b: int, a: FloatArray, forced: BoolArray
-) -> tuple[FloatArray, FloatArray]:
-    """Return g_f of the factors of a bucket, and the summed magnitudes of its terms."""
+) -> tuple[FloatArray, FloatArray, FloatArray]:
+    """Return g_f of a bucket's factors by its oracle, the magnitudes of its terms, and zeros."""
     part, bucket = state.part, state.part.buckets[b]
     delta, z = part.delta[state.links_of(b)], state.problem.iterate.z[state.links_of(b)]
     additionals = state.additionals_of(b)
     eta_v, v = state.problem.extras.eta[additionals], state.problem.extras.v[additionals]
-    of_link = np.repeat(np.arange(bucket.n_factors), np.diff(bucket.offsets))
-    of_additional = np.repeat(np.arange(bucket.n_factors), np.diff(bucket.additional_offsets))
-
-    def total(of_links: FloatArray, of_additionals: FloatArray) -> FloatArray:
-        n = bucket.n_factors
-        return sums(of_link, of_links, n) + sums(of_additional, of_additionals, n)
-
     # Forced slots keep no more of their huge scores than it takes to decide: the rest is rounding.
     slope = a - z
     barred = eta_v <= -state.problem.huge
-    decisive = 1.0 + total(
-        np.where(forced, 0.0, np.abs(slope) / delta), np.where(barred, 0.0, np.abs(eta_v))
-    )
-    slope = np.where(forced, np.sign(slope) * decisive[of_link] * delta, slope)
-    eta_v = np.where(barred, -decisive[of_additional], eta_v)
+    allowed = np.where(forced, 0.0, np.abs(slope) / delta)
+    decisive = 1.0 + _by_factor(bucket, allowed, np.where(barred, 0.0, np.abs(eta_v)))
+    of_link = np.repeat(decisive, np.diff(bucket.offsets))
+    slope = np.where(forced, np.sign(slope) * of_link * delta, slope)
+    eta_v = np.where(barred, -np.repeat(decisive, np.diff(bucket.additional_offsets)), eta_v)
     w, n = _best_vertices(state, b, slope / delta, eta_v)
     w /= delta
-    gaps = total(slope * (w - z), eta_v * (n - v))
-    sizes = total(np.abs(slope) * (w + z), np.abs(eta_v) * (n + v))
-    return gaps, sizes
+    gaps = _by_factor(bucket, slope * (w - z), eta_v * (n - v))
+    sizes = _by_factor(bucket, np.abs(slope) * (w + z), np.abs(eta_v) * (n + v))
+    return gaps, sizes, np.zeros(bucket.n_factors)
+
+
+def _project_again(
+    state: PartState, b: int, a: FloatArray, forced: BoolArray
+) -> tuple[FloatArray, FloatArray, FloatArray]:
+    """Return by how much the local maxima exceed phi_f(z), magnitudes, and squared distances."""
+    part, problem, bucket = state.part, state.problem, state.part.buckets[b]
+    links, additionals = state.links_of(b), state.additionals_of(b)
+    z, v, eta_v = problem.iterate.z[links], problem.extras.v[additionals], problem.extras.eta
+    eta_v, best, best_v = eta_v[additionals], np.empty_like(z), np.empty_like(v)
+    solver = local_solver(bucket, part.delta[links])
+    rows = np.arange(bucket.n_factors)
+    solver.solve(rows, a, eta_v, best, best_v, MOST_STRUCTURES, problem.huge)
+    move = best - z
+    gains = _by_factor(bucket, (a - 0.5 * (best + z)) * move, eta_v * (best_v - v))
+    slope = np.where(forced, 0.0, np.abs(a - z))
+    sizes = _by_factor(bucket, slope * (best + z), np.abs(eta_v) * (best_v + v))
+    return gains, sizes, _by_factor(bucket, move**2, np.zeros_like(v))
+
+
+def _by_factor(bucket: Bucket, of_links: FloatArray, of_additionals: FloatArray) -> FloatArray:
+    """Return sums over the slots and the additionals of every factor."""
+    n = bucket.n_factors
+    factor = np.repeat(np.arange(n), np.diff(bucket.offsets))
+    total = sums(factor, of_links, n)
+    if not bucket.n_additionals:
+        return total
+    factor = np.repeat(np.arange(n), np.diff(bucket.additional_offsets))
+    return total + sums(factor, of_additionals, n)
 
 
 def _best_vertices(

@@ -130,7 +130,7 @@ class Solution:
 
     @functools.cached_property
     def _optimality(self) -> list[Optimality]:
-        """What is left of every part's optimality conditions; a MAP call of every factor."""
+        """What is left of every part's optimality conditions; a look at every factor."""
         return in_threads(check_optimality, self.parts)
 
     @functools.cached_property
@@ -140,7 +140,7 @@ class Solution:
         (n_components,) ``objective + gap`` is never less than the maximum, whatever the status, and
         inf in components of status ``NON_FINITE``. Since the copies of a variable agree up to
         `primal_residual` only, the objective can lie above the maximum, and the gap below zero, by
-        a multiple of that. Costs one MAP call of every factor when first asked for.
+        a multiple of that. Costs one MAP call or projection of every factor when first asked for.
         """
         gap = np.full(self.layout.n_components, np.inf)
         for state, found in zip(self.parts, self._optimality, strict=True):
@@ -154,8 +154,9 @@ class Solution:
 
         (n_components,) bounds on the 2-norm of the error over a component's variables, hence on the
         error of each; inf where nothing can be said. See docs/numerics.md for why, and for what is
-        taken for rounding. Where the status is ``SOLVED`` this costs one MAP call of every factor;
-        other components are solved on to rounding first, which can take as long as the solve did.
+        taken for rounding. Where the status is ``SOLVED`` this costs one MAP call or projection of
+        every factor; other components are solved on to rounding first, which can take as long as
+        the solve did.
         """
         bound = np.full(self.layout.n_components, np.inf)
         parts = list(zip(self.parts, self._optimality, strict=True))
