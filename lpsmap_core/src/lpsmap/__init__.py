@@ -16,6 +16,7 @@ from lpsmap_core import (
     Solution,
     Status,
     Variables,
+    WarmStartCache,
     __version__,
     stack,
 )
@@ -28,6 +29,7 @@ __all__ = [
     "Solution",
     "Status",
     "Variables",
+    "WarmStartCache",
     "__version__",
     "stack",
 ]

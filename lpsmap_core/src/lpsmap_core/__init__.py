@@ -8,6 +8,7 @@ from lpsmap_core.hookspecs import hookimpl, hookspec
 from lpsmap_core.plan import Plan
 from lpsmap_core.solution import Solution, Status
 from lpsmap_core.variables import Variables, stack
+from lpsmap_core.warm_start import WarmStartCache
 
 __version__ = "0.1.0"
 
@@ -29,6 +30,7 @@ __all__ = [
     "Structure",
     "Variables",
     "conditional_gradient",
+    "WarmStartCache",
     "hookimpl",
     "hookspec",
     "stack",

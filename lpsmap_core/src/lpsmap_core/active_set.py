@@ -226,6 +226,13 @@ class ActiveSets:
         copy_store(old, capacity, self.store, self.capacity)
         self._write_record()
 
+    def copy_from(self, other: ActiveSets) -> None:
+        """Start from the sets that another solve of the same factors ended with."""
+        self.capacity = other.capacity
+        self.store = make_store(other.store.width, self.capacity)
+        copy_store(other.store, self.capacity, self.store, self.capacity)
+        self._write_record()
+
     def solve_map(self, rows: IntArray, eta_v: FloatArray) -> None:
         """Write the best structure of every factor in `rows` under the current scores."""
         bucket = self.bucket

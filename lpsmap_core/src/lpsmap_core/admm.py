@@ -20,6 +20,7 @@ and holds no lock. What a component's solution is does not depend on the others.
 
 from __future__ import annotations
 
+import time
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -30,7 +31,7 @@ from lpsmap_core.faces import Work, make_work
 from lpsmap_core.infeasible import InfeasibilityTest
 from lpsmap_core.layout import Part
 from lpsmap_core.native import borrowed
-from lpsmap_core.polish import PERIOD, Polish, make_polish, polish_settled, take_back
+from lpsmap_core.polish import EARLY, PERIOD, Polish, make_polish, polish_settled, take_back
 from lpsmap_core.selection import Selection, keep, rows_of, select, solve_locally
 from lpsmap_core.state import (
     MOST_STRUCTURES,
@@ -39,6 +40,7 @@ from lpsmap_core.state import (
     PartState,
     Problem,
     Progress,
+    WarmStart,
     scale_additionals,
     start,
 )
@@ -82,7 +84,12 @@ class Limits(NamedTuple):
 
 
 def solve_part(
-    part: Part, eta: FloatArray, eta_v: list[FloatArray], skip: BoolArray, options: Options
+    part: Part,
+    eta: FloatArray,
+    eta_v: list[FloatArray],
+    skip: BoolArray,
+    options: Options,
+    warm: WarmStart | None = None,
 ) -> PartState:
     """Solve one part.
 
@@ -98,8 +105,11 @@ def solve_part(
         Components to leave out.
     options
         Limits and settings.
+    warm
+        Where to start from.
     """
-    state = start(part, eta, eta_v, options)
+    deadline = time.perf_counter() + (np.inf if options.max_time is None else options.max_time)
+    state = start(part, eta, eta_v, options, warm)
     progress = state.problem.progress
     coupled = ~part.direct & ~skip
     adapt = options.adapt and bool(coupled.any())
@@ -117,15 +127,16 @@ def solve_part(
     if direct.any():
         run(direct, Limits(1, options.max_inner_iter or MOST_STRUCTURES, options.tol, False))
     inner = options.max_inner_iter or INNER_ITERATIONS
-    test = InfeasibilityTest(state)
-    while coupled.any():
-        stop = min(test.next_iteration, options.max_iter)
+    test, stop = InfeasibilityTest(state), 0
+    while coupled.any() and stop < options.max_iter and not state.out_of_time:
+        last, stop = stop, min(test.next_iteration, options.max_iter)
+        if options.max_time is not None:
+            stop = min(stop, last + PERIOD)
         run(coupled, Limits(stop, inner, options.tol, options.adapt))
         coupled &= ~progress.converged
         if stop == test.next_iteration:
             coupled &= ~test.find(coupled)
-        if stop == options.max_iter:
-            break
+        state.out_of_time = time.perf_counter() > deadline
     return state
 
 
@@ -186,8 +197,9 @@ def _iterate(
         for c in selection.components:
             polish.now[c] = False
             progress.iterations[c] = iteration
-        if limits.adapt and iteration % PERIOD == 0:
-            polish_settled(selection, solvers, problem, polish, work, limits.tol)
+        regular = iteration % PERIOD == 0
+        if limits.adapt and (regular or iteration <= EARLY):
+            polish_settled(selection, solvers, problem, polish, work, limits.tol, regular)
         _average(selection, problem, polish.now)
         balance = limits.adapt and iteration % BALANCE_PERIOD == 0
         n_finished = _judge(selection.components, progress, polish.now, limits.tol, balance)
@@ -285,7 +297,8 @@ def _judge(
         if moved[c]:
             continue
         primal, change = progress.primal[c], progress.change[c]
-        if primal <= tol and change <= tol and not progress.unsolved[c]:
+        changed_little = change <= max(tol, progress.rounding[c])
+        if primal <= tol and changed_little and not progress.unsolved[c]:
             progress.converged[c] = True
             n_finished += 1
         elif balance:

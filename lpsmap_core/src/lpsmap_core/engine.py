@@ -9,19 +9,18 @@ import numpy.typing as npt
 
 from lpsmap_core.admm import solve_part
 from lpsmap_core.factor import Factor
+from lpsmap_core.infeasible import find_violations
 from lpsmap_core.layout import Layout, Part, ranges
 from lpsmap_core.solution import Solution, Status
 from lpsmap_core.state import Options, PartState
 from lpsmap_core.threads import in_threads
+from lpsmap_core.warm_start import GraphStart
 
 __all__ = ["solve"]
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
 BoolArray = npt.NDArray[np.bool_]
-
-VIOLATION = 1e-4
-"""A larger marginal of a forbidden variable shows that the constraints cannot do without it."""
 
 
 def solve(
@@ -30,6 +29,7 @@ def solve(
     scores: FloatArray,
     additionals: Sequence[FloatArray],
     options: Options,
+    warm: GraphStart | None = None,
 ) -> Solution:
     """Solve a graph for given scores.
 
@@ -46,6 +46,8 @@ def solve(
         forbids.
     options
         Limits and settings.
+    warm
+        Where to start from.
 
     Returns
     -------
@@ -65,7 +67,10 @@ def solve(
                 entries = ranges(bucket.additional_offsets, np.flatnonzero(skip[bucket.component]))
                 flat[entries] = 0.0
             eta_v.append(flat)
-        return solve_part(part, eta, eta_v, skip, options)
+        start = None if warm is None else warm.of_part(layout, part)
+        state = solve_part(part, eta, eta_v, skip, options, start)
+        find_violations(state)
+        return state
 
     states = in_threads(run, layout.parts)
     solution = _gather(layout, factors, scores, additionals, states, bad)
@@ -159,19 +164,11 @@ def _trace(states: list[PartState], n_components: int) -> FloatArray:
 
 def _status(state: PartState) -> npt.NDArray[np.object_]:
     """Return the status of every component of a part with finite scores."""
-    part, problem = state.part, state.problem
-    progress = problem.progress
-    status = np.full(part.n_components, Status.SOLVED, dtype=object)
-    status[~progress.converged] = Status.ITERATION_LIMIT
+    part, progress = state.part, state.problem.progress
+    limit = Status.TIME_LIMIT if state.out_of_time else Status.ITERATION_LIMIT
+    status = np.full(part.n_components, limit, dtype=object)
+    status[progress.converged] = Status.CONVERGED
+    status[state.exact()] = Status.SOLVED
     status[progress.unsolved & part.direct] = Status.INNER_ITERATION_LIMIT
     status[progress.infeasible] = Status.INFEASIBLE
-    if np.isfinite(problem.huge):
-        violated = (problem.iterate.eta <= -problem.huge) & (state.marginals() > VIOLATION)
-        violated &= progress.converged[part.component]
-        status[part.component[violated]] = Status.INFEASIBLE
-        blocks, extras = problem.blocks, problem.extras
-        wrong = np.flatnonzero((extras.eta <= -problem.huge) & (extras.v > VIOLATION))
-        factors = np.searchsorted(blocks.additional_offsets, wrong, side="right") - 1
-        owners = blocks.component[factors]
-        status[owners[progress.converged[owners]]] = Status.INFEASIBLE
     return status

@@ -18,6 +18,7 @@ from lpsmap_core.solution import Solution, Status
 from lpsmap_core.state import Options
 from lpsmap_core.threads import default_threads
 from lpsmap_core.variables import Variables
+from lpsmap_core.warm_start import CachedStart
 
 __all__ = ["ConvergenceWarning", "FactorGraph"]
 
@@ -63,6 +64,7 @@ class FactorGraph:
         self.factors: list[Factor] = []
         self.solution: Solution | None = None
         self._scores: list[Any] = []
+        self._additionals: list[Any] = []
         self._ids: set[int] = set()
         self._n_variables = 0
         self._layout: Layout | None = None
@@ -131,8 +133,42 @@ class FactorGraph:
             raise ValueError(f"add: {factor!r} was added before; declare it once.")
         self._ids.add(id(factor))
         self.factors.append(factor)
+        self._additionals.append(factor.additionals)
         self._forget()
         return factor
+
+    def rescore(self, what: Variables | Factor, scores: Any) -> None:
+        """Replace scores; the next solve keeps all else that it knows of the graph.
+
+        Parameters
+        ----------
+        what
+            Variables as `variable_from` returned them, or a factor of this graph with additionals.
+        scores
+            Their new scores, or the new scores of the factor's additionals, of the same shape as
+            before (for a factor, that of its attribute ``additionals``).
+
+        Raises
+        ------
+        TypeError
+            If the scores are not real numbers.
+        ValueError
+            If the shape differs, or `what` is not such variables or such a factor of this graph.
+        """
+        array = self._as_scores(scores)
+        if isinstance(what, Factor):
+            kept, number = self._additionals, self._number(what, "rescore")
+        else:
+            kept, number = self._scores, self._block(what)
+        old = kept[number]
+        if old is None or tuple(np.shape(old)) != tuple(array.shape):
+            expected = "a factor with additionals" if old is None else f"{tuple(np.shape(old))}"
+            raise ValueError(
+                f"rescore: got scores of shape {tuple(array.shape)}; expected {expected}. Build "
+                "another graph for another shape."
+            )
+        kept[number] = array
+        self.solution = None
 
     def solve(
         self,
@@ -144,6 +180,8 @@ class FactorGraph:
         verbose: int = 0,
         threads: int | None = None,
         trace: bool = False,
+        max_time: float | None = None,
+        warm_start: Solution | CachedStart | None = None,
     ) -> Solution:
         """Solve the graph; afterwards ``u.value`` holds the marginals of its variables.
 
@@ -157,7 +195,10 @@ class FactorGraph:
             spread over the outer iterations.
         tol
             A component has converged when the copies of each of its variables agree with their mean
-            within `tol`, and no mean moved by more than ``tol / step size`` in an iteration.
+            within `tol`, and are the exact local solutions for scores that differ by no more than
+            `tol` from those given, nor by more than the rounding of the largest score. Both hold
+            for every variable, whatever the size of the graph. ``solution.error_bound`` bounds what
+            this means for the marginals.
         step_size
             First step size of ADMM (the papers' gamma); None chooses by the scale of the scores.
         adapt
@@ -169,6 +210,12 @@ class FactorGraph:
             Results do not depend on it.
         trace
             Whether to keep the residuals of every outer iteration, as ``solution.trace``.
+        max_time
+            Limit of the time in seconds, looked at every few outer iterations; None for no limit.
+        warm_start
+            Where to start from: a solution of this graph, or of one that differs in scores and
+            parameters alone; or ``cache.at(u, keys)`` of a `WarmStartCache`, for examples that come
+            back in other batches. Values and gradients do not depend on it beyond `tol`.
 
         Returns
         -------
@@ -178,20 +225,24 @@ class FactorGraph:
         Raises
         ------
         ValueError
-            If an option is out of range, or if no component has finite scores.
+            If an option is out of range, if no component has finite scores, or if the warm start
+            is of another graph.
 
         Warns
         -----
         ConvergenceWarning
             Once, if components were not solved; their status says why.
         """
-        options = self._options(max_iter, max_inner_iter, tol, step_size, adapt, trace)
+        options = self._options(max_iter, max_inner_iter, tol, step_size, adapt, trace, max_time)
         layout = self._laid_out(threads)
         scores = self.flat_scores()
-        additionals = [self.additional_scores(factor) for factor in self.factors]
+        additionals = list(map(self._flat_additionals, self.factors, self._additionals))
         self._check_step(layout, step_size)
-        solution = solve(layout, self.factors, scores, additionals, options)
+        warm = None if warm_start is None else warm_start.start_for(layout)
+        solution = solve(layout, self.factors, scores, additionals, options, warm)
         self.solution = solution
+        if isinstance(warm_start, CachedStart):
+            warm_start.keep(layout, solution.parts)
         self._report(solution, scores)
         if verbose:
             logger.info(
@@ -281,10 +332,17 @@ class FactorGraph:
         return np.concatenate([np.empty(0), *(self._numbers(s).reshape(-1) for s in self._scores)])
 
     def additional_scores(self, factor: Factor) -> FloatArray:
-        """Return the (n_factors, n_additionals) scores of a declaration's additionals."""
-        if factor.additionals is None:
+        """Return the (n_factors, n_additionals) scores of a declaration's additionals.
+
+        Those of `rescore` if there are, and those that it was declared with if it was not added.
+        """
+        kept = {id(f): scores for f, scores in zip(self.factors, self._additionals, strict=True)}
+        return self._flat_additionals(factor, kept.get(id(factor), factor.additionals))
+
+    def _flat_additionals(self, factor: Factor, scores: Any) -> FloatArray:
+        if scores is None:
             return np.empty((factor.n_factors, 0))
-        return self._numbers(factor.additionals).reshape(factor.n_factors, factor.n_additionals)
+        return self._numbers(scores).reshape(factor.n_factors, factor.n_additionals)
 
     def _forget(self) -> None:
         self._layout = None
@@ -301,11 +359,27 @@ class FactorGraph:
 
     def _position(self, factor: Factor) -> int:
         self._solved()
-        for position, other in enumerate(self.factors):
+        return self._number(factor, "additionals_of")
+
+    def _number(self, factor: Factor, verb: str) -> int:
+        for number, other in enumerate(self.factors):
             if factor is other:
-                return position
+                return number
+        raise ValueError(f"{verb}: {factor!r} is not of this graph; pass what add returned.")
+
+    def _block(self, variables: Variables) -> int:
+        """Return the number of the block of scores that variables were made with."""
+        first = 0
+        for number, block in enumerate(self._scores):
+            shape = tuple(block.shape)
+            index = np.arange(first, first + int(np.prod(shape))).reshape(shape)
+            same = variables.graph is self and np.array_equal(variables.index, index)
+            if same and not variables.negated.any():
+                return number
+            first += index.size
         raise ValueError(
-            f"additionals_of: {factor!r} is not of this graph; pass what add returned."
+            f"rescore: got variables of shape {variables.shape} that no call of variable_from of "
+            "this graph returned; pass what it returned, not a part of it."
         )
 
     def _laid_out(self, threads: int | None) -> Layout:
@@ -325,6 +399,7 @@ class FactorGraph:
         step_size: float | None,
         adapt: bool,
         trace: bool,
+        max_time: float | None,
     ) -> Options:
         if max_iter < 1:
             raise ValueError(f"max_iter: got {max_iter}; expected at least 1.")
@@ -338,7 +413,12 @@ class FactorGraph:
             raise ValueError(
                 f"step_size: got {step_size}; expected a positive number, or None for the default."
             )
-        return Options(max_iter, max_inner_iter, tol, step_size, adapt, trace=trace)
+        if max_time is not None and not max_time > 0.0:
+            raise ValueError(
+                f"max_time: got {max_time}; expected a positive number of seconds, or None for no "
+                "limit."
+            )
+        return Options(max_iter, max_inner_iter, tol, max_time, step_size, adapt, trace=trace)
 
     @staticmethod
     def _check_step(layout: Layout, step_size: float | None) -> None:
@@ -373,6 +453,9 @@ class FactorGraph:
                 f"{np.nanmax(solution.primal_residual[which]):.1e} (primal), "
                 f"{np.nanmax(solution.dual_residual[which]):.1e} (dual)."
             )
+        if solution.contradictions:
+            component, named = next(iter(solution.contradictions.items()))
+            lines.append(f"Component {component} has no solution because of {_list(named)}.")
         warnings.warn(" ".join(lines), ConvergenceWarning, stacklevel=3)
 
     def _non_finite_message(self, scores: FloatArray) -> str:
@@ -394,3 +477,9 @@ class FactorGraph:
         number = int(np.searchsorted(starts, variable, side="right")) - 1
         at = np.unravel_index(variable - starts[number], tuple(self._scores[number].shape))
         return f"variable block {number} holds {scores[variable]} at {[int(i) for i in at]}"
+
+
+def _list(named: list[tuple[Factor, int]]) -> str:
+    """Return the names of some factors, the first few of many."""
+    names = [f"{type(factor).__name__} {row}" for factor, row in named]
+    return ", ".join(names[:5]) + (", ..." if len(names) > 5 else "")

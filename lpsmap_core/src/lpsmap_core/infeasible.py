@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from lpsmap_core.state import MOST_STRUCTURES, PartState, sums
 
-__all__ = ["InfeasibilityTest"]
+__all__ = ["InfeasibilityTest", "find_violations"]
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
@@ -22,11 +22,18 @@ BoolArray = npt.NDArray[np.bool_]
 FIRST_TEST = 60
 """The first iteration at which to test; then at every doubling."""
 
-SUSPECT = 1e-3
+SUSPECT = 1e-5
 """Primal residual below which a component counts as on its way."""
 
 SHARPNESS = 1e6
 """Scale of the scores at which a projection stands in for the largest <r, z>."""
+
+BYSTANDER = 1e-2
+"""Factors where r is smaller than this, relative to its largest number, are left out of a proof if
+it holds without them."""
+
+VIOLATION = 1e-4
+"""A larger marginal of a forbidden variable shows that the constraints cannot do without it."""
 
 
 class InfeasibilityTest:
@@ -41,16 +48,35 @@ class InfeasibilityTest:
         self.next_iteration *= 2
         progress = self.state.problem.progress
         suspect = running & (progress.primal > SUSPECT)
-        if suspect.any():
-            suspect &= self._support(suspect) < 0.0
-            progress.infeasible[suspect] = True
-        return suspect
+        if not suspect.any():
+            return suspect
+        gap = self._gap()
+        found = suspect & (self._support(suspect, gap) < 0.0)
+        if found.any():
+            progress.infeasible[found] = True
+            self._name(found, gap)
+        return found
 
-    def _support(self, suspect: BoolArray) -> FloatArray:
-        """Return for each component an upper bound of its largest <r, z>, with ||r||_inf = 1.
+    def _name(self, found: BoolArray, gap: FloatArray) -> None:
+        """Note the factors of the proofs, without those that the proofs can do without."""
+        part, blocks = self.state.part, self.state.problem.blocks
+        n_factors = len(blocks.component)
+        factor = np.repeat(
+            np.arange(n_factors), np.concatenate([np.diff(b.offsets) for b in part.buckets])
+        )
+        largest = np.zeros(n_factors)
+        np.maximum.at(largest, factor, np.abs(gap))
+        involved = largest > BYSTANDER
+        core = np.where(involved[factor], gap, 0.0)
+        degree = np.bincount(part.link_variable, involved[factor], part.n_variables)
+        excess = sums(part.link_variable, core, part.n_variables) / np.maximum(degree, 1.0)
+        core -= np.where(involved[factor], excess[part.link_variable], 0.0)
+        proven = found & (self._support(found, core) < 0.0)
+        named = np.where(proven[blocks.component], involved, largest > 0.0)
+        _note(self.state, named & found[blocks.component])
 
-        With z_t the projection of t r, <r, z> <= <r, z_t> + ||z||^2 / (2 t) for every z.
-        """
+    def _gap(self) -> FloatArray:
+        """Return the gaps between means and copies, in every component at most 1."""
         state, part = self.state, self.state.part
         owner = part.component[part.link_variable]
         copies = part.sign * state.problem.iterate.z + part.shift
@@ -59,7 +85,15 @@ class InfeasibilityTest:
         gap = means[part.link_variable] - copies
         size = np.zeros(part.n_components)
         np.maximum.at(size, owner, np.abs(gap))
-        gap /= np.where(size > 0.0, size, 1.0)[owner]
+        return gap / np.where(size > 0.0, size, 1.0)[owner]
+
+    def _support(self, suspect: BoolArray, gap: FloatArray) -> FloatArray:
+        """Return for each suspect component an upper bound of its largest <r, z>.
+
+        With z_t the projection of t r, <r, z> <= <r, z_t> + ||z||^2 / (2 t) for every z.
+        """
+        state, part = self.state, self.state.part
+        owner = part.component[part.link_variable]
         scores, z = SHARPNESS * part.sign * gap, np.zeros(part.n_links)
         unsure = np.zeros(part.n_components, dtype=bool)
         for b, (bucket, solver) in enumerate(zip(part.buckets, state.solvers, strict=True)):
@@ -72,3 +106,41 @@ class InfeasibilityTest:
         slack = 0.5 / SHARPNESS / part.delta**2
         bound = sums(owner, best + slack, part.n_components)
         return np.where(unsure, np.inf, bound)
+
+
+def find_violations(state: PartState) -> None:
+    """Mark components that need what a score of ``-inf`` forbids, and note the factors that do.
+
+    A factor needs it where its local solution stays against scores that are huge.
+    """
+    part, problem = state.part, state.problem
+    if np.isinf(problem.huge):
+        return
+    blocks, extras, progress = problem.blocks, problem.extras, problem.progress
+    wrong = (problem.iterate.eta <= -problem.huge) & (state.marginals() > VIOLATION)
+    of_component = np.bincount(part.component, wrong, part.n_components) > 0.0
+    barred = np.flatnonzero((extras.eta <= -problem.huge) & (extras.v > VIOLATION))
+    with_barred = np.searchsorted(blocks.additional_offsets, barred, side="right") - 1
+    of_component[blocks.component[with_barred]] = True
+    found = of_component & progress.converged
+    if not found.any():
+        return
+    progress.infeasible[found] = True
+    a, room = state.slot_scores(), part.delta * problem.iterate.z
+    against = ((a < -BYSTANDER * problem.huge) & (room > VIOLATION)) | (
+        (a > BYSTANDER * problem.huge) & (room < 1.0 - VIOLATION)
+    )
+    offsets = np.concatenate([[0], *(np.diff(b.offsets) for b in part.buckets)]).cumsum()
+    total = np.concatenate([[0], np.cumsum(against)])
+    named = total[offsets[1:]] > total[offsets[:-1]]
+    named[with_barred] = True
+    _note(state, named & found[blocks.component])
+
+
+def _note(state: PartState, named: BoolArray) -> None:
+    """Note which factors contradict, by their components."""
+    blocks = state.problem.blocks
+    for f in np.flatnonzero(named):
+        b = int(np.searchsorted(blocks.factors, f, side="right")) - 1
+        which = state.contradicting.setdefault(int(blocks.component[f]), [])
+        which.append((b, int(f - blocks.factors[b])))

@@ -175,6 +175,20 @@ class Layout:
     threads: int
     """Number of threads that the parts were cut for."""
 
+    def like(self, other: Layout) -> bool:
+        """Whether the graphs differ in nothing but scores and parameters."""
+        if self is other:
+            return True
+        if self.n_variables != other.n_variables or len(self.buckets) != len(other.buckets):
+            return False
+        return all(
+            a.type is b.type
+            and np.array_equal(a.offsets, b.offsets)
+            and np.array_equal(a.variable, b.variable)
+            and np.array_equal(a.negated, b.negated)
+            for a, b in zip(self.buckets, other.buckets, strict=True)
+        )
+
 
 def build_layout(n_variables: int, factors: Sequence[Factor], threads: int) -> Layout:
     """Lay out a graph's factors.

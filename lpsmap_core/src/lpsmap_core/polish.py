@@ -37,6 +37,10 @@ BoolArray = npt.NDArray[np.bool_]
 PERIOD = 5
 """Iterations between two probes of the faces."""
 
+EARLY = 2
+"""First iterations in which the faces are probed, too, if they may be those of an earlier solution.
+"""
+
 LARGEST_SCORE = 1e100
 """Scores whose squares overflow are left to the plain loop."""
 
@@ -99,16 +103,24 @@ def make_polish(state: PartState, wanted: bool) -> Polish:
 
 @kernel
 def polish_settled(
-    selection: Selection, solvers: Any, problem: Problem, polish: Polish, work: Work, tol: float
+    selection: Selection,
+    solvers: Any,
+    problem: Problem,
+    polish: Polish,
+    work: Work,
+    tol: float,
+    regular: bool,
 ) -> bool:
     """Move the components whose faces have settled; return whether any moved.
 
-    ``polish.now`` says which did, and their local scores are stale.
+    ``polish.now`` says which did, and their local scores are stale. Where it is not a `regular`
+    time to look, only components that started from an earlier solution are looked at.
     """
     links, blocks, progress, now = problem.links, problem.blocks, problem.progress, polish.now
     n_allowed = 0
     for c in selection.components:
-        now[c] = polish.allowed[c] and not progress.unsolved[c]
+        due = regular or progress.warm[c]
+        now[c] = polish.allowed[c] and due and not progress.unsolved[c]
         n_allowed += now[c]
     if n_allowed == 0:
         return False
@@ -269,7 +281,12 @@ def _move(selection: Selection, problem: Problem, polish: Polish) -> bool:
         lo, hi = links.offsets[v], links.offsets[v + ONE]
         polish.u[v] = iterate.u[v]
         iterate.u[v] = polish.mu[v] / links.delta[v]
+        total = 0.0
         for e in range(lo, hi):
             polish.dual[e] = iterate.dual[e]
             iterate.dual[e] += links.sign[e] * polish.error[e]
+            total += iterate.dual[e]
+        # what conjugate gradients left of the sum would change the scores
+        for e in range(lo, hi):
+            iterate.dual[e] -= total / float(hi - lo)
     return any_moved

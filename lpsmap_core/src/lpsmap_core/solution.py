@@ -13,6 +13,7 @@ import numpy.typing as npt
 
 from lpsmap_core.active_set import ActiveSets
 from lpsmap_core.backward import multiply_jacobian
+from lpsmap_core.certificate import Optimality, check_optimality, error_bounds
 from lpsmap_core.distribution import Distributions
 from lpsmap_core.factor import Factor
 from lpsmap_core.layout import Layout, ranges
@@ -20,6 +21,7 @@ from lpsmap_core.state import MOST_STRUCTURES, PartState, sums
 from lpsmap_core.threads import in_threads
 from lpsmap_core.variables import Variables
 from lpsmap_core.vertices import Vertices, join, structure_scores
+from lpsmap_core.warm_start import GraphStart
 
 __all__ = ["Solution", "Status"]
 
@@ -30,10 +32,15 @@ IntArray = npt.NDArray[np.int64]
 class Status(enum.Enum):
     """How the solution of a connected component ended; the value says what to do."""
 
-    SOLVED = "Solved to tolerance."
+    SOLVED = "Solved exactly: the optimality conditions hold to rounding."
+    CONVERGED = "Converged to tol; Solution.error_bound says how far the values can be off."
     ITERATION_LIMIT = (
         "The outer iterations ran out before the residuals fell to tol: raise max_iter, or accept "
         "the residuals in Solution.primal_residual and dual_residual."
+    )
+    TIME_LIMIT = (
+        "The time ran out before the residuals fell to tol: raise max_time, or accept the "
+        "residuals in Solution.primal_residual and dual_residual."
     )
     INNER_ITERATION_LIMIT = (
         "The active set of a factor ran out of iterations, and the values are the best over the "
@@ -42,7 +49,7 @@ class Status(enum.Enum):
     )
     INFEASIBLE = (
         "The constraints contradict each other, or allow only variables that a score of -inf "
-        "forbids: relax a factor or a mask."
+        "forbids: relax one of the factors in Solution.contradictions, or a mask."
     )
     NON_FINITE = (
         "A score is NaN or +inf: mend the scores. The values of this component are NaN, those of "
@@ -52,7 +59,7 @@ class Status(enum.Enum):
     @property
     def ok(self) -> bool:
         """Whether the values can be relied upon."""
-        return self is Status.SOLVED
+        return self in (Status.SOLVED, Status.CONVERGED)
 
 
 @dataclass
@@ -120,6 +127,78 @@ class Solution:
                 owner = np.repeat(bucket.component, np.diff(bucket.additional_offsets))
                 total += sums(owner[owner >= 0], _products(scores, nu)[owner >= 0], n)
         return total
+
+    @functools.cached_property
+    def _optimality(self) -> list[Optimality]:
+        """What is left of every part's optimality conditions; a look at every factor."""
+        return in_threads(check_optimality, self.parts)
+
+    @functools.cached_property
+    def gap(self) -> FloatArray:
+        """How far the maximum can lie above `objective`, from the dual problem.
+
+        (n_components,) ``objective + gap`` is never less than the maximum, whatever the status, and
+        inf in components of status ``NON_FINITE``. Since the copies of a variable agree up to
+        `primal_residual` only, the objective can lie above the maximum, and the gap below zero, by
+        a multiple of that. Costs one MAP call or projection of every factor when first asked for.
+        """
+        gap = np.full(self.layout.n_components, np.inf)
+        for state, found in zip(self.parts, self._optimality, strict=True):
+            gap[state.part.components] = found.violation + found.excess
+        gap[self.status == Status.NON_FINITE] = np.inf
+        return gap
+
+    @functools.cached_property
+    def error_bound(self) -> FloatArray:
+        """A bound on the distance of the marginals from the true ones.
+
+        (n_components,) bounds on the 2-norm of the error over a component's variables, hence on the
+        error of each; inf where nothing can be said. See docs/numerics.md for why, and for what is
+        taken for rounding. Where the status is ``SOLVED`` this costs one MAP call or projection of
+        every factor; other components are solved on to rounding first, which can take as long as
+        the solve did.
+        """
+        bound = np.full(self.layout.n_components, np.inf)
+        parts = list(zip(self.parts, self._optimality, strict=True))
+        found = in_threads(lambda part: error_bounds(*part), parts)
+        for state, bounds in zip(self.parts, found, strict=True):
+            bound[state.part.components] = bounds
+        unknown = (Status.NON_FINITE, Status.INFEASIBLE)
+        bound[[status in unknown for status in self.status]] = np.inf
+        return bound
+
+    @functools.cached_property
+    def contradictions(self) -> dict[int, list[tuple[Factor, int]]]:
+        """For each component of status ``INFEASIBLE`` the factors that contradict.
+
+        Lists of (declaration, number of the factor within it). No marginals satisfy all of them, or
+        none without a variable or an additional that a score of ``-inf`` forbids.
+        """
+        named = {}
+        for state in self.parts:
+            for component, which in sorted(state.contradicting.items()):
+                named[int(state.part.components[component])] = [
+                    (bucket.declarations[bucket.declaration[row]], int(bucket.row[row]))
+                    for bucket, row in ((state.part.buckets[b], row) for b, row in which)
+                ]
+        return named
+
+    def start_for(self, layout: Layout) -> GraphStart:
+        """Return where this solve ended, for ``solve(warm_start=...)`` of a graph so laid out.
+
+        Raises
+        ------
+        ValueError
+            If that graph's variables or factors are not those of the solved one.
+        """
+        if not self.layout.like(layout):
+            raise ValueError(
+                f"warm_start: got the solution of a graph of {self.layout.n_variables} variables "
+                f"and {len(self.factors)} declarations; expected one with the same factors over "
+                f"the same variables as the graph of {layout.n_variables} variables to be solved. "
+                "For batches that change, use a WarmStartCache."
+            )
+        return GraphStart.of_states(self.layout, self.parts)
 
     def component_of(self, variables: Variables) -> IntArray:
         """Return the component of every entry of a view; -1 for variables in no factor."""

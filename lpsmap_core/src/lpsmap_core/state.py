@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
+from lpsmap_core.active_set import ActiveSets
 from lpsmap_core.compile import kernel
 from lpsmap_core.layout import Bucket, Part
 from lpsmap_core.local import LocalSolver, call_solvers, local_solver
 
 __all__ = [
+    "EXACT",
     "MOST_STRUCTURES",
     "ONE",
     "Blocks",
@@ -23,6 +25,7 @@ __all__ = [
     "PartState",
     "Problem",
     "Progress",
+    "WarmStart",
     "scale_additionals",
     "start",
     "sums",
@@ -39,6 +42,12 @@ MOST_STRUCTURES = 1000
 """Active-set iterations for one factor, unless asked otherwise. Nearly uniform scores have
 solutions of thousands of structures, whose Gram matrices would fill the memory."""
 
+EXACT = 1e-12
+"""Residuals up to this are rounding; those in units of scores relative to the largest score."""
+
+ROUNDING = 1e-14
+"""Changes below this multiple of a component's largest score are rounding."""
+
 FORBIDDEN = 1e6
 """A forbidden variable's score, as a multiple of the largest magnitude of scores (at least 1)."""
 
@@ -54,6 +63,7 @@ class Options:
     max_iter: int = 1000
     max_inner_iter: int | None = None
     tol: float = 1e-6
+    max_time: float | None = None
     step_size: float | None = None
     adapt: bool = True
     generic: bool = False
@@ -115,6 +125,19 @@ class Iterate(NamedTuple):
     z: FloatArray
 
 
+class WarmStart(NamedTuple):
+    """Where a part's loop starts, instead of from nothing, in the components that are `known`."""
+
+    u: FloatArray
+    """As in `Iterate`, as is `dual`."""
+    dual: FloatArray
+    gamma: FloatArray
+    """Step sizes of the components."""
+    known: BoolArray
+    solved: PartState | None = None
+    """The part as it was solved before, whose active sets serve again."""
+
+
 class Extras(NamedTuple):
     """The additionals of all buckets: their scores and marginals."""
 
@@ -140,6 +163,10 @@ class Progress(NamedTuple):
     """Whether a factor's latest local problem hit the iteration limit."""
     stale: BoolArray
     """Whether the local scores have to be written anew."""
+    rounding: FloatArray
+    """What rounding leaves of `change`, whatever tolerance is asked for."""
+    warm: BoolArray
+    """Whether the loop started from an earlier solution."""
 
 
 class Problem(NamedTuple):
@@ -166,7 +193,10 @@ class PartState:
     """(iterations, 2, n_components) residuals of every iteration if they are to be kept; NaN where
     a component did not take part.
     """
+    out_of_time: bool = False
     faces_complete: bool = False
+    contradicting: dict[int, list[tuple[int, int]]] = field(default_factory=dict)
+    """For each component that is infeasible, (bucket, row) of factors that contradict."""
 
     def links_of(self, b: int) -> slice:
         """Return where a bucket lies in arrays of links."""
@@ -194,6 +224,26 @@ class PartState:
             a, z = iterate.a[links], iterate.z[links]
             solver.complete_faces(rows, a, scaled, z, self.problem.huge)
 
+    def exact(self) -> BoolArray:
+        """Return for each component whether it converged with residuals that are rounding."""
+        progress = self.problem.progress
+        largest_score = progress.rounding / ROUNDING
+        small = (progress.primal <= EXACT) & (progress.change <= EXACT * largest_score)
+        return progress.converged & small
+
+    def slot_scores(self) -> FloatArray:
+        """Return ``eta / delta + lambda`` of every slot, in the slots' own signs.
+
+        The local solutions maximise ``<., z> - 1/2 ||z||^2`` for these, where they agree. The duals
+        of every variable are made to sum to zero exactly.
+        """
+        part, iterate = self.part, self.problem.iterate
+        degree = np.diff(part.variable_offsets)
+        mean = np.add.reduceat(iterate.dual, part.variable_offsets[:-1]) / degree
+        a = np.empty(part.n_links)
+        a[part.variable_links] = np.repeat(iterate.score - mean, degree) + iterate.dual
+        return part.sign * a + part.shift
+
     def marginals(self) -> FloatArray:
         """Return the means of the variables' copies, in [0, 1]."""
         means = np.empty(self.part.n_variables)
@@ -201,7 +251,13 @@ class PartState:
         return means
 
 
-def start(part: Part, eta: FloatArray, eta_v: list[FloatArray], options: Options) -> PartState:
+def start(
+    part: Part,
+    eta: FloatArray,
+    eta_v: list[FloatArray],
+    options: Options,
+    warm: WarmStart | None = None,
+) -> PartState:
     """Return the state before the first iteration; scores of ``-inf`` become finite."""
     flat_v = eta_v[0] if len(eta_v) == 1 else np.concatenate([np.empty(0), *eta_v])
     lowest = min(eta.min(initial=0.0), flat_v.min(initial=0.0))
@@ -223,6 +279,8 @@ def start(part: Part, eta: FloatArray, eta_v: list[FloatArray], options: Options
         for bucket, lo, hi in zip(part.buckets, part.starts[:-1], part.starts[1:], strict=True)
     ]
     n, n_links, n_variables = part.n_components, part.n_links, part.n_variables
+    blocks, rounding = _blocks(part), np.ones(n)
+    _largest_scores(part.component, eta, blocks, flat_v, huge, rounding)
     problem = Problem(
         links=Links(
             part.variable_offsets.view(np.uint64),
@@ -232,7 +290,7 @@ def start(part: Part, eta: FloatArray, eta_v: list[FloatArray], options: Options
             part.sign[part.variable_links],
             part.shift[part.variable_links],
         ),
-        blocks=_blocks(part),
+        blocks=blocks,
         iterate=Iterate(
             eta=eta,
             score=eta / part.root_degree,
@@ -252,11 +310,42 @@ def start(part: Part, eta: FloatArray, eta_v: list[FloatArray], options: Options
             infeasible=np.zeros(n, dtype=np.bool_),
             unsolved=np.zeros(n, dtype=np.bool_),
             stale=np.ones(n, dtype=np.bool_),
+            rounding=ROUNDING * rounding,
+            warm=np.zeros(n, dtype=np.bool_),
         ),
         huge=huge,
     )
+    if warm is not None:
+        _set_out_from(warm, part, problem)
+        if warm.solved is not None:
+            _take_active_sets(warm.solved, solvers, problem)
     trace = np.full((options.max_iter if options.trace else 0, 2, n), np.nan)
     return PartState(part, problem, solvers, call_solvers(solvers), trace)
+
+
+def _set_out_from(warm: WarmStart, part: Part, problem: Problem) -> None:
+    """Start where the warm start says; single factors need no start."""
+    known = warm.known & ~part.direct
+    of_variable = known[part.component]
+    of_link = np.repeat(of_variable, np.diff(part.variable_offsets))
+    problem.iterate.u[of_variable] = warm.u[of_variable]
+    problem.iterate.dual[of_link] = warm.dual[of_link]
+    problem.progress.gamma[known] = warm.gamma[known]
+    problem.progress.warm[:] = known
+
+
+def _take_active_sets(old: PartState, solvers: list[LocalSolver], problem: Problem) -> None:
+    """Copy active sets, unless other variables or additionals are forbidden than before."""
+    for scores, before in (
+        (problem.iterate.eta, old.problem.iterate.eta),
+        (problem.extras.eta, old.problem.extras.eta),
+    ):
+        forbidden, forbidden_before = scores <= -problem.huge, before <= -old.problem.huge
+        if not np.array_equal(forbidden, forbidden_before):
+            return
+    for solver, other in zip(solvers, old.solvers, strict=True):
+        if isinstance(solver, ActiveSets) and isinstance(other, ActiveSets):
+            solver.copy_from(other)
 
 
 def _blocks(part: Part) -> Blocks:
@@ -314,6 +403,26 @@ def _root_mean_squares(component: IntArray, eta: FloatArray, out: FloatArray) ->
     for c in range(n):
         mean = squares[c] / max(count[c], 1.0)
         out[c] = FIRST_STEP_SIZE * scale[c] * np.sqrt(1.0 / scale[c] ** 2 + mean)
+
+
+@kernel
+def _largest_scores(
+    component: IntArray,
+    eta: FloatArray,
+    blocks: Blocks,
+    eta_v: FloatArray,
+    huge: float,
+    largest: FloatArray,
+) -> None:
+    """Raise `largest` to the largest magnitude of the allowed scores of every component."""
+    for v in range(len(eta)):
+        if eta[v] > -huge:
+            largest[component[v]] = max(largest[component[v]], abs(eta[v]))
+    for f in range(len(blocks.component)):
+        c = blocks.component[f]
+        for i in range(blocks.additional_offsets[f], blocks.additional_offsets[f + 1]):
+            if eta_v[i] > -huge:
+                largest[c] = max(largest[c], abs(eta_v[i]))
 
 
 def _largest(scores: FloatArray) -> float:

@@ -56,7 +56,7 @@ class TorchFactorGraph(FactorGraph):
         """
         solution = super().solve(*args, **kwargs)
         if self._scores:
-            additionals = [_tensor(factor.additionals) for factor in self.factors]
+            additionals = [_tensor(kept) for kept in self._additionals]
             self._tensors = attach(solution, self._scores, additionals)
         return solution
 
@@ -74,7 +74,7 @@ class TorchFactorGraph(FactorGraph):
     def additionals_of(self, factor: Factor) -> Tensor:
         """Return the marginals of a declaration's additionals, a tensor like their scores."""
         position = self._position(factor)
-        return self._tensors[1 + position].reshape(_tensor(factor.additionals).shape)
+        return self._tensors[1 + position].reshape(_tensor(self._additionals[position]).shape)
 
     def structures(self, factor: Factor) -> Distributions:
         """Return the sparse distributions over a declaration's structures, in tensors.

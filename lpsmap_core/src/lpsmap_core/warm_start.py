@@ -1,0 +1,206 @@
+"""Where a solve starts from: multipliers, means, step sizes and active sets of an earlier one."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from lpsmap_core.layout import Layout, Part, ranges
+from lpsmap_core.state import PartState, WarmStart
+from lpsmap_core.variables import Variables
+
+__all__ = ["CachedStart", "GraphStart", "WarmStartCache"]
+
+FloatArray = npt.NDArray[np.float64]
+IntArray = npt.NDArray[np.int64]
+BoolArray = npt.NDArray[np.bool_]
+
+
+@dataclass(frozen=True)
+class GraphStart:
+    """Where the loop starts in every component of a graph; see `lpsmap_core.state.WarmStart`.
+
+    Attributes
+    ----------
+    u
+        (n_variables,) scaled means, in the order of the graph.
+    dual
+        (n_links,) one a slot, bucket by bucket of the graph's layout.
+    gamma
+        (n_components,) step sizes.
+    known
+        (n_components,) whether there is a start for the component.
+    states
+        Solved parts whose active sets serve again, if there are any.
+    """
+
+    u: FloatArray
+    dual: FloatArray
+    gamma: FloatArray
+    known: BoolArray
+    states: Sequence[PartState] = ()
+
+    @classmethod
+    def nowhere(cls, layout: Layout) -> GraphStart:
+        """Return a start that knows no component, to be filled in."""
+        n_links, n = sum(bucket.n_links for bucket in layout.buckets), layout.n_components
+        known = np.zeros(n, dtype=bool)
+        return cls(np.zeros(layout.n_variables), np.zeros(n_links), np.zeros(n), known)
+
+    @classmethod
+    def of_states(cls, layout: Layout, states: Sequence[PartState]) -> GraphStart:
+        """Return where a solve of all parts ended."""
+        start = cls.nowhere(layout)
+        for state in states:
+            part, iterate, progress = state.part, state.problem.iterate, state.problem.progress
+            start.u[part.variables] = iterate.u
+            start.dual[_links_in_graph(layout, part)[part.variable_links]] = iterate.dual
+            start.gamma[part.components] = progress.gamma
+            start.known[part.components] = (progress.iterations > 0) & ~progress.infeasible
+        return GraphStart(start.u, start.dual, start.gamma, start.known, states)
+
+    def of_part(self, layout: Layout, part: Part) -> WarmStart:
+        """Return the start of a part of the graph."""
+        dual = self.dual[_links_in_graph(layout, part)[part.variable_links]]
+        gamma, known = self.gamma[part.components], self.known[part.components]
+        same = (s for s in self.states if np.array_equal(s.part.components, part.components))
+        return WarmStart(self.u[part.variables], dual, gamma, known, next(same, None))
+
+
+class WarmStartCache:
+    """Starts of examples that are solved again and again, in other batches and other orders.
+
+    Keeps, for every example, the multipliers and means that its latest solve ended with: two
+    numbers a link, at most. In a training loop whose examples have keys::
+
+        cache = WarmStartCache()
+        for keys, scores in batches:
+            graph = FactorGraph()
+            u = graph.variable_from(scores)  # first axis: the examples
+            graph.add(...)
+            graph.solve(warm_start=cache.at(u, keys))
+
+    An example that is not there yet starts from nothing. Results do not depend on the start beyond
+    the tolerance of the solve.
+    """
+
+    def __init__(self) -> None:
+        self._kept: dict[tuple[Hashable, int], _Kept] = {}
+
+    def __len__(self) -> int:
+        """Number of connected components that are kept."""
+        return len(self._kept)
+
+    def at(self, variables: Variables, keys: Sequence[Hashable]) -> CachedStart:
+        """Return what ``solve(warm_start=...)`` reads before a solve, and updates after it.
+
+        Parameters
+        ----------
+        variables
+            Variables whose first axis runs over the examples. Components that contain none of them
+            start from nothing.
+        keys
+            One for each example.
+
+        Raises
+        ------
+        ValueError
+            If there is not one key for each example.
+        """
+        n = variables.shape[0] if variables.ndim else 0
+        if len(keys) != n:
+            raise ValueError(
+                f"keys: got {len(keys)} for variables of shape {variables.shape}; expected one for "
+                "each entry of their first axis."
+            )
+        return CachedStart(self._kept, variables, list(keys))
+
+
+class _Kept(NamedTuple):
+    """The start of one component: its variables', its links', its step size."""
+
+    u: FloatArray
+    dual: FloatArray
+    gamma: float
+
+
+@dataclass(frozen=True)
+class CachedStart:
+    """A cache at the examples of one graph; see `WarmStartCache.at`."""
+
+    kept: dict[tuple[Hashable, int], _Kept]
+    variables: Variables
+    keys: list[Hashable]
+
+    def start_for(self, layout: Layout) -> GraphStart:
+        """Return what is kept of a graph's examples.
+
+        Raises
+        ------
+        ValueError
+            If an example was of another shape when it was solved before.
+        """
+        start = GraphStart.nowhere(layout)
+        for c, key, variables, links in self._components(layout):
+            if key not in self.kept:
+                continue
+            kept = self.kept[key]
+            if (len(kept.u), len(kept.dual)) != (len(variables), len(links)):
+                raise ValueError(
+                    f"warm_start: example {key[0]!r} has {len(variables)} variables in "
+                    f"{len(links)} slots of factors, and had {len(kept.u)} in {len(kept.dual)} "
+                    "when it was solved before; expected the same graph for the same key. Give it "
+                    "another key, or use another WarmStartCache."
+                )
+            start.u[variables], start.dual[links] = kept.u, kept.dual
+            start.gamma[c], start.known[c] = kept.gamma, True
+        return start
+
+    def keep(self, layout: Layout, states: Sequence[PartState]) -> None:
+        """Keep where the solve of a graph ended."""
+        start = GraphStart.of_states(layout, states)
+        for c, key, variables, links in self._components(layout):
+            if start.known[c]:
+                self.kept[key] = _Kept(start.u[variables], start.dual[links], float(start.gamma[c]))
+
+    def _components(
+        self, layout: Layout
+    ) -> Iterator[tuple[int, tuple[Hashable, int], IntArray, IntArray]]:
+        """Yield each example's components: number, key, variables, links of the graph."""
+        n = layout.n_components
+        example = np.full(layout.n_variables, -1)
+        index = self.variables.index
+        example[index] = np.arange(len(index)).reshape((-1,) + (1,) * (index.ndim - 1))
+        variables, begin = _by_owner(layout.component, n)
+        owner = [layout.component[bucket.variable] for bucket in layout.buckets]
+        links, first = _by_owner(np.concatenate([np.empty(0, np.int64), *owner]), n)
+        seen: dict[int, int] = {}
+        for c in range(n):
+            mine = variables[begin[c] : begin[c + 1]]
+            which = int(example[mine].max())
+            if which >= 0:
+                number = seen[which] = seen.get(which, -1) + 1
+                yield c, (self.keys[which], number), mine, links[first[c] : first[c + 1]]
+
+
+def _by_owner(owner: IntArray, n: int) -> tuple[IntArray, IntArray]:
+    """Return what sorts entries by owners 0 to n - 1, and where each owner's begin."""
+    order = np.argsort(owner, kind="stable")
+    return order, np.searchsorted(owner[order], np.arange(n + 1))
+
+
+def _links_in_graph(layout: Layout, part: Part) -> IntArray:
+    """Return for each link of a part its place among those of the whole graph."""
+    places, first = [], 0
+    mine = {bucket.type: bucket for bucket in part.buckets}
+    for bucket in layout.buckets:
+        if bucket.type in mine:
+            some = mine[bucket.type]
+            begin = np.concatenate([[0], np.cumsum([d.n_factors for d in bucket.declarations])])
+            places.append(first + ranges(bucket.offsets, begin[some.declaration] + some.row))
+        first += bucket.n_links
+    return np.concatenate(places)
