@@ -184,7 +184,7 @@ class Solution:
         return named
 
     def start_for(self, layout: Layout) -> GraphStart:
-        """Return where this solve ended, for ``solve(warm_start=...)`` of a graph so laid out.
+        """Return where this solve ended, for ``solve(warm_start=...)`` of a graph of this `layout`.
 
         Raises
         ------
