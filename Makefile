@@ -6,6 +6,7 @@ TORCH ?= torch==2.13.0
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
+PARALLEL := -n auto --dist worksteal
 PACKAGES := lpsmap_core lpsmap_factors_logic lpsmap_factors_struct lpsmap_torch
 
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
@@ -20,10 +21,10 @@ demo: $(STAMP)  ## Train latent trees on generated ListOps data, about 4 minutes
 	$(BIN)/python examples/listops.py demo --out build/listops
 
 test: $(STAMP)  ## Run the quick tests, with coverage of core and logic
-	COVERAGE_FILE=.coverage.compiled $(BIN)/python -m pytest -m "not slow" --cov --cov-report=term
+	COVERAGE_FILE=.coverage.compiled $(BIN)/python -m pytest -m "not slow" $(PARALLEL) --cov --cov-report=term
 
 test-slow: $(STAMP)  ## Run the slow tests: wheels in empty environments, many draws
-	$(BIN)/python -m pytest -m slow
+	$(BIN)/python -m pytest -m slow $(PARALLEL)
 
 # torch says itself which numpy it needs; everything else is as old as the packages allow.
 test-oldest:  ## Run the quick tests of core and packs with the oldest supported numpy and numba
@@ -32,13 +33,14 @@ test-oldest:  ## Run the quick tests of core and packs with the oldest supported
 		--editable './lpsmap_core[new-plugin,plot]' \
 		$(patsubst %,--editable ./%,$(filter-out lpsmap_core,$(PACKAGES))) \
 		--requirement requirements-dev.txt
-	$(VENV)-oldest/bin/python -m pytest -m "not slow" tests/core tests/logic tests/struct
+	$(VENV)-oldest/bin/python -m pytest -m "not slow" $(PARALLEL) tests/core tests/logic tests/struct
 
 # A compiled kernel is invisible to the tracer, so its lines count through a run of the same source
-# undecorated.
+# undecorated: of the tests of core and of the logic pack, which the figure is about.
 coverage: test  ## Run `test`, then again without compilation, and ask for 95% of all lines
 	COVERAGE_FILE=.coverage.plain LPSMAP_DISABLE_JIT=1 \
-		$(BIN)/python -m pytest -m "not slow and not compiled" --cov --cov-report=
+		$(BIN)/python -m pytest -m "not slow and not compiled" $(PARALLEL) --cov --cov-report= \
+		tests/core tests/logic tests/test_peers_defects.py
 	$(BIN)/python -m coverage combine --keep .coverage.compiled .coverage.plain
 	$(BIN)/python -m coverage report --show-missing --skip-covered --fail-under=95
 

@@ -88,7 +88,7 @@ def best_source(
         score = source[i] + transitions[row]
         best = np.uint64(i) if score > most else best
         most = score if score > most else most
-    return int(best - first)
+    return np.int64(best - first)  # type: ignore[return-value]  # int() of it is unsigned
 
 
 @kernel
