@@ -61,7 +61,8 @@ def check_they_are_close(found: list[tuple[float, float]]) -> None:
 
 
 def test_certified_errors(draws: int) -> None:
-    check_they_are_close([x for seed in range(draws // 8) for x in check_certificate(seed)])
+    n_graphs = max(16, draws // 8)  # fewer have no error to speak of
+    check_they_are_close([x for seed in range(n_graphs) for x in check_certificate(seed)])
 
 
 @pytest.mark.slow

@@ -402,7 +402,7 @@ def _root_mean_squares(component: IntArray, eta: FloatArray, out: FloatArray) ->
             count[c] += 1.0
     for c in range(n):
         mean = squares[c] / max(count[c], 1.0)
-        out[c] = FIRST_STEP_SIZE * scale[c] * np.sqrt(1.0 / scale[c] ** 2 + mean)
+        out[c] = FIRST_STEP_SIZE * scale[c] * np.sqrt((1.0 / scale[c]) ** 2 + mean)
 
 
 @kernel
