@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from lpsmap_core.compile import COMPILED, general_position, kernel
+from lpsmap_core.compile import COMPILED, general_position, kernel, leaf
 from lpsmap_core.factor import Factor
 from lpsmap_core.gram import (
     Problem,
@@ -360,7 +360,7 @@ if COMPILED:
         invoke(sets[_MAP], oracle_arguments)
         return True
 
-    @kernel
+    @leaf
     def _grow(sets: Any) -> None:
         call_python(sets[CALL], _GROW, 0)
 
@@ -480,7 +480,7 @@ def _chosen(rows: IntArray, chosen: BoolArray) -> IntArray:
     return kept[:n]
 
 
-@kernel
+@leaf
 def _shake(rows: IntArray, offsets: IntArray, attempt: int, wave: FloatArray) -> None:
     """Write numbers in general position, the same for equal slots of equal attempts."""
     for f in rows:
@@ -560,7 +560,7 @@ def _advance(
     return full
 
 
-@kernel
+@leaf
 def _tilt(
     rows: IntArray,
     problem: Problem,
@@ -616,7 +616,7 @@ def _adopt(
     return full
 
 
-@kernel
+@leaf
 def _largest_arity(rows: IntArray, offsets: IntArray) -> int:
     largest = 0
     for f in rows:
@@ -624,7 +624,7 @@ def _largest_arity(rows: IntArray, offsets: IntArray) -> int:
     return largest
 
 
-@kernel
+@leaf
 def _optimality_gap(
     f: int,
     place: int,
@@ -649,7 +649,7 @@ def _optimality_gap(
     return score - level, ROUNDING * (max(magnitude, size) + 1.0)
 
 
-@kernel
+@leaf
 def _score_at(
     f: int, place: int, problem: Problem, store: Store, capacity: int, z: FloatArray
 ) -> tuple[float, float]:
@@ -673,7 +673,7 @@ def _score_at(
     return score, magnitude
 
 
-@kernel
+@leaf
 def _linear_term(f: int, place: int, problem: Problem, store: Store, capacity: int) -> float:
     """Return theta = <a, w> + <eta_v, n> of a structure, without forced variables."""
     lo, hi = problem.offsets[f], problem.offsets[f + 1]
@@ -690,7 +690,7 @@ def _linear_term(f: int, place: int, problem: Problem, store: Store, capacity: i
     return total
 
 
-@kernel
+@leaf
 def _write_variables(
     f: int,
     problem: Problem,
@@ -717,7 +717,7 @@ def _write_variables(
         score[j] = (a[j] - copies[j]) * inverse[j]
 
 
-@kernel
+@leaf
 def _write_additionals(rows: IntArray, problem: Problem, store: Store, v: FloatArray) -> None:
     """Write v = N p. There may be so many that this is left to the end of a solve."""
     capacity = len(store.order) // max(1, len(store.active))
@@ -735,7 +735,7 @@ def _write_additionals(rows: IntArray, problem: Problem, store: Store, v: FloatA
                 extra[store.entry[e] - arity] += store.p[f * capacity + k] * store.value[e]
 
 
-@kernel
+@leaf
 def _copy_candidate(
     f: int, place: int, store: Store, capacity: int, candidates: Candidates, arity: int
 ) -> None:

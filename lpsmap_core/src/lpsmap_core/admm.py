@@ -26,13 +26,13 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from lpsmap_core.compile import kernel
+from lpsmap_core.compile import kernel, leaf
 from lpsmap_core.faces import Work, make_work
 from lpsmap_core.infeasible import InfeasibilityTest
 from lpsmap_core.layout import Part
 from lpsmap_core.native import borrowed
 from lpsmap_core.polish import EARLY, PERIOD, Polish, make_polish, polish_settled, take_back
-from lpsmap_core.selection import Selection, keep, rows_of, select, solve_locally
+from lpsmap_core.selection import Selection, keep, select, solve_locally
 from lpsmap_core.state import (
     MOST_STRUCTURES,
     ONE,
@@ -239,12 +239,12 @@ def _write_stale(selection: Selection, problem: Problem) -> None:
             iterate.a[links.links[e]] = a + links.shift[e]
     if len(problem.extras.eta) > 0:
         for b in range(len(chosen.first)):
-            scale_additionals(rows_of(chosen, b), b, problem)
+            scale_additionals(chosen.rows[chosen.first[b] : chosen.last[b]], b, problem)
     for c in selection.components:
         progress.stale[c] = False
 
 
-@kernel
+@leaf
 def _average(selection: Selection, problem: Problem, moved: BoolArray) -> None:
     """Average the copies of every variable, update the duals, write the next local scores.
 
@@ -287,7 +287,7 @@ def _average(selection: Selection, problem: Problem, moved: BoolArray) -> None:
         progress.primal[current], progress.change[current] = primal, g * change
 
 
-@kernel
+@leaf
 def _judge(
     components: IntArray, progress: Progress, moved: BoolArray, tol: float, balance: bool
 ) -> int:
@@ -306,7 +306,7 @@ def _judge(
     return n_finished
 
 
-@kernel
+@leaf
 def _balance(c: int, progress: Progress) -> bool:
     """Change a component's step size if its residuals differ much; return whether it did."""
     primal, change, first = progress.primal[c], progress.change[c], progress.first_gamma[c]

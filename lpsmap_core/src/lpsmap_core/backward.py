@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from lpsmap_core.compile import kernel
+from lpsmap_core.compile import kernel, leaf
 from lpsmap_core.faces import Work, apply, make_work, reduce
 from lpsmap_core.native import borrowed
 from lpsmap_core.selection import Selection, gather, keep, multiply_locally, scatter, select
@@ -117,7 +117,7 @@ def _run(
     return n_unfinished
 
 
-@kernel
+@leaf
 def _multiply(
     selection: Selection,
     solvers: Any,
@@ -156,7 +156,7 @@ def _multiply(
     return n_unfinished
 
 
-@kernel
+@leaf
 def _set_targets(
     selection: Selection, solvers: Any, problem: Problem, work: Work, product: FloatArray
 ) -> None:

@@ -25,7 +25,7 @@ try:
 except ImportError:  # a Python newer than numba's wheels
     numba = None
 
-__all__ = ["COMPILED", "CompilationNotice", "general_position", "kernel"]
+__all__ = ["COMPILED", "CompilationNotice", "general_position", "kernel", "leaf"]
 
 COMPILED: bool = numba is not None and os.environ.get("LPSMAP_DISABLE_JIT", "0") in ("", "0")
 """Whether kernels are compiled in this process."""
@@ -50,20 +50,82 @@ def kernel(function: Function) -> Function:
     -------
     function
         The compiled dispatcher, or ``function`` itself where `COMPILED` is false.
+
+    See Also
+    --------
+    leaf : for what allocates nothing.
     """
+    return _compiled(function, counts=True)
+
+
+def leaf(function: Function) -> Function:
+    """Compile a kernel that allocates nothing, and so counts no references to memory.
+
+    Counting costs an atomic operation for every array that a kernel names, slices or unpacks: up to
+    a third of the time of short ones. Without it, memory is held by whoever called.
+
+    Parameters
+    ----------
+    function
+        As for `kernel`. It makes no array but views, and what it returns holds none, but for
+        such as `lpsmap_core.native.borrowed` returns; it calls other leaves, or kernels that return
+        numbers.
+
+    Returns
+    -------
+    function
+        As of `kernel`.
+
+    Raises
+    ------
+    TypeError
+        While compiling, if it calls a kernel that returns arrays and is no leaf: their memory would
+        never be freed. For arrays made in it numba has an error of its own.
+    """
+    return _compiled(function, counts=False)
+
+
+def _compiled(function: Function, counts: bool) -> Function:
     if not COMPILED:
         return function
-    dispatcher: Any = numba.njit(nogil=True, cache=True, error_model="numpy")(function)
+    # said both ways: what is not said, numba takes from the kernel that is being compiled
+    options = {"nogil": True, "cache": True, "error_model": "numpy", "_nrt": counts}
+    dispatcher: Any = numba.njit(**options)(function)
     compile_or_load = dispatcher.compile
     _stamp_by_package(dispatcher, Path(function.__code__.co_filename).parent)
 
     def locked_compile(signature: Any) -> Any:
         # numba's cache files are not safe under concurrent writers (numba#4807, #10128).
         with _one_thread, _cache_lock(dispatcher.stats.cache_path), _announced(dispatcher):
-            return compile_or_load(signature)
+            address = compile_or_load(signature)
+        if not counts:
+            for compiled in dispatcher.overloads.values():
+                _check_leaf(function.__qualname__, compiled.type_annotation)
+        return address
 
     dispatcher.compile = locked_compile
     return dispatcher  # type: ignore[no-any-return]
+
+
+def _check_leaf(name: str, annotation: Any) -> None:
+    """Raise if a leaf calls a kernel that hands it memory to free; loaded ones were checked."""
+    for call, signature in getattr(annotation, "calltypes", {}).items():
+        if getattr(call, "op", None) != "call":
+            continue
+        callee = getattr(annotation.typemap[call.func.name], "dispatcher", None)
+        counts = callee is not None and callee.targetoptions.get("_nrt", True)
+        if counts and _holds_arrays(signature.return_type):
+            raise TypeError(
+                f"leaf {name} calls {callee.py_func.__qualname__}, which returns arrays that it "
+                "may have allocated; expected leaves, or kernels that return numbers. Make it a "
+                "leaf, too, or the caller a kernel."
+            )
+
+
+def _holds_arrays(kind: Any) -> bool:
+    if isinstance(kind, numba.types.BaseTuple):
+        return any(_holds_arrays(field) for field in kind.types)
+    return isinstance(kind, numba.types.Array)
 
 
 def _stamp_by_package(dispatcher: Any, folder: Path) -> None:
@@ -121,7 +183,7 @@ def _announced(dispatcher: Any) -> Iterator[None]:
     yield
 
 
-@kernel
+@leaf
 def general_position(i: int, stream: int) -> float:
     """Return the i-th of some fixed numbers in [-1, 1) between which no simple relation holds.
 

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from lpsmap_core.compile import kernel
+from lpsmap_core.compile import leaf
 from lpsmap_core.layout import Part
 from lpsmap_core.selection import Selection, multiply_locally, scatter, subtract_gathered
 from lpsmap_core.state import Problem
@@ -67,7 +67,7 @@ def make_work(part: Part, n_additionals: int, wanted: bool = True) -> Work:
     )
 
 
-@kernel
+@leaf
 def apply(
     selection: Selection,
     solvers: Any,
@@ -85,7 +85,7 @@ def apply(
     subtract_gathered(selection, links, work.outputs, x, out)
 
 
-@kernel
+@leaf
 def reduce(
     selection: Selection,
     solvers: Any,
@@ -131,7 +131,7 @@ def reduce(
         n_running = _advance(selection, component, work, x)
 
 
-@kernel
+@leaf
 def _advance(selection: Selection, component: IntArray, work: Work, x: FloatArray) -> int:
     """Take one step of conjugate gradients; return how many components still run."""
     residual, direction, image = work.residual, work.direction, work.image

@@ -18,7 +18,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from lpsmap_core.compile import kernel
+from lpsmap_core.compile import leaf
 
 __all__ = [
     "Problem",
@@ -105,7 +105,7 @@ def make_store(width: IntArray, capacity: int) -> Store:
     )
 
 
-@kernel
+@leaf
 def copy_store(old: Store, old_capacity: int, new: Store, new_capacity: int) -> None:
     """Copy active sets into a store with more room."""
     for f in range(len(old.active)):
@@ -130,7 +130,7 @@ def copy_store(old: Store, old_capacity: int, new: Store, new_capacity: int) -> 
 # -------------------------------------------------------------------- the Gram matrix
 
 
-@kernel
+@leaf
 def fill_gram(
     f: int, place: int, store: Store, capacity: int, problem: Problem, dense: FloatArray
 ) -> None:
@@ -165,7 +165,7 @@ def fill_gram(
 # -------------------------------------------------------------------- its factor
 
 
-@kernel
+@leaf
 def _dot(x: FloatArray, y: FloatArray) -> float:
     """Return the inner product of x and as many entries of y, in four interleaved sums."""
     a, b, c, d = 0.0, 0.0, 0.0, 0.0
@@ -181,7 +181,7 @@ def _dot(x: FloatArray, y: FloatArray) -> float:
     return (a + b) + (c + d)
 
 
-@kernel
+@leaf
 def append(f: int, place: int, store: Store, capacity: int, row: FloatArray) -> bool:
     """Extend the factor by a structure, the next in the order; false if it is dependent.
 
@@ -208,7 +208,7 @@ def append(f: int, place: int, store: Store, capacity: int, row: FloatArray) -> 
     return True
 
 
-@kernel
+@leaf
 def remove(f: int, k: int, store: Store, capacity: int) -> None:
     """Take the k-th structure out; Givens rotations restore the factor's triangle."""
     base = f * capacity
@@ -236,7 +236,7 @@ def remove(f: int, k: int, store: Store, capacity: int) -> None:
         store.ones[base + i + 1] = cosine * y - sine * x
 
 
-@kernel
+@leaf
 def refactorise(f: int, store: Store, capacity: int, row: FloatArray) -> None:
     """Factorise from the stored Gram matrix; structures found dependent leave."""
     base = f * capacity
@@ -255,7 +255,7 @@ def refactorise(f: int, store: Store, capacity: int, row: FloatArray) -> None:
 # -------------------------------------------------------------------- changes of the weights
 
 
-@kernel
+@leaf
 def _back_substitute(f: int, x: FloatArray, store: Store, capacity: int) -> None:
     """Overwrite x by ``L^-T x``."""
     base = f * capacity
@@ -268,7 +268,7 @@ def _back_substitute(f: int, x: FloatArray, store: Store, capacity: int) -> None
             x[j] -= factor * row[j]
 
 
-@kernel
+@leaf
 def newcomer_direction(f: int, gap: float, x: FloatArray, store: Store, capacity: int) -> None:
     """Write the way to the optimum of a set whose newest structure alone has a residual, `gap`."""
     base, last = f * capacity, store.active[f] - 1
@@ -283,7 +283,7 @@ def newcomer_direction(f: int, gap: float, x: FloatArray, store: Store, capacity
     _back_substitute(f, x, store, capacity)
 
 
-@kernel
+@leaf
 def residual_direction(f: int, total: float, x: FloatArray, store: Store, capacity: int) -> None:
     """Overwrite a residual x by the w with ``G w = x - tau 1``, for some tau, and that sum."""
     base, count = f * capacity, store.active[f]
@@ -300,7 +300,7 @@ def residual_direction(f: int, total: float, x: FloatArray, store: Store, capaci
     _back_substitute(f, x, store, capacity)
 
 
-@kernel
+@leaf
 def weight_residual(
     f: int, store: Store, capacity: int, residual: FloatArray
 ) -> tuple[float, float, float]:
@@ -326,7 +326,7 @@ def weight_residual(
     return sum_of_weights, scale, largest
 
 
-@kernel
+@leaf
 def dependency(f: int, row: FloatArray, store: Store, capacity: int) -> None:
     """Overwrite ``L^-1 k`` of a dependent column by its affine combination of active ones."""
     _back_substitute(f, row, store, capacity)

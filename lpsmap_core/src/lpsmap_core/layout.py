@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import numpy.typing as npt
 
-from lpsmap_core.compile import kernel
+from lpsmap_core.compile import kernel, leaf
 from lpsmap_core.factor import Factor
 
 __all__ = ["Bucket", "Layout", "Part", "build_layout"]
@@ -270,7 +270,7 @@ def _with_components(bucket: Bucket, component: IntArray) -> Bucket:
 # -------------------------------------------------------------------- components
 
 
-@kernel
+@leaf
 def _union(parent: IntArray, variable: IntArray, offsets: IntArray) -> None:
     """Join the variables of every factor; the root of a set is its smallest variable."""
     for f in range(len(offsets) - 1):
@@ -292,7 +292,7 @@ def _union(parent: IntArray, variable: IntArray, offsets: IntArray) -> None:
                 a = b
 
 
-@kernel
+@leaf
 def _label(parent: IntArray, degree: IntArray) -> int:
     """Turn parents into component numbers in the order of first variables; -1 at degree 0."""
     for v in range(len(parent)):

@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from lpsmap_core.active_set import RUNNING, ActiveSets
-from lpsmap_core.compile import COMPILED, kernel
+from lpsmap_core.compile import COMPILED, kernel, leaf
 from lpsmap_core.factor import Factor, LocalSolution, has_array_code
 from lpsmap_core.layout import Bucket, ranges
 from lpsmap_core.native import (
@@ -371,7 +371,7 @@ class _ArrayForm(_ClosedForm):
 
 if COMPILED:
 
-    @kernel
+    @leaf
     def _solve_closed_form(
         record: IntArray,
         rows: IntArray,
@@ -399,7 +399,7 @@ if COMPILED:
         )
         invoke(record[_PROJECT], arguments)
 
-    @kernel
+    @leaf
     def _multiply_closed_form(
         record: IntArray,
         rows: IntArray,
@@ -443,7 +443,7 @@ if COMPILED:
         arguments[8], arguments[9] = fourth.ctypes.data, len(fourth)
         record[FAILED] = call_python(record[CALL], what, np.int64(arguments.ctypes.data))
 
-    @kernel
+    @leaf
     def _solve_in_python(
         record: IntArray,
         rows: IntArray,
@@ -456,7 +456,7 @@ if COMPILED:
     ) -> None:
         _ask_python(record, _SOLVE, rows, a, eta_v, z, v)
 
-    @kernel
+    @leaf
     def _multiply_in_python(
         record: IntArray,
         rows: IntArray,
@@ -467,7 +467,7 @@ if COMPILED:
     ) -> None:
         _ask_python(record, _MULTIPLY, rows, d_u, d_v, out_u, out_v)
 
-    @kernel
+    @leaf
     def solve_rows(
         solvers: Any,
         b: int,
@@ -484,7 +484,7 @@ if COMPILED:
         invoke(record[SOLVE], (record, rows, a, eta_v, z, v, np.int64(max_iterations), float(huge)))
         return record[FAILED] == 0  # type: ignore[no-any-return]
 
-    @kernel
+    @leaf
     def multiply_rows(
         solvers: Any,
         b: int,
@@ -498,7 +498,7 @@ if COMPILED:
         record = solvers[b]
         invoke(record[JVP], (record, rows, d_u, d_v, out_u, out_v))
 
-    @kernel
+    @leaf
     def mark_unsolved(
         solvers: Any, b: int, rows: IntArray, owner: IntArray, unsolved: BoolArray
     ) -> None:

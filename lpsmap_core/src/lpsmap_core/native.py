@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from lpsmap_core.compile import COMPILED, kernel
+from lpsmap_core.compile import COMPILED
 
 __all__ = [
     "CALL",
@@ -121,7 +121,6 @@ if COMPILED:
     ir: Any = import_module("llvmlite.ir")
     types: Any = import_module("numba.core.types")
     cgutils: Any = import_module("numba.core.cgutils")
-    carray: Any = import_module("numba").carray
     intrinsic: Any = import_module("numba.extending").intrinsic
 
     @intrinsic  # type: ignore[untyped-decorator]
@@ -151,13 +150,6 @@ if COMPILED:
         return types.int64(types.int64, types.int64, types.int64), generate
 
     @intrinsic  # type: ignore[untyped-decorator]
-    def _pointer(typing_context: Any, address: Any) -> Any:
-        def generate(context: Any, builder: Any, signature: Any, values: Any) -> Any:
-            return builder.inttoptr(values[0], cgutils.voidptr_t)
-
-        return types.voidptr(types.int64), generate
-
-    @intrinsic  # type: ignore[untyped-decorator]
     def borrowed(typing_context: Any, value: Any) -> Any:
         """Return an array, or a tuple of such, that does not count references to its memory.
 
@@ -184,30 +176,33 @@ if COMPILED:
 
         return value(value), generate
 
-    @kernel
-    def floats_at(record: IntArray, i: int) -> Any:
-        """Return the float64 array at position `i` of a record."""
-        return carray(_pointer(record[i]), record[i + 1], dtype=np.float64)
+    def _accessor(number: Any) -> Any:
+        kind = types.Array(number, 1, "C")
 
-    @kernel
-    def ints_at(record: IntArray, i: int) -> Any:
-        """Return the int64 array at position `i` of a record."""
-        return carray(_pointer(record[i]), record[i + 1], dtype=np.int64)
+        def generate(context: Any, builder: Any, signature: Any, values: Any) -> Any:
+            record = context.make_array(signature.args[0])(context, builder, values[0])
+            second = builder.add(values[1], values[1].type(1))
+            place = builder.gep(record.data, [values[1]])
+            address, size = builder.load(place), builder.load(builder.gep(record.data, [second]))
+            array, word = context.make_array(kind)(context, builder), size.type
+            width = word(context.get_abi_sizeof(context.get_data_type(number)))
+            array.data = builder.inttoptr(address, array.data.type)
+            array.itemsize, array.nitems = width, size
+            array.shape = cgutils.pack_array(builder, [size])
+            array.strides = cgutils.pack_array(builder, [width])
+            array.meminfo = cgutils.get_null_value(array.meminfo.type)
+            array.parent = cgutils.get_null_value(array.parent.type)
+            return array._getvalue()
 
-    @kernel
-    def int32s_at(record: IntArray, i: int) -> Any:
-        """Return the int32 array at position `i` of a record."""
-        return carray(_pointer(record[i]), record[i + 1], dtype=np.int32)
+        def array_at(typing_context: Any, record: Any, i: Any) -> Any:
+            return kind(types.Array(types.int64, 1, "C"), types.int64), generate
 
-    @kernel
-    def uint32s_at(record: IntArray, i: int) -> Any:
-        """Return the uint32 array at position `i` of a record."""
-        return carray(_pointer(record[i]), record[i + 1], dtype=np.uint32)
+        array_at.__doc__ = f"Return the {number} array at position `i` of a record."
+        return intrinsic(array_at)
 
-    @kernel
-    def bytes_at(record: IntArray, i: int) -> Any:
-        """Return the int8 array at position `i` of a record."""
-        return carray(_pointer(record[i]), record[i + 1], dtype=np.int8)
+    floats_at, ints_at = _accessor(types.float64), _accessor(types.int64)
+    int32s_at, uint32s_at = _accessor(types.int32), _accessor(types.uint32)
+    bytes_at = _accessor(types.int8)
 
     _floats = types.Array(types.float64, 1, "C")
     _ints = types.Array(types.int64, 1, "C")

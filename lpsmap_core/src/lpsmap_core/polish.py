@@ -24,7 +24,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from lpsmap_core.compile import general_position, kernel
+from lpsmap_core.compile import general_position, kernel, leaf
 from lpsmap_core.faces import Work, reduce
 from lpsmap_core.selection import Selection, gather, keep, multiply_locally, scatter
 from lpsmap_core.state import ONE, PartState, Problem
@@ -135,7 +135,7 @@ def polish_settled(
     return _move(settled, problem, polish)
 
 
-@kernel
+@leaf
 def take_back(selection: Selection, problem: Problem, polish: Polish) -> None:
     """Put components back that a polish did not bring nearer; their local scores are stale."""
     links, iterate, progress = problem.links, problem.iterate, problem.progress
@@ -157,7 +157,7 @@ def take_back(selection: Selection, problem: Problem, polish: Polish) -> None:
                 iterate.dual[e] = polish.dual[e]
 
 
-@kernel
+@leaf
 def _find_settled(
     selection: Selection, solvers: Any, problem: Problem, polish: Polish, work: Work
 ) -> bool:
@@ -185,7 +185,7 @@ def _find_settled(
     return any_settled
 
 
-@kernel
+@leaf
 def _find_mu(
     selection: Selection, solvers: Any, problem: Problem, polish: Polish, work: Work, tol: float
 ) -> None:
@@ -222,7 +222,7 @@ def _find_mu(
         polish.now[c] = not work.running[c]
 
 
-@kernel
+@leaf
 def _set_targets(
     selection: Selection, component: Any, mu: FloatArray, work: Work, accuracy: float
 ) -> None:
@@ -235,7 +235,7 @@ def _set_targets(
         work.target[c] = max(accuracy * accuracy, 1e-28 * work.target[c])
 
 
-@kernel
+@leaf
 def _find_duals(
     selection: Selection, solvers: Any, problem: Problem, polish: Polish, work: Work
 ) -> None:
@@ -266,7 +266,7 @@ def _find_duals(
             error[e] += outputs[link] - inputs[link]
 
 
-@kernel
+@leaf
 def _move(selection: Selection, problem: Problem, polish: Polish) -> bool:
     """Set means and duals of the components that succeeded, and keep the old ones."""
     links, iterate = problem.links, problem.iterate

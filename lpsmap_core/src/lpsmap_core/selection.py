@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from lpsmap_core.compile import kernel
+from lpsmap_core.compile import kernel, leaf
 from lpsmap_core.local import mark_unsolved, multiply_rows, solve_rows
 from lpsmap_core.state import ONE, Blocks, Links, Problem
 
@@ -16,7 +16,6 @@ __all__ = [
     "gather",
     "keep",
     "multiply_locally",
-    "rows_of",
     "scatter",
     "select",
     "solve_locally",
@@ -79,7 +78,7 @@ def keep(selection: Selection, links: Links, blocks: Blocks, chosen: BoolArray) 
     rows, n = np.empty(n, dtype=np.int64), 0
     for b in range(n_buckets):
         first[b] = n
-        for row in rows_of(selection, b):
+        for row in selection.rows[selection.first[b] : selection.last[b]]:
             if chosen[blocks.component[blocks.factors[b] + row]]:
                 rows[n] = row
                 n += 1
@@ -87,13 +86,7 @@ def keep(selection: Selection, links: Links, blocks: Blocks, chosen: BoolArray) 
     return Selection(components, variables, rows, first, last)
 
 
-@kernel
-def rows_of(selection: Selection, b: int) -> IntArray:
-    """Return the selected factors of bucket `b`."""
-    return selection.rows[selection.first[b] : selection.last[b]]
-
-
-@kernel
+@leaf
 def solve_locally(
     selection: Selection, solvers: Any, problem: Problem, max_iterations: int
 ) -> bool:
@@ -106,7 +99,7 @@ def solve_locally(
     for c in selection.components:
         unsolved[c] = False
     for b in range(len(selection.first)):
-        rows = rows_of(selection, b)
+        rows = selection.rows[selection.first[b] : selection.last[b]]
         if len(rows) == 0:
             continue
         lo, hi = blocks.links[b], blocks.links[b + 1]
@@ -128,7 +121,7 @@ def solve_locally(
     return True
 
 
-@kernel
+@leaf
 def multiply_locally(
     selection: Selection,
     solvers: Any,
@@ -140,7 +133,7 @@ def multiply_locally(
 ) -> None:
     """Write the products of the local Jacobians with numbers on links and on additionals."""
     for b in range(len(selection.first)):
-        rows = rows_of(selection, b)
+        rows = selection.rows[selection.first[b] : selection.last[b]]
         if len(rows) > 0:
             lo, hi = blocks.links[b], blocks.links[b + 1]
             first, last = blocks.additionals[b], blocks.additionals[b + 1]
@@ -155,7 +148,7 @@ def multiply_locally(
             )
 
 
-@kernel
+@leaf
 def scatter(selection: Selection, links: Links, x: FloatArray, out: FloatArray) -> None:
     """Write ``C x``, the scaled, signed copies of x on the links."""
     offsets, index, _, delta, sign, _ = links
@@ -165,7 +158,7 @@ def scatter(selection: Selection, links: Links, x: FloatArray, out: FloatArray) 
             out[index[e]] = sign[e] * copy
 
 
-@kernel
+@leaf
 def gather(selection: Selection, links: Links, values: FloatArray, out: FloatArray) -> None:
     """Write ``C^T values``, the transpose of `scatter`."""
     offsets, index, _, delta, sign, _ = links
@@ -176,7 +169,7 @@ def gather(selection: Selection, links: Links, values: FloatArray, out: FloatArr
         out[v] = total / delta[v]
 
 
-@kernel
+@leaf
 def subtract_gathered(
     selection: Selection, links: Links, values: FloatArray, x: FloatArray, out: FloatArray
 ) -> None:

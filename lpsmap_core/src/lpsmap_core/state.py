@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from lpsmap_core.active_set import ActiveSets
-from lpsmap_core.compile import kernel
+from lpsmap_core.compile import kernel, leaf
 from lpsmap_core.layout import Bucket, Part
 from lpsmap_core.local import LocalSolver, call_solvers, local_solver
 
@@ -405,7 +405,7 @@ def _root_mean_squares(component: IntArray, eta: FloatArray, out: FloatArray) ->
         out[c] = FIRST_STEP_SIZE * scale[c] * np.sqrt((1.0 / scale[c]) ** 2 + mean)
 
 
-@kernel
+@leaf
 def _largest_scores(
     component: IntArray,
     eta: FloatArray,
@@ -430,7 +430,7 @@ def _largest(scores: FloatArray) -> float:
     return float(np.abs(scores[np.isfinite(scores)]).max(initial=0.0))
 
 
-@kernel
+@leaf
 def scale_additionals(rows: IntArray, b: int, problem: Problem) -> None:
     """Write the local scores, eta_N / (1 + gamma), of some factors of a bucket."""
     blocks, extras = problem.blocks, problem.extras
@@ -446,7 +446,7 @@ def sums(owner: IntArray, values: FloatArray, n: int) -> FloatArray:
     return np.bincount(owner, values, minlength=n).astype(np.float64, copy=False)
 
 
-@kernel
+@leaf
 def _means(links: Links, z: FloatArray, means: FloatArray) -> None:
     """Write every variable's mean copy, in units of marginals."""
     for v in range(len(means)):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from lpsmap_core.compile import kernel
+from lpsmap_core.compile import leaf
 from lpsmap_core.gram import (
     Store,
     append,
@@ -30,7 +30,7 @@ refactorised.
 """
 
 
-@kernel
+@leaf
 def welcome(f: int, gap: float, store: Store, capacity: int, work: FloatArray) -> bool:
     """Move the weights of a set that was at its optimum until a structure joined with weight zero.
 
@@ -48,7 +48,7 @@ def welcome(f: int, gap: float, store: Store, capacity: int, work: FloatArray) -
     return not (rejected and step == 0.0)
 
 
-@kernel
+@leaf
 def exchange(f: int, place: int, store: Store, capacity: int, work: FloatArray) -> bool:
     """Take in a structure that depends affinely on the active ones, in exchange for one of them.
 
@@ -82,7 +82,7 @@ def exchange(f: int, place: int, store: Store, capacity: int, work: FloatArray) 
     return True
 
 
-@kernel
+@leaf
 def settle(f: int, store: Store, capacity: int, work: FloatArray) -> None:
     """Move the weights to the optimum of their set; structures whose weight falls to zero leave."""
     while store.active[f] > 1:
@@ -95,7 +95,7 @@ def settle(f: int, store: Store, capacity: int, work: FloatArray) -> None:
     store.p[f * capacity] = 1.0
 
 
-@kernel
+@leaf
 def _step(f: int, direction: FloatArray, store: Store, capacity: int) -> tuple[int, float]:
     """Step along a direction until a weight reaches zero, at most the whole way.
 
@@ -117,7 +117,7 @@ def _step(f: int, direction: FloatArray, store: Store, capacity: int) -> tuple[i
     return blocking, step
 
 
-@kernel
+@leaf
 def refine(f: int, store: Store, capacity: int, work: FloatArray) -> bool:
     """Bring the weights to the last digit; return whether they had drifted."""
     drifted = False

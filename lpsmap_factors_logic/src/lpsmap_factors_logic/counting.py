@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from lpsmap_core.compile import kernel
+from lpsmap_core.compile import leaf
 from lpsmap_core.factor import Factor, LocalSolution
 from lpsmap_core.graph import FactorGraph
 from lpsmap_core.variables import Variables
@@ -30,7 +30,7 @@ FaceArray = npt.NDArray[np.int8]
 Assignment = tuple[int, ...]
 
 
-@kernel
+@leaf
 def _xor(
     rows: IntArray,
     offsets: IntArray,
@@ -48,7 +48,7 @@ def _xor(
     project_simplex_rows(rows, offsets, a, delta, EXACTLY, z, face, branch)
 
 
-@kernel
+@leaf
 def _or(
     rows: IntArray,
     offsets: IntArray,
@@ -66,7 +66,7 @@ def _or(
     project_simplex_rows(rows, offsets, a, delta, AT_LEAST, z, face, branch)
 
 
-@kernel
+@leaf
 def _at_most_one(
     rows: IntArray,
     offsets: IntArray,
@@ -84,7 +84,7 @@ def _at_most_one(
     project_simplex_rows(rows, offsets, a, delta, AT_MOST, z, face, branch)
 
 
-@kernel
+@leaf
 def _budget(
     rows: IntArray,
     offsets: IntArray,

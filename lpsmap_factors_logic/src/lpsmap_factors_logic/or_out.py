@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 from array_api_compat import array_namespace, device
 
-from lpsmap_core.compile import kernel
+from lpsmap_core.compile import kernel, leaf
 from lpsmap_core.factor import FREE, LOWER, TIED, UPPER, LocalSolution
 from lpsmap_core.variables import Variables
 from lpsmap_factors_logic import sum_constrained
@@ -195,7 +195,7 @@ def _project(
             _write_sum(lo, last, a, delta, x, q, z, face)
 
 
-@kernel
+@leaf
 def _write_separate(
     lo: np.uint64, last: np.uint64, a: FloatArray, delta: FloatArray, z: FloatArray, face: FaceArray
 ) -> tuple[float, float, float]:
@@ -214,7 +214,7 @@ def _write_separate(
     return highest, total, m
 
 
-@kernel
+@leaf
 def _write_ties(
     lo: np.uint64, last: np.uint64, a: FloatArray, delta: FloatArray, z: FloatArray, face: FaceArray
 ) -> tuple[float, float]:
@@ -252,7 +252,7 @@ def _write_ties(
     return total, output
 
 
-@kernel
+@leaf
 def _write_sum(
     lo: np.uint64,
     last: np.uint64,
@@ -283,7 +283,7 @@ def _write_sum(
             z[i], face[i] = (1.0 / delta[i] if i < last else 0.0), on
 
 
-@kernel
+@leaf
 def _jvp(
     rows: IntArray,
     offsets: IntArray,
@@ -316,7 +316,7 @@ def _jvp(
                 out_u[i] += -shift * w if correct == FREE else shift * w
 
 
-@kernel
+@leaf
 def _direction(branch: int, delta: float, is_output: bool) -> float:
     """Return a slot's entry of w: normal to the tight sum, or along the ties."""
     if branch == SUM:

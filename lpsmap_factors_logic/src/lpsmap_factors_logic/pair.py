@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 from array_api_compat import array_namespace, is_array_api_obj
 
-from lpsmap_core.compile import kernel
+from lpsmap_core.compile import kernel, leaf
 from lpsmap_core.factor import FREE, LOWER, TIED, UPPER, Factor, LocalSolution
 from lpsmap_core.graph import FactorGraph
 from lpsmap_core.variables import Variables, stack
@@ -199,7 +199,7 @@ def _project(
             face[i], face[j], branch[r] = int(face1[n]), int(face2[n]), int(case[n])
 
 
-@kernel
+@leaf
 def _solve_block(
     size: int,
     a1: FloatArray,
@@ -252,7 +252,7 @@ def _solve_block(
         case[n] = (EQUAL * 1.0 if attractive else COMPLEMENTS * 1.0) - step
 
 
-@kernel
+@leaf
 def _jvp(
     rows: IntArray,
     offsets: IntArray,

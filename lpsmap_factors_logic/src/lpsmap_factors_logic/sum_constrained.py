@@ -23,7 +23,7 @@ import numpy as np
 import numpy.typing as npt
 from array_api_compat import array_namespace
 
-from lpsmap_core.compile import kernel
+from lpsmap_core.compile import kernel, leaf
 from lpsmap_core.factor import FREE, LOWER, UPPER, LocalSolution
 from lpsmap_factors_logic.tolerance import LEVEL, bounded, faces, slack, slack_array
 
@@ -84,7 +84,7 @@ def project_simplex_rows(
         branch[r] = 1
 
 
-@kernel
+@leaf
 def _fill(
     lo: np.uint64,
     hi: np.uint64,
@@ -109,7 +109,7 @@ def _fill(
     return n, (sum_x - 1.0) / sum_q
 
 
-@kernel
+@leaf
 def threshold(n: np.uint64, guess: float, x: FloatArray, q: FloatArray) -> tuple[float, float]:
     """Return ``t, s`` with ``sum_i max(0, x_i - (t + s) q_i) = 1``.
 
@@ -151,7 +151,7 @@ def threshold(n: np.uint64, guess: float, x: FloatArray, q: FloatArray) -> tuple
         s = (sum_x - 1.0) / sum_q
 
 
-@kernel
+@leaf
 def _write_simplex_row(
     lo: np.uint64,
     hi: np.uint64,
@@ -176,7 +176,7 @@ def _write_simplex_row(
     return free
 
 
-@kernel
+@leaf
 def _write_single(
     lo: np.uint64, hi: np.uint64, a: FloatArray, delta: FloatArray, z: FloatArray, face: FaceArray
 ) -> None:
@@ -189,7 +189,7 @@ def _write_single(
     z[top], face[top] = 1.0 / delta[top], UPPER
 
 
-@kernel
+@leaf
 def _clip_row(
     lo: np.uint64, hi: np.uint64, a: FloatArray, delta: FloatArray, z: FloatArray, face: FaceArray
 ) -> float:
@@ -252,7 +252,7 @@ def project_box_rows(
         _write_box_row(lo, hi, a, delta, costs, tau, correction, level, z, face)
 
 
-@kernel
+@leaf
 def _multiplier(
     n: np.uint64, x: FloatArray, q: FloatArray, c: FloatArray, budget: float, at_zero: float
 ) -> tuple[float, float]:
@@ -293,7 +293,7 @@ def _multiplier(
     return tau, rest / sum_q
 
 
-@kernel
+@leaf
 def _write_box_row(
     lo: np.uint64,
     hi: np.uint64,
@@ -320,7 +320,7 @@ def _write_box_row(
 # -------------------------------------------------------------------- kernels: derivative
 
 
-@kernel
+@leaf
 def jvp_kernel(
     rows: IntArray,
     offsets: IntArray,

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from lpsmap_core.compile import kernel
+from lpsmap_core.compile import leaf
 from lpsmap_core.factor import FREE, LOWER, UPPER
 
 __all__ = ["LEVEL", "bounded", "faces", "slack", "slack_array"]
@@ -23,7 +23,7 @@ LARGEST = 1e-6
 """Slack whatever the scores: forbidden variables have huge ones."""
 
 
-@kernel
+@leaf
 def slack(level: float, score: float) -> float:
     """Return how near to a bound a marginal counts as at it."""
     return min(level + ROUNDING * abs(score), LARGEST)

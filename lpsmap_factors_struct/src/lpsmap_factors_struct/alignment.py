@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from lpsmap_core import Factor, FactorGraph, Variables
-from lpsmap_core.compile import kernel
+from lpsmap_core.compile import kernel, leaf
 from lpsmap_factors_struct.rectangle import pairs_vertex, rectangles
 
 __all__ = ["Alignment"]
@@ -17,7 +17,7 @@ FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
 
 
-@kernel
+@leaf
 def best_alignment(
     scores: FloatArray,
     m: int,
@@ -67,7 +67,7 @@ def best_alignment(
         here -= _step(high, low, here // n, here % n, n)
 
 
-@kernel
+@leaf
 def _step(high: FloatArray, low: FloatArray, i: int, j: int, n: int) -> int:
     """Return how far before cell (i, j) the last cell of the best path to it lies."""
     if i == 0:

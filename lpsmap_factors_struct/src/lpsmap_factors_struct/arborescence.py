@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from lpsmap_core.compile import kernel
+from lpsmap_core.compile import kernel, leaf
 
 __all__ = ["Arborescence", "arborescence_memory", "maximum_arborescence"]
 
@@ -59,7 +59,7 @@ def arborescence_memory(n: int) -> Arborescence:
     )
 
 
-@kernel
+@leaf
 def maximum_arborescence(
     scores: FloatArray, n: int, single_root: bool, memory: Arborescence
 ) -> int:
@@ -134,7 +134,7 @@ def maximum_arborescence(
     return nodes
 
 
-@kernel
+@leaf
 def _best_of_word(scores: FloatArray, word: int, n: int, single_root: bool) -> int:
     """Return a word's best head, itself for the root."""
     begin = word * n
@@ -149,7 +149,7 @@ def _best_of_word(scores: FloatArray, word: int, n: int, single_root: bool) -> i
     return (after if scores[after] > scores[before] else before) - begin
 
 
-@kernel
+@leaf
 def _best_of_cycle(rows: FloatArray, cycle: int, n: int, single_root: bool) -> int:
     """Return a cycle's best head, `n` for the root."""
     begin = (cycle - n) * (n + 1)
@@ -159,7 +159,7 @@ def _best_of_cycle(rows: FloatArray, cycle: int, n: int, single_root: bool) -> i
     return n if not single_root and rows[begin + n] > rows[best] else best - begin
 
 
-@kernel
+@leaf
 def _contract(
     cycle: int,
     n: int,
@@ -207,7 +207,7 @@ def _contract(
             break
 
 
-@kernel
+@leaf
 def _expand(
     nodes: int,
     n: int,
@@ -236,7 +236,7 @@ def _expand(
         head[entered] = above
 
 
-@kernel
+@leaf
 def first_maximum(values: FloatArray, begin: int, end: int) -> int:
     """Return the position in ``begin:end`` of the largest number, the first of equal ones."""
     row = values[begin:end]

@@ -12,7 +12,8 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from lpsmap_core.compile import kernel
+from lpsmap_core.compile import kernel, leaf
+from lpsmap_factors_struct.arrays import copy
 
 __all__ = ["FlowMemory", "flow_memory", "violated_sets"]
 
@@ -63,7 +64,7 @@ def flow_memory(n: int) -> FlowMemory:
     )
 
 
-@kernel
+@leaf
 def violated_sets(
     capacity: FloatArray,
     n: int,
@@ -96,7 +97,7 @@ def violated_sets(
     residual, near, degree, direct, supply, seen, towards, queue, changed = memory
     negligible = tolerance / (n * n)
     _neighbours(capacity, n, near, degree)
-    residual[: n * n] = capacity[: n * n]
+    copy(capacity[: n * n], residual)
     seen[:n] = 0
     changed[:n] = 0
     for word in range(n):
@@ -108,7 +109,7 @@ def violated_sets(
             if direct[word] > most and seen[word] != SOURCE:
                 sink, most = word, direct[word]
         if most < 1.0 - tolerance:
-            supply[:n] = direct[:n]
+            copy(direct[:n], supply)
             search, reached = _flow(
                 sink, n, 1.0 - tolerance, negligible, search,
                 residual, near, degree, supply, seen, towards, queue, changed,
@@ -116,7 +117,8 @@ def violated_sets(
             for word in range(n):
                 if changed[word]:
                     changed[word] = 0
-                    residual[word * n : (word + 1) * n] = capacity[word * n : (word + 1) * n]
+                    at = word * n
+                    copy(capacity[at : at + n], residual[at:])
             if reached > 1 and count < len(member):
                 member[count, :n] = 0.0
                 for i in range(reached):
@@ -129,7 +131,7 @@ def violated_sets(
     return count
 
 
-@kernel
+@leaf
 def _neighbours(capacity: FloatArray, n: int, near: IntArray, degree: IntArray) -> None:
     """List for each word the others that an arc of some capacity joins it with."""
     degree[:n] = 0
@@ -143,7 +145,7 @@ def _neighbours(capacity: FloatArray, n: int, near: IntArray, degree: IntArray) 
                     degree[head] += 1
 
 
-@kernel
+@leaf
 def _flow(
     sink: int,
     n: int,
@@ -199,7 +201,7 @@ def _flow(
     return search, 0
 
 
-@kernel
+@leaf
 def _send(
     start: int,
     sink: int,

@@ -24,7 +24,8 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from lpsmap_core.compile import kernel
+from lpsmap_core.compile import kernel, leaf
+from lpsmap_factors_struct.arrays import copy
 from lpsmap_factors_struct.pivoted_cholesky import (
     DEPENDENT,
     factorise,
@@ -165,7 +166,7 @@ def tree_dual(n: int, width: int, most: int) -> TreeDual:
     )
 
 
-@kernel
+@leaf
 def list_cuts(dual: TreeDual, n: int, count: int) -> None:
     """Write by word which of the first `count` cuts hold it."""
     for word in range(n):
@@ -173,7 +174,7 @@ def list_cuts(dual: TreeDual, n: int, count: int) -> None:
             dual.holding[word, k] = dual.member[k, word]
 
 
-@kernel
+@leaf
 def cuts_of(word: int, member: FloatArray, count: int, own: IntArray) -> int:
     """List the cuts that hold a word; return their number."""
     n_own = 0
@@ -183,7 +184,7 @@ def cuts_of(word: int, member: FloatArray, count: int, own: IntArray) -> int:
     return n_own
 
 
-@kernel
+@leaf
 def add_up(
     word: int,
     n: int,
@@ -206,7 +207,7 @@ def add_up(
     total[word] = 0.0
 
 
-@kernel
+@leaf
 def list_arcs(
     y: FloatArray, q: FloatArray, begin: int, width: int, margin: float, arcs: IntArray
 ) -> int:
@@ -221,7 +222,7 @@ def list_arcs(
 # -------------------------------------------------------------------- the dual function
 
 
-@kernel
+@leaf
 def _evaluate(dual: TreeDual, n: int, width: int, count: int) -> None:
     """Find x, its support and the gradient at ``sigma``; rows in no cut stay as they are."""
     # Each field is read once: handing the tuple to a kernel costs a reference count per array.
@@ -259,7 +260,7 @@ def _evaluate(dual: TreeDual, n: int, width: int, count: int) -> None:
     _differentiate(dual, n, width, count)
 
 
-@kernel
+@leaf
 def _differentiate(dual: TreeDual, n: int, width: int, count: int) -> None:
     """Find the gradient at x: what x inside each cut exceeds it by."""
     x, on, n_on, head, holding = dual.x, dual.on, dual.n_on, dual.head, dual.holding
@@ -272,7 +273,7 @@ def _differentiate(dual: TreeDual, n: int, width: int, count: int) -> None:
             gradient[k] += holding[word, k] * (inside[k] - 1.0)
 
 
-@kernel
+@leaf
 def _add_inside(
     word: int,
     support: IntArray,
@@ -293,7 +294,7 @@ def _add_inside(
                 inside[k] += value * sides[k]
 
 
-@kernel
+@leaf
 def second_derivatives(dual: TreeDual, n: int, width: int, count: int) -> None:
     """Find H on the support of x."""
     q, on, n_on, head, holding = dual.q, dual.on, dual.n_on, dual.head, dual.holding
@@ -322,7 +323,7 @@ def second_derivatives(dual: TreeDual, n: int, width: int, count: int) -> None:
             hessian[j, k] = hessian[k, j]
 
 
-@kernel
+@leaf
 def _add_products(
     word: int,
     support: IntArray,
@@ -354,7 +355,7 @@ def _add_products(
 # -------------------------------------------------------------------- its maximum
 
 
-@kernel
+@leaf
 def maximise(dual: TreeDual, n: int, width: int, count: int, free: int, tolerance: float) -> float:
     """Find the best multipliers of the cuts, from those in ``sigma``, and x with them.
 
@@ -394,7 +395,7 @@ def maximise(dual: TreeDual, n: int, width: int, count: int, free: int, toleranc
     return excess
 
 
-@kernel
+@leaf
 def _climb(
     dual: TreeDual, n: int, width: int, count: int, free: int, tolerance: float
 ) -> tuple[float, bool]:
@@ -420,7 +421,7 @@ def _climb(
     return excess, False
 
 
-@kernel
+@leaf
 def _ascent(dual: TreeDual, count: int, size: int, free: int) -> tuple[bool, float]:
     """Choose a direction over the cuts ``order[:size]``.
 
@@ -442,7 +443,7 @@ def _ascent(dual: TreeDual, count: int, size: int, free: int) -> tuple[bool, flo
         size = kept
 
 
-@kernel
+@leaf
 def _newton(dual: TreeDual, count: int, size: int) -> bool:
     """Write the Newton direction, or one from H's null space if the gradient has a part in it.
 
@@ -472,14 +473,14 @@ def _newton(dual: TreeDual, count: int, size: int) -> bool:
     return dependent >= 0
 
 
-@kernel
+@leaf
 def _search(dual: TreeDual, n: int, width: int, count: int, flat: bool, limit: float) -> bool:
     """Move along the direction, at most to `limit`, about to the maximum; return whether at all.
 
     The derivative along a line falls, linearly in pieces: Newton's method on it, within a bracket.
     """
     sigma, base, direction = dual.sigma, dual.base, dual.direction
-    base[:count] = sigma[:count]
+    copy(sigma[:count], base)
     start = _slope(dual, count)
     if not start > 0.0:
         return False
@@ -510,7 +511,7 @@ def _search(dual: TreeDual, n: int, width: int, count: int, flat: bool, limit: f
     return low > 0.0
 
 
-@kernel
+@leaf
 def _slope(dual: TreeDual, count: int) -> float:
     """Return the slope of the function along the direction."""
     slope = 0.0
@@ -519,7 +520,7 @@ def _slope(dual: TreeDual, count: int) -> float:
     return slope
 
 
-@kernel
+@leaf
 def _curvature(dual: TreeDual, n: int, width: int, count: int) -> float:
     """Return minus the second derivative of the function along the direction."""
     q, head, on, n_on, member = dual.q, dual.head, dual.on, dual.n_on, dual.member
@@ -543,7 +544,7 @@ def _curvature(dual: TreeDual, n: int, width: int, count: int) -> float:
     return curvature if curvature > DEPENDENT * magnitude else 0.0
 
 
-@kernel
+@leaf
 def _next_arc(dual: TreeDual, n: int, width: int, count: int, slope: float) -> float:
     """Return how far along the direction the slope is zero, if it falls from the next arc on.
 
@@ -553,8 +554,9 @@ def _next_arc(dual: TreeDual, n: int, width: int, count: int, slope: float) -> f
     y, q, head, x, on, n_on = dual.y, dual.q, dual.head, dual.x, dual.on, dual.n_on
     member, own, sigma, direction = dual.member, dual.own, dual.sigma, dual.direction
     rate, level = dual.rate, dual.level
-    first, fall = np.inf, 1.0
-    negligible = 1e-9 * np.abs(direction[:count]).max()
+    first, fall, negligible = np.inf, 1.0, 0.0
+    for k in range(count):
+        negligible = max(negligible, 1e-9 * abs(direction[k]))
     for word in range(n):
         n_own = cuts_of(word, member, count, own)
         if n_own == 0:

@@ -21,7 +21,7 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from lpsmap_core.compile import kernel
+from lpsmap_core.compile import kernel, leaf
 from lpsmap_core.factor import FREE, LOWER, UPPER
 from lpsmap_factors_struct.arborescence import (
     Arborescence,
@@ -40,6 +40,7 @@ from lpsmap_factors_struct.arborescence_dual import (
     tree_dual,
 )
 from lpsmap_factors_struct.arc_layout import arc_slot, n_words
+from lpsmap_factors_struct.arrays import copy
 from lpsmap_factors_struct.pivoted_cholesky import factorise, solve
 from lpsmap_factors_struct.simplex_row import threshold
 
@@ -101,7 +102,7 @@ def project_trees(
         count = _add_cuts(dual, n, width, count, free, capacity, flows)
         _drop_rounding(dual, n, width)
         rank = _factorise_face(dual, n, width, count)
-        dual.y[: hi - lo] = dual.x[: hi - lo]
+        copy(dual.x[: hi - lo], dual.y)
         _project_on_face(dual, n, width, count, rank, 1.0)
         _write_z(dual, n, n_labels, packed, delta[lo:hi], z[lo:hi], face[lo:hi])
         _write_cuts(dual, n, width, min(rank, n), face[lo:hi])
@@ -143,7 +144,7 @@ def multiply_jacobians(
                     out_u[slot + i] = dual.y[arc + i] / delta[slot + i] if moves else 0.0
 
 
-@kernel
+@leaf
 def _largest(rows: IntArray, offsets: IntArray, parameters: FloatArray) -> tuple[int, int]:
     """Return the largest numbers of words and of arcs into a word."""
     longest, widest = 0, 0
@@ -153,7 +154,7 @@ def _largest(rows: IntArray, offsets: IntArray, parameters: FloatArray) -> tuple
     return longest, widest
 
 
-@kernel
+@leaf
 def _gather(
     a: FloatArray, delta: FloatArray, n: int, n_labels: int, packed: bool, dual: TreeDual
 ) -> None:
@@ -172,7 +173,7 @@ def _gather(
 # -------------------------------------------------------------------- the projection
 
 
-@kernel
+@leaf
 def _project_rows(dual: TreeDual, n: int, width: int) -> int:
     """Project each row without cuts, and measure its scores from its threshold.
 
@@ -201,7 +202,7 @@ def _project_rows(dual: TreeDual, n: int, width: int) -> int:
     return support
 
 
-@kernel
+@leaf
 def _recall(face: FaceArray, n: int, width: int, member: FloatArray, free: int) -> int:
     """Append the cuts of a face to the first `free` ones, the set of all words; return how many."""
     count = free
@@ -217,7 +218,7 @@ def _recall(face: FaceArray, n: int, width: int, member: FloatArray, free: int) 
     return count
 
 
-@kernel
+@leaf
 def _guess(
     dual: TreeDual, n: int, n_labels: int, packed: bool, count: int, free: int, face: FaceArray
 ) -> None:
@@ -226,16 +227,16 @@ def _guess(
     Between two iterations of a larger problem the scores change little, and the face less.
     """
     sigma, size = dual.sigma, n * n * n_labels
-    dual.scores[:size] = dual.y[:size]
+    copy(dual.y[:size], dual.scores)
     _read_face(face, n, n_labels, packed, True, dual)
     rank = _factorise_face(dual, n, n * n_labels, count)
     _project_on_face(dual, n, n * n_labels, count, rank, 1.0)
     for k in range(count):
         sigma[k] = dual.direction[k] if k < free else max(0.0, dual.direction[k])
-    dual.y[:size] = dual.scores[:size]
+    copy(dual.scores[:size], dual.y)
 
 
-@kernel
+@leaf
 def _edmonds_cuts(
     dual: TreeDual,
     n: int,
@@ -264,7 +265,8 @@ def _edmonds_cuts(
             if node < n:
                 member[count, node] = 1.0
             else:
-                member[count, :n] += member[free + node - n, :n]
+                for word in range(n):
+                    member[count, word] += member[free + node - n, word]
             node = trees.sibling[node]
             if node == trees.child[cycle]:
                 break
@@ -276,7 +278,7 @@ def _edmonds_cuts(
     return count
 
 
-@kernel
+@leaf
 def _add_cuts(
     dual: TreeDual,
     n: int,
@@ -298,7 +300,7 @@ def _add_cuts(
         for k in range(free, count):
             if sigma[k] > 0.0:
                 sigma[kept] = sigma[k]
-                member[kept, :n] = member[k, :n]
+                copy(member[k, :n], member[kept])
                 kept += 1
         capacity[: n * n] = 0.0
         for word in range(n):
@@ -313,7 +315,7 @@ def _add_cuts(
     return count
 
 
-@kernel
+@leaf
 def _drop_rounding(dual: TreeDual, n: int, width: int) -> None:
     """Make marginals zero that rounding may account for."""
     x, on, n_on = dual.x, dual.on, dual.n_on
@@ -331,7 +333,7 @@ def _drop_rounding(dual: TreeDual, n: int, width: int) -> None:
 # -------------------------------------------------------------------- the face
 
 
-@kernel
+@leaf
 def _read_face(
     face: FaceArray, n: int, n_labels: int, packed: bool, whole: bool, dual: TreeDual
 ) -> None:
@@ -351,7 +353,7 @@ def _read_face(
         dual.n_on[word] = n_on
 
 
-@kernel
+@leaf
 def _factorise_face(dual: TreeDual, n: int, width: int, count: int) -> int:
     """Factorise H on the support, the cuts in ``order``; return the number of independent ones."""
     list_cuts(dual, n, count)
@@ -361,7 +363,7 @@ def _factorise_face(dual: TreeDual, n: int, width: int, count: int) -> int:
     return factorise(dual.hessian, dual.order, count, dual.factor)
 
 
-@kernel
+@leaf
 def _project_on_face(
     dual: TreeDual, n: int, width: int, count: int, rank: int, total: float
 ) -> None:
@@ -391,7 +393,7 @@ def _project_on_face(
     _centre_rows(dual, n, width, count, total)
 
 
-@kernel
+@leaf
 def _centre_rows(dual: TreeDual, n: int, width: int, count: int, total: float) -> None:
     """Lower y by the multipliers in ``direction``, and so that the rows sum to `total`."""
     y, q, head, on, own, member = dual.y, dual.q, dual.head, dual.on, dual.own, dual.member
@@ -408,7 +410,7 @@ def _centre_rows(dual: TreeDual, n: int, width: int, count: int, total: float) -
             y[i] += q[i] * rest / weight
 
 
-@kernel
+@leaf
 def _write_z(
     dual: TreeDual,
     n: int,
@@ -434,7 +436,7 @@ def _write_z(
                 arc += 1
 
 
-@kernel
+@leaf
 def _write_cuts(dual: TreeDual, n: int, width: int, count: int, face: FaceArray) -> None:
     """Add the cuts ``order[:count]`` to the face."""
     for word in range(n):

@@ -7,7 +7,8 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from lpsmap_core.compile import kernel
+from lpsmap_core.compile import kernel, leaf
+from lpsmap_factors_struct.arrays import copy
 
 __all__ = ["Assignment", "assign", "assignment_memory"]
 
@@ -54,7 +55,7 @@ def assignment_memory(rows: int, columns: int, entries: int) -> Assignment:
     )
 
 
-@kernel
+@leaf
 def assign(m: int, n: int, memory: Assignment) -> None:
     """Find the cheapest assignment of `m` rows to different ones of `n` columns, in O(m^2 n).
 
@@ -96,7 +97,7 @@ def assign(m: int, n: int, memory: Assignment) -> None:
                     break
 
 
-@kernel
+@leaf
 def _shortest_path(
     start: int,
     n: int,
@@ -117,7 +118,7 @@ def _shortest_path(
     way, so that this holds along the path.
     """
     tentative[:n] = np.inf
-    toll[:n] = price[:n]
+    copy(price[:n], toll)
     row, count, length, offset = start, 0, 0.0, 0.0
     while True:
         for j in range(n):

@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from lpsmap_core.compile import kernel
+from lpsmap_core.compile import kernel, leaf
 from lpsmap_factors_struct.maxplus import best_sum, where_best
 
 __all__ = ["Chart", "best_label", "binary_tree", "chart_memory"]
@@ -43,7 +43,7 @@ def chart_memory(n: int) -> Chart:
     )
 
 
-@kernel
+@leaf
 def best_label(scores: FloatArray, i: int, j: int, n: int, n_labels: int) -> int:
     """Return the slot of a span's best label, the first of equal ones."""
     best = (i * n + j) * n_labels
@@ -53,7 +53,7 @@ def best_label(scores: FloatArray, i: int, j: int, n: int, n_labels: int) -> int
     return best
 
 
-@kernel
+@leaf
 def binary_tree(scores: FloatArray, n: int, n_labels: int, memory: Chart) -> None:
     """Find the best binary tree over `n` words, in ``O(n^3)``.
 
@@ -78,7 +78,7 @@ def binary_tree(scores: FloatArray, n: int, n_labels: int, memory: Chart) -> Non
     _read_out(n, memory)
 
 
-@kernel
+@leaf
 def _weigh(scores: FloatArray, n: int, n_labels: int, weight: FloatArray) -> None:
     weight[: n * n] = 0.0
     for i in range(n):
@@ -87,7 +87,7 @@ def _weigh(scores: FloatArray, n: int, n_labels: int, weight: FloatArray) -> Non
                 weight[i * n + j] = scores[best_label(scores, i, j, n, n_labels)]
 
 
-@kernel
+@leaf
 def _leave_forced(n: int, weight: FloatArray) -> bool:
     """Leave no tree but those with all forced spans, if there are any; return whether there are.
 
@@ -116,7 +116,7 @@ def _leave_forced(n: int, weight: FloatArray) -> bool:
     return True
 
 
-@kernel
+@leaf
 def _forbid_crossing(i: int, j: int, n: int, weight: FloatArray) -> None:
     """Forbid the spans that hold a part of words i to j and others, but not all of both."""
     for a in range(i):
@@ -127,7 +127,7 @@ def _forbid_crossing(i: int, j: int, n: int, weight: FloatArray) -> None:
             weight[a * n + b] = -np.inf
 
 
-@kernel
+@leaf
 def _fill(n: int, memory: Chart) -> None:
     weight, inside, transposed = memory.weight, memory.inside, memory.transposed
     for i in range(n):
@@ -139,7 +139,7 @@ def _fill(n: int, memory: Chart) -> None:
             inside[i * n + j] = transposed[j * n + i] = best + weight[i * n + j]
 
 
-@kernel
+@leaf
 def _read_out(n: int, memory: Chart) -> None:
     """Take the whole sentence apart, by the comparisons that made it, into spans."""
     stack, spans = memory.stack, memory.spans

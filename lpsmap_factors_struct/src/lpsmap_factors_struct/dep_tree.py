@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from lpsmap_core import Factor, FactorGraph, Variables
-from lpsmap_core.compile import kernel
+from lpsmap_core.compile import kernel, leaf
 from lpsmap_factors_struct.arborescence import (
     arborescence_memory,
     first_maximum,
@@ -75,7 +75,7 @@ def _best_trees(
         size[r] = n
 
 
-@kernel
+@leaf
 def _best_arcs(scores: FloatArray, n: int, n_labels: int, packed: bool, arcs: FloatArray) -> None:
     """Write the scores of the arcs' best labels in packed layout."""
     for word in range(n):

@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from lpsmap_core import Factor, FactorGraph, Variables
-from lpsmap_core.compile import kernel
+from lpsmap_core.compile import kernel, leaf
 from lpsmap_factors_struct.scores import flat_scores
 
 __all__ = ["HeadAutomaton"]
@@ -17,7 +17,7 @@ FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
 
 
-@kernel
+@leaf
 def best_modifiers(
     scores: FloatArray,
     siblings: FloatArray,

@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from lpsmap_core import Factor, FactorGraph, Variables
-from lpsmap_core.compile import kernel
+from lpsmap_core.compile import leaf
 from lpsmap_factors_struct.assignment import Assignment, assign, assignment_memory
 from lpsmap_factors_struct.rectangle import pairs_vertex, rectangles
 
@@ -18,7 +18,7 @@ FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
 
 
-@kernel
+@leaf
 def best_matching(
     scores: FloatArray,
     m: int,
@@ -69,7 +69,7 @@ def best_matching(
     return at - start
 
 
-@kernel
+@leaf
 def _best_matchings(
     rows: IntArray,
     offsets: IntArray,

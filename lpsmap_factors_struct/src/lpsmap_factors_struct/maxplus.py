@@ -5,14 +5,14 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from lpsmap_core.compile import kernel
+from lpsmap_core.compile import leaf
 
 __all__ = ["best_sum", "where_best"]
 
 FloatArray = npt.NDArray[np.float64]
 
 
-@kernel
+@leaf
 def best_sum(x: FloatArray, at_x: int, y: FloatArray, at_y: int, count: int) -> float:
     """Return the maximum of ``x[at_x + k] + y[at_y + k]`` over k."""
     u, v = x[at_x : at_x + count], y[at_y : at_y + count]
@@ -28,7 +28,7 @@ def best_sum(x: FloatArray, at_x: int, y: FloatArray, at_y: int, count: int) -> 
     return max(max(a, b), max(c, d))
 
 
-@kernel
+@leaf
 def where_best(x: FloatArray, at_x: int, y: FloatArray, at_y: int, count: int) -> int:
     """Return the first k of that maximum."""
     best = 0

@@ -8,7 +8,8 @@ import numpy as np
 import numpy.typing as npt
 
 from lpsmap_core import Factor, FactorGraph, Variables
-from lpsmap_core.compile import kernel
+from lpsmap_core.compile import kernel, leaf
+from lpsmap_factors_struct.arrays import copy
 
 __all__ = ["Permutation"]
 
@@ -16,7 +17,7 @@ FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
 
 
-@kernel
+@leaf
 def sort_by_score(scores: FloatArray, order: IntArray, spare: IntArray) -> None:
     """Write the numbers of the scores from the lowest score to the highest, ties as they come.
 
@@ -42,7 +43,7 @@ def sort_by_score(scores: FloatArray, order: IntArray, spare: IntArray) -> None:
                     right += 1
         source, target = target, source
         width *= 2
-    order[:n] = source
+    copy(source, order)
 
 
 @kernel

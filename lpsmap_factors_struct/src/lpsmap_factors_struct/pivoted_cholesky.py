@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from lpsmap_core.compile import kernel
+from lpsmap_core.compile import leaf
 
 __all__ = ["factorise", "solve", "solve_lower", "solve_upper"]
 
@@ -16,7 +16,7 @@ DEPENDENT = 1e-10
 """A row of which others leave relatively less than this depends on them."""
 
 
-@kernel
+@leaf
 def factorise(matrix: FloatArray, order: IntArray, size: int, factor: FloatArray) -> int:
     """Factorise the rows and columns ``order[:size]`` as ``L L^T``, the best determined ones first.
 
@@ -47,14 +47,14 @@ def factorise(matrix: FloatArray, order: IntArray, size: int, factor: FloatArray
     return size
 
 
-@kernel
+@leaf
 def solve(factor: FloatArray, order: IntArray, rank: int, values: FloatArray) -> None:
     """Solve for ``values[order[:rank]]`` in place."""
     solve_lower(factor, order, rank, values)
     solve_upper(factor, order, rank, values)
 
 
-@kernel
+@leaf
 def solve_lower(factor: FloatArray, order: IntArray, rank: int, values: FloatArray) -> None:
     """Multiply ``values[order[:rank]]`` with the inverse of L."""
     for i in range(rank):
@@ -64,7 +64,7 @@ def solve_lower(factor: FloatArray, order: IntArray, rank: int, values: FloatArr
         values[order[i]] = value / factor[i, i]
 
 
-@kernel
+@leaf
 def solve_upper(factor: FloatArray, order: IntArray, rank: int, values: FloatArray) -> None:
     """Multiply ``values[order[:rank]]`` with the inverse of the transpose of L."""
     for i in range(rank - 1, -1, -1):

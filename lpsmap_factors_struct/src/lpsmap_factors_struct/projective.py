@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from lpsmap_core.compile import kernel
+from lpsmap_core.compile import kernel, leaf
 from lpsmap_factors_struct.maxplus import best_sum, where_best
 
 __all__ = ["Spans", "projective_tree", "spans_memory"]
@@ -56,7 +56,7 @@ def spans_memory(n: int) -> Spans:
     )
 
 
-@kernel
+@leaf
 def projective_tree(scores: FloatArray, n: int, single_root: bool, memory: Spans) -> None:
     """Find the best projective tree of `n` words, in O(n^3).
 
@@ -83,7 +83,7 @@ def projective_tree(scores: FloatArray, n: int, single_root: bool, memory: Spans
     _read_out(top, n, memory.incomplete, memory.complete, memory.transposed, memory)
 
 
-@kernel
+@leaf
 def _normalise(scores: FloatArray, n: int, target: FloatArray) -> None:
     """Reduce every row to maximum 0, which changes no comparison: a word has exactly one head.
 
@@ -98,7 +98,7 @@ def _normalise(scores: FloatArray, n: int, target: FloatArray) -> None:
             target[word * n + h] = row[h] - most
 
 
-@kernel
+@leaf
 def _fill(
     scores: FloatArray,
     n: int,
@@ -122,7 +122,7 @@ def _fill(
             complete[j * n + i] = transposed[i * n + j] = left
 
 
-@kernel
+@leaf
 def _root(n: int, single_root: bool, memory: Spans) -> int:
     """Hang words from the root; return how many complete spans are on the stack.
 
@@ -148,7 +148,7 @@ def _root(n: int, single_root: bool, memory: Spans) -> int:
     return top
 
 
-@kernel
+@leaf
 def _read_out(
     top: int,
     n: int,
@@ -173,7 +173,7 @@ def _read_out(
         top = _push(stack, top, j, k + 1)
 
 
-@kernel
+@leaf
 def _push(stack: IntArray, top: int, h: int, e: int) -> int:
     """Put a complete span on the stack unless it is a single word."""
     if h == e:

@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from lpsmap_core import Factor, FactorGraph, Variables
-from lpsmap_core.compile import kernel
+from lpsmap_core.compile import kernel, leaf
 from lpsmap_factors_struct.scores import flat_scores
 from lpsmap_factors_struct.sequence import best_arrivals, best_source
 
@@ -45,7 +45,7 @@ def segments_memory(length: int, longest: int, n_states: int) -> Segments:
     )
 
 
-@kernel
+@leaf
 def best_segments(
     scores: FloatArray,
     transitions: FloatArray,
@@ -81,7 +81,7 @@ def best_segments(
     return _read_out(transitions, length, longest, n_states, memory)
 
 
-@kernel
+@leaf
 def _reduce(
     scores: FloatArray,
     length: int,
@@ -110,7 +110,7 @@ def _reduce(
                 target[k] = scores[k] - covered
 
 
-@kernel
+@leaf
 def _fill(
     transitions: FloatArray, length: int, longest: int, n_states: int, memory: Segments
 ) -> None:
@@ -131,7 +131,7 @@ def _fill(
                 prefix[end + s] = max(prefix[end + s], here[s] + reduced[segment + s])
 
 
-@kernel
+@leaf
 def _read_out(
     transitions: FloatArray, length: int, longest: int, n_states: int, memory: Segments
 ) -> int:

@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from lpsmap_core import Factor, FactorGraph, Variables
-from lpsmap_core.compile import kernel
+from lpsmap_core.compile import kernel, leaf
 from lpsmap_factors_struct.transitions import flat_transitions
 
 __all__ = ["Sequence", "best_arrivals", "best_source", "reduced_states", "write_path"]
@@ -17,7 +17,7 @@ FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
 
 
-@kernel
+@leaf
 def reduced_states(scores: FloatArray, length: int, n_states: int, target: FloatArray) -> None:
     """Reduce every position's scores to maximum 0, which changes no comparison of sequences.
 
@@ -32,7 +32,7 @@ def reduced_states(scores: FloatArray, length: int, n_states: int, target: Float
             target[t * n_states + s] = row[s] - most
 
 
-@kernel
+@leaf
 def best_arrivals(
     source: FloatArray,
     at: int,
@@ -75,7 +75,7 @@ def best_arrivals(
         row += n
 
 
-@kernel
+@leaf
 def best_source(
     source: FloatArray, at: int, transitions: FloatArray, step: int, n_states: int, j: int
 ) -> int:
@@ -91,7 +91,7 @@ def best_source(
     return np.int64(best - first)  # type: ignore[return-value]  # int() of it is unsigned
 
 
-@kernel
+@leaf
 def viterbi(
     scores: FloatArray,
     additionals: FloatArray,
@@ -142,7 +142,7 @@ def viterbi(
         path[t - 1] = best_source(prefix, before, additionals, step, n_states, path[t])
 
 
-@kernel
+@leaf
 def write_path(
     path: IntArray,
     length: int,

@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from lpsmap_core import Factor, FactorGraph, Variables
-from lpsmap_core.compile import kernel
+from lpsmap_core.compile import kernel, leaf
 from lpsmap_core.variables import as_variables
 from lpsmap_factors_struct.scores import as_array, flat_scores
 from lpsmap_factors_struct.sequence import reduced_states
@@ -19,25 +19,25 @@ FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
 
 
-@kernel
+@leaf
 def _bin(distance: int, reach: int) -> int:
     """Return the bin of a step over so many states."""
     return min(max(distance, -reach), reach) + reach
 
 
-@kernel
+@leaf
 def _first_bin(state: int, reach: int) -> int:
     """Return the bin of the step to the first state from before all states."""
     return min(state, reach - 1)
 
 
-@kernel
+@leaf
 def _last_bin(state: int, n_states: int, reach: int) -> int:
     """Return the bin of the step from the last state to behind all states."""
     return max(state - n_states + reach, 0)
 
 
-@kernel
+@leaf
 def _arrivals(
     source: FloatArray, distances: FloatArray, n_states: int, reach: int, target: FloatArray
 ) -> None:
@@ -61,7 +61,7 @@ def _arrivals(
             target[j] = max(target[j], source[j - distance] + score)
 
 
-@kernel
+@leaf
 def _source(source: FloatArray, distances: FloatArray, n_states: int, reach: int, j: int) -> int:
     """Return the first i that attains the maximum of `_arrivals`."""
     best, most = 0, -np.inf
@@ -72,7 +72,7 @@ def _source(source: FloatArray, distances: FloatArray, n_states: int, reach: int
     return best
 
 
-@kernel
+@leaf
 def distance_viterbi(
     scores: FloatArray,
     additionals: FloatArray,
@@ -121,7 +121,7 @@ def distance_viterbi(
         path[t - 1] = _source(before, distances, n_states, reach, path[t])
 
 
-@kernel
+@leaf
 def count_bins(
     path: IntArray, length: int, n_states: int, n_additionals: int, counts: FloatArray
 ) -> None:

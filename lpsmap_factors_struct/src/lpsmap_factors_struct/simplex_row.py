@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from lpsmap_core.compile import kernel
+from lpsmap_core.compile import leaf
 
 __all__ = ["threshold"]
 
@@ -14,7 +14,7 @@ FloatArray = npt.NDArray[np.float64]
 TINY = 4 * 2.0**-52
 
 
-@kernel
+@leaf
 def threshold(
     y: FloatArray, q: FloatArray, count: int, near: FloatArray, scale: FloatArray
 ) -> float:

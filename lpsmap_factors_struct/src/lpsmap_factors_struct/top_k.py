@@ -9,7 +9,8 @@ import numpy as np
 import numpy.typing as npt
 
 from lpsmap_core import Factor, FactorGraph, Variables
-from lpsmap_core.compile import kernel
+from lpsmap_core.compile import kernel, leaf
+from lpsmap_factors_struct.arrays import copy
 
 __all__ = ["TopK"]
 
@@ -17,7 +18,7 @@ FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
 
 
-@kernel
+@leaf
 def kth_largest(numbers: FloatArray, k: int) -> float:
     """Return the k-th largest number (``1 <= k <= len(numbers)``), in expected time O(n).
 
@@ -46,7 +47,7 @@ def kth_largest(numbers: FloatArray, k: int) -> float:
     return float(numbers[place])
 
 
-@kernel
+@leaf
 def best_subset(
     scores: FloatArray,
     k: int,
@@ -74,7 +75,7 @@ def best_subset(
     if k == 0:
         return 0
     n = len(scores)
-    spare[:n] = scores
+    copy(scores, spare)
     least = kth_largest(spare[:n], k)
     tied = k
     for i in range(n):
