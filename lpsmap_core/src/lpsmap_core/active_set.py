@@ -15,17 +15,10 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from lpsmap_core.active_memory import ActiveSet, block_size, carve, move
 from lpsmap_core.compile import COMPILED, general_position, kernel, leaf
 from lpsmap_core.factor import Factor
-from lpsmap_core.gram import (
-    Problem,
-    Store,
-    append,
-    copy_store,
-    fill_gram,
-    make_store,
-    residual_direction,
-)
+from lpsmap_core.gram import append, fill_gram, residual_direction
 from lpsmap_core.layout import Bucket
 from lpsmap_core.native import (
     CALL,
@@ -39,14 +32,14 @@ from lpsmap_core.native import (
     address_of,
     arrays_at,
     call_python,
+    floats,
     floats_at,
     int32s_at,
     ints_at,
     invoke,
     pack,
-    uint32s_at,
 )
-from lpsmap_core.vertices import Vertices, weighted_vertices
+from lpsmap_core.vertices import Vertices
 from lpsmap_core.weights import exchange, refine, settle, welcome
 
 __all__ = ["FIRST_CAPACITY", "ActiveSets"]
@@ -72,6 +65,19 @@ FIRST_CAPACITY = 4
 
 MOST_TIED = 200
 """Limit of tilted oracle calls for a factor."""
+
+
+class Problem(NamedTuple):
+    """What the kernels need to know of a bucket and of its current scores."""
+
+    offsets: IntArray
+    additional_offsets: IntArray
+    inverse_delta: FloatArray
+    a: FloatArray
+    eta_v: FloatArray
+    huge: float
+    """Scores of at least this magnitude stand for forbidden or forced variables. All structures of
+    a feasible face agree on them, so that they are left out of sums whose differences matter."""
 
 
 class Candidates(NamedTuple):
@@ -103,21 +109,30 @@ class ActiveSets:
         width = factor_type.vertex_sizes(
             bucket.offsets, bucket.additional_offsets, bucket.parameters
         )
-        self.capacity = FIRST_CAPACITY
-        self.store = make_store(np.maximum(width, 1), self.capacity)
-        start = np.zeros(len(width), dtype=np.int64)
-        np.cumsum(self.store.width[:-1], out=start[1:])
-        total = int(self.store.width.sum())
+        n = len(width)
+        self.width = np.maximum(width, 1)
+        self.capacity = np.full(n, FIRST_CAPACITY)
+        self.active = np.zeros(n, dtype=np.int64)
+        self.status = np.zeros(n, dtype=np.int64)
+        self._first_ends = np.cumsum(block_size(self.width, FIRST_CAPACITY))
+        self._first = np.empty(self._first_ends[-1] if n else 0)
+        self._grown: dict[int, FloatArray] = {}
+        self.address = np.empty(n, dtype=np.int64)
+        self.length = np.empty(n, dtype=np.int64)
+        start = np.zeros(n, dtype=np.int64)
+        np.cumsum(self.width[:-1], out=start[1:])
+        total = int(self.width.sum())
         self.candidates = Candidates(
             start=start,
             entry=np.empty(total, dtype=np.int32),
             value=np.empty(total),
-            size=np.zeros(len(width), dtype=np.int64),
+            size=np.zeros(n, dtype=np.int64),
         )
         self.scores = np.empty(bucket.n_links)
         self._views: list[tuple[Factor, int]] | None = None
         self._callback = Callback(self._called)
         self.record = np.zeros(RECORD_SIZE, dtype=np.int64)
+        self._write_addresses()
         self._write_record()
 
     def solve(
@@ -155,7 +170,7 @@ class ActiveSets:
 
     def unsolved(self) -> IntArray:
         """Return the factors whose latest solve ran out of iterations."""
-        return np.flatnonzero(self.store.status == RUNNING)
+        return np.flatnonzero(self.status == RUNNING)
 
     def complete_faces(
         self, rows: IntArray, a: FloatArray, eta_v: FloatArray, z: FloatArray, huge: float
@@ -168,7 +183,7 @@ class ActiveSets:
         right angles to the simplex are the same for all of it, and since `z` lies inside its face,
         larger for some structure of the face unless the simplex has all its dimensions.
         """
-        rows = rows[self.store.status[rows] != RUNNING]
+        rows = rows[self.status[rows] != RUNNING]
         _complete(self._handle, rows, a, eta_v, z, huge)
         self.raise_error()
 
@@ -178,7 +193,29 @@ class ActiveSets:
 
     def structures(self, rows: IntArray) -> Vertices:
         """Return the structures of positive weight of the factors in `rows`."""
-        return weighted_vertices(self.store, self.capacity, rows)
+        n_structures, n_entries = _measure(self._handle, rows)
+        owner, weight = np.empty(n_structures, dtype=np.int64), np.empty(n_structures)
+        offsets = np.zeros(n_structures + 1, dtype=np.int64)
+        entry, value = np.empty(n_entries, dtype=np.int64), np.empty(n_entries)
+        _read_out(self._handle, rows, owner, weight, offsets, entry, value)
+        return Vertices(owner, weight, offsets, entry, value)
+
+    def set_of(self, f: int) -> ActiveSet:
+        """Return the active set of a factor."""
+        active, status = self.active[f : f + 1], self.status[f : f + 1]
+        return carve(self._block(f), self.width[f], self.capacity[f], active, status)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of all arrays."""
+        arrays = (*vars(self).values(), *self.candidates, *self._grown.values())
+        return sum(array.nbytes for array in arrays if isinstance(array, np.ndarray))
+
+    def _block(self, f: int) -> FloatArray:
+        if f in self._grown:
+            return self._grown[f]
+        end = self._first_ends[f]
+        return self._first[end - block_size(self.width[f], FIRST_CAPACITY) : end]
 
     # ---------------------------------------------------------------- what compiled loops need
 
@@ -197,7 +234,7 @@ class ActiveSets:
         oracle = bucket.type.map_kernel
         record[_MAP] = 0 if oracle is None else address_of(oracle, "map")
         record[_N_PARAMETERS] = bucket.parameters.shape[1]
-        pack(record, STATUS, [self.store.status])
+        pack(record, STATUS, [self.status])
         arrays: list[npt.NDArray[Any]] = [
             bucket.offsets,
             bucket.additional_offsets,
@@ -206,32 +243,47 @@ class ActiveSets:
             bucket.link_parameter,
             self.scores,
             *self.candidates,
-            *self.store,
+            self.width,
+            self.capacity,
+            self.address,
+            self.length,
+            self.active,
         ]
         pack(record, _ARRAYS, arrays)
 
+    def _write_addresses(self) -> None:
+        """Tell compiled loops where the blocks are."""
+        self.length[:] = block_size(self.width, FIRST_CAPACITY)
+        words = self._first_ends - self.length
+        self.address[:] = self._first.ctypes.data + self._first.itemsize * words
+        for f, block in self._grown.items():
+            self.address[f], self.length[f] = block.ctypes.data, len(block)
+
     def _called(self, what: int, argument: int) -> None:
         """Do for a compiled loop what only Python can."""
-        if what == _GROW:
-            self.grow()
-            return
         rows, eta_v = arrays_at(argument, (np.int64, np.float64))
-        self.solve_map(rows, eta_v)
+        if what == _GROW:
+            self.grow(rows)
+        else:
+            self.solve_map(rows, eta_v)
 
-    def grow(self) -> None:
-        """Double the room of every active set."""
-        old, capacity = self.store, self.capacity
-        self.capacity = 2 * capacity
-        self.store = make_store(old.width, self.capacity)
-        copy_store(old, capacity, self.store, self.capacity)
-        self._write_record()
+    def grow(self, rows: IntArray) -> None:
+        """Double the room of every active set in `rows` that is nearly full."""
+        for f in rows[self.active[rows] >= self.capacity[rows] - 1].tolist():
+            old, capacity = self.set_of(f), 2 * int(self.capacity[f])
+            block = np.empty(block_size(int(self.width[f]), capacity))
+            move(old, carve(block, old.width, capacity, old.active, old.status))
+            # the old block was the set's until here, for this is the only thread that works on it
+            self._grown[f], self.capacity[f] = block, capacity
+            self.address[f], self.length[f] = block.ctypes.data, len(block)
 
     def copy_from(self, other: ActiveSets) -> None:
         """Start from the sets that another solve of the same factors ended with."""
-        self.capacity = other.capacity
-        self.store = make_store(other.store.width, self.capacity)
-        copy_store(other.store, self.capacity, self.store, self.capacity)
-        self._write_record()
+        self._first = other._first.copy()
+        self._grown = {f: block.copy() for f, block in other._grown.items()}
+        self.capacity[:], self.active[:] = other.capacity, other.active
+        self.status[:] = other.status
+        self._write_addresses()
 
     def solve_map(self, rows: IntArray, eta_v: FloatArray) -> None:
         """Write the best structure of every factor in `rows` under the current scores."""
@@ -285,29 +337,28 @@ _GROW, _ASK = 0, 1
 """What compiled loops call Python for."""
 
 _MAP, _N_PARAMETERS, _ARRAYS = FIRST_FREE, FIRST_FREE + 1, FIRST_FREE + 2
-_SCORES, _CANDIDATES, _STORE = _ARRAYS + 10, _ARRAYS + 12, _ARRAYS + 20
+_SCORES, _CANDIDATES, _SETS = _ARRAYS + 10, _ARRAYS + 12, _ARRAYS + 20
 """Positions in the record: the oracle's address, and addresses and lengths of arrays."""
 
 if COMPILED:
 
     @kernel
-    def _store_of(sets: Any) -> Store:
-        return Store(
-            ints_at(sets, _STORE),
-            ints_at(sets, _STORE + 2),
-            uint32s_at(sets, _STORE + 4),
-            floats_at(sets, _STORE + 6),
-            ints_at(sets, _STORE + 8),
-            ints_at(sets, _STORE + 10),
-            ints_at(sets, _STORE + 12),
-            ints_at(sets, _STORE + 14),
-            floats_at(sets, _STORE + 16),
-            floats_at(sets, _STORE + 18),
-            floats_at(sets, _STORE + 20),
-            floats_at(sets, _STORE + 22),
-            floats_at(sets, _STORE + 24),
-            ints_at(sets, _STORE + 26),
-        )
+    def _set_of(sets: Any, f: int) -> ActiveSet:
+        width, capacity = ints_at(sets, _SETS)[f], ints_at(sets, _SETS + 2)[f]
+        block = floats(ints_at(sets, _SETS + 4)[f], ints_at(sets, _SETS + 6)[f])
+        active, status = ints_at(sets, _SETS + 8), ints_at(sets, STATUS)
+        return carve(block, width, capacity, active[f : f + 1], status[f : f + 1])
+
+    @kernel
+    def _status_of(sets: Any) -> IntArray:
+        return ints_at(sets, STATUS)  # type: ignore[no-any-return]
+
+    @leaf
+    def _largest_capacity(sets: Any, rows: IntArray) -> int:
+        capacity, largest = ints_at(sets, _SETS + 2), 0
+        for f in rows:
+            largest = max(largest, capacity[f])
+        return largest
 
     @kernel
     def _candidates_of(sets: Any) -> Candidates:
@@ -337,10 +388,7 @@ if COMPILED:
     def _find_candidates(sets: Any, rows: IntArray, eta_v: FloatArray) -> bool:
         """Write the best structures of `rows`; false if Python code raised."""
         if sets[_MAP] == 0:
-            arguments = np.empty(4, dtype=np.int64)
-            arguments[0], arguments[1] = rows.ctypes.data, len(rows)
-            arguments[2], arguments[3] = eta_v.ctypes.data, len(eta_v)
-            sets[FAILED] = call_python(sets[CALL], _ASK, np.int64(arguments.ctypes.data))
+            sets[FAILED] = _call(sets, _ASK, rows, eta_v)
             return sets[FAILED] == 0  # type: ignore[no-any-return]
         n = len(ints_at(sets, _ARRAYS)) - 1
         candidates = _candidates_of(sets)
@@ -360,14 +408,28 @@ if COMPILED:
         invoke(sets[_MAP], oracle_arguments)
         return True
 
-    @leaf
-    def _grow(sets: Any) -> None:
-        call_python(sets[CALL], _GROW, 0)
+    @kernel
+    def _call(sets: Any, what: int, rows: IntArray, eta_v: FloatArray) -> int:
+        """Let Python work on some rows; returns 0 unless it raised."""
+        arguments = np.empty(4, dtype=np.int64)
+        arguments[0], arguments[1] = rows.ctypes.data, len(rows)
+        arguments[2], arguments[3] = eta_v.ctypes.data, len(eta_v)
+        return call_python(sets[CALL], what, np.int64(arguments.ctypes.data))  # type: ignore[no-any-return]
+
+    @kernel
+    def _grow(sets: Any, rows: IntArray) -> None:
+        _call(sets, _GROW, rows, floats_at(sets, _SCORES))
 
 else:
 
-    def _store_of(sets: Any) -> Store:
-        return sets.store  # type: ignore[no-any-return]
+    def _set_of(sets: Any, f: int) -> ActiveSet:
+        return sets.set_of(f)  # type: ignore[no-any-return]
+
+    def _status_of(sets: Any) -> IntArray:
+        return sets.status  # type: ignore[no-any-return]
+
+    def _largest_capacity(sets: Any, rows: IntArray) -> int:
+        return max((int(sets.capacity[f]) for f in rows), default=0)
 
     def _candidates_of(sets: Any) -> Candidates:
         return sets.candidates  # type: ignore[no-any-return]
@@ -383,8 +445,8 @@ else:
         sets.solve_map(rows, eta_v)
         return True
 
-    def _grow(sets: Any) -> None:
-        sets.grow()
+    def _grow(sets: Any, rows: IntArray) -> None:
+        sets.grow(rows)
 
 
 # -------------------------------------------------------------------- kernels: whole solves
@@ -403,17 +465,16 @@ def solve_active_sets(
 ) -> None:
     """Solve the local problems of `rows`; see `ActiveSets.solve`."""
     problem, candidates = _problem_of(sets, a, eta_v, huge), _candidates_of(sets)
-    store, scores = _store_of(sets), _scores_of(sets)
-    _restart(rows, problem, store, z, scores)
+    scores = _scores_of(sets)
+    _restart(sets, rows, problem, z, scores)
     running = rows
     for _ in range(max_iterations):
         if len(running) == 0 or not _find_candidates(sets, running, eta_v):
             break
-        if _advance(running, problem, store, candidates, z, scores):
-            _grow(sets)
-            store = _store_of(sets)
-        running = _still_running(running, store.status)
-    _write_additionals(rows, problem, store, v)
+        if _advance(sets, running, problem, candidates, z, scores):
+            _grow(sets, running)
+        running = _still_running(sets, running)
+    _write_additionals(sets, rows, problem, v)
 
 
 @kernel
@@ -426,7 +487,7 @@ def multiply_active_sets(
     out_v: FloatArray,
 ) -> None:
     """Multiply the Jacobians of `rows`; see `ActiveSets.jvp`."""
-    _jvp(rows, _problem_of(sets, d_u, d_v, np.inf), _store_of(sets), out_u, out_v)
+    _jvp(sets, rows, _problem_of(sets, d_u, d_v, np.inf), out_u, out_v)
 
 
 @kernel
@@ -435,10 +496,10 @@ def _complete(
 ) -> None:
     """Complete the faces of `rows`; see `ActiveSets.complete_faces`."""
     problem, candidates = _problem_of(sets, a, eta_v, huge), _candidates_of(sets)
-    store, scores = _store_of(sets), _scores_of(sets)
+    scores = _scores_of(sets)
     wave, along = np.zeros(len(a)), np.zeros(len(a))
     no_v, along_v = np.zeros(len(eta_v)), np.zeros(len(eta_v))
-    adopted = np.zeros(len(store.active), dtype=np.bool_)
+    adopted = np.zeros(len(problem.offsets) - 1, dtype=np.bool_)
     for attempt in range(MOST_TIED):
         if len(rows) == 0:
             break
@@ -447,16 +508,15 @@ def _complete(
         _tilt(rows, problem, z, wave, along, scores)
         if not _find_candidates(sets, rows, eta_v):
             break
-        if _adopt(rows, problem, store, candidates, z, adopted):
-            _grow(sets)
-            store = _store_of(sets)
+        if _adopt(sets, rows, problem, candidates, z, adopted):
+            _grow(sets, rows)
         rows = _chosen(rows, adopted)
 
 
 @kernel
-def _still_running(rows: IntArray, status: IntArray) -> IntArray:
+def _still_running(sets: Any, rows: IntArray) -> IntArray:
     """Return the rows that still run."""
-    n = 0
+    status, n = _status_of(sets), 0
     for f in rows:
         n += status[f] == RUNNING
     if n == len(rows):
@@ -493,30 +553,33 @@ def _shake(rows: IntArray, offsets: IntArray, attempt: int, wave: FloatArray) ->
 
 @kernel
 def _restart(
+    sets: Any,
     rows: IntArray,
     problem: Problem,
-    store: Store,
     z: FloatArray,
     scores: FloatArray,
 ) -> None:
     """Bring the active sets to new scores: the optimum on each set, shrunk where signs ask it."""
-    capacity = len(store.order) // max(1, len(store.active))
-    work = np.empty((2, capacity))
+    work = np.empty((2, _largest_capacity(sets, rows)))
     for f in rows:
-        store.status[f] = RUNNING
-        for k in range(store.active[f]):
-            place = store.order[f * capacity + k]
-            store.theta[f * capacity + place] = _linear_term(f, place, problem, store, capacity)
-        if store.active[f] > 0:
-            settle(f, store, capacity, work)
-        _write_variables(f, problem, store, capacity, z, scores)
+        own = _set_of(sets, f)
+        own.status[0] = RUNNING
+        if own.active[0] == 0:
+            for place in range(len(own.order)):
+                own.order[place] = place
+        for k in range(own.active[0]):
+            place = own.order[k]
+            own.theta[place] = _linear_term(f, place, problem, own)
+        if own.active[0] > 0:
+            settle(own, work)
+        _write_variables(f, problem, own, z, scores)
 
 
 @kernel
 def _advance(
+    sets: Any,
     rows: IntArray,
     problem: Problem,
-    store: Store,
     candidates: Candidates,
     z: FloatArray,
     scores: FloatArray,
@@ -525,39 +588,52 @@ def _advance(
 
     Returns whether an active set is full.
     """
-    capacity = len(store.order) // max(1, len(store.active))
-    work = np.empty((2, capacity))
+    work = np.empty((2, _largest_capacity(sets, rows)))
     dense = np.zeros(_largest_arity(rows, problem.offsets))
     full = False
     for f in rows:
-        count, base = store.active[f], f * capacity
-        place = store.order[base + count]
-        arity = problem.offsets[f + 1] - problem.offsets[f]
-        _copy_candidate(f, place, store, capacity, candidates, arity)
-        theta = _linear_term(f, place, problem, store, capacity)
-        store.theta[base + place] = theta
-        gap = 0.0
-        if count > 0:
-            gap, rounding = _optimality_gap(f, place, problem, store, capacity, z)
-            if gap <= rounding:
-                # the weights followed cheap updates so far: look before calling them optimal
-                if refine(f, store, capacity, work):
-                    _write_variables(f, problem, store, capacity, z, scores)
-                else:
-                    store.status[f] = OPTIMAL
-                continue
-        fill_gram(f, place, store, capacity, problem, dense)
-        if append(f, place, store, capacity, work[0]):
-            store.p[base + count] = 1.0 if count == 0 else 0.0
-            store.active[f] = count + 1
-            improved = count == 0 or welcome(f, gap, store, capacity, work)
-        else:
-            improved = exchange(f, place, store, capacity, work)
-        if not improved:
-            store.status[f] = STALLED
-        _write_variables(f, problem, store, capacity, z, scores)
-        full |= store.active[f] >= capacity - 1
+        own = _set_of(sets, f)
+        _join(f, problem, own, candidates, z, scores, work, dense)
+        full |= own.active[0] >= len(own.order) - 1
     return full
+
+
+@leaf
+def _join(
+    f: int,
+    problem: Problem,
+    own: ActiveSet,
+    candidates: Candidates,
+    z: FloatArray,
+    scores: FloatArray,
+    work: FloatArray,
+    dense: FloatArray,
+) -> None:
+    """Take a factor's candidate structure in, or find its active set optimal."""
+    lo, hi, count = problem.offsets[f], problem.offsets[f + 1], own.active[0]
+    place = own.order[count]
+    _copy_candidate(f, place, own, candidates, hi - lo)
+    own.theta[place] = _linear_term(f, place, problem, own)
+    gap = 0.0
+    if count > 0:
+        gap, rounding = _optimality_gap(f, place, problem, own, z)
+        if gap <= rounding:
+            # the weights followed cheap updates so far: look before calling them optimal
+            if refine(own, work):
+                _write_variables(f, problem, own, z, scores)
+            else:
+                own.status[0] = OPTIMAL
+            return
+    fill_gram(place, own, problem.inverse_delta[lo:hi], dense)
+    if append(place, own, work[0]):
+        own.p[count] = 1.0 if count == 0 else 0.0
+        own.active[0] = count + 1
+        improved = count == 0 or welcome(gap, own, work)
+    else:
+        improved = exchange(place, own, work)
+    if not improved:
+        own.status[0] = STALLED
+    _write_variables(f, problem, own, z, scores)
 
 
 @leaf
@@ -584,9 +660,9 @@ def _tilt(
 
 @kernel
 def _adopt(
+    sets: Any,
     rows: IntArray,
     problem: Problem,
-    store: Store,
     candidates: Candidates,
     z: FloatArray,
     adopted: BoolArray,
@@ -595,24 +671,23 @@ def _adopt(
 
     Notes in `adopted` which were; returns whether an active set is full.
     """
-    capacity = len(store.order) // max(1, len(store.active))
-    work = np.empty(capacity)
+    work = np.empty(_largest_capacity(sets, rows))
     dense = np.zeros(_largest_arity(rows, problem.offsets))
     full = False
     for f in rows:
+        own, lo, hi = _set_of(sets, f), problem.offsets[f], problem.offsets[f + 1]
         adopted[f] = False
-        place = store.order[f * capacity + store.active[f]]
-        arity = problem.offsets[f + 1] - problem.offsets[f]
-        _copy_candidate(f, place, store, capacity, candidates, arity)
-        gap, rounding = _optimality_gap(f, place, problem, store, capacity, z)
+        place = own.order[own.active[0]]
+        _copy_candidate(f, place, own, candidates, hi - lo)
+        gap, rounding = _optimality_gap(f, place, problem, own, z)
         if gap < -TIED / ROUNDING * rounding:
             continue
-        fill_gram(f, place, store, capacity, problem, dense)
-        if append(f, place, store, capacity, work):
-            store.p[f * capacity + store.active[f]] = 0.0
-            store.active[f] += 1
+        fill_gram(place, own, problem.inverse_delta[lo:hi], dense)
+        if append(place, own, work):
+            own.p[own.active[0]] = 0.0
+            own.active[0] += 1
             adopted[f] = True
-            full |= store.active[f] >= capacity - 1
+            full |= own.active[0] >= len(own.order) - 1
     return full
 
 
@@ -626,89 +701,76 @@ def _largest_arity(rows: IntArray, offsets: IntArray) -> int:
 
 @leaf
 def _optimality_gap(
-    f: int,
-    place: int,
-    problem: Problem,
-    store: Store,
-    capacity: int,
-    z: FloatArray,
+    f: int, place: int, problem: Problem, own: ActiveSet, z: FloatArray
 ) -> tuple[float, float]:
     """Return how far a structure beats the active ones at `z`, and what rounding may account for.
 
     All active structures score the same at the optimum of their set, so that the heaviest of them
     is the yardstick.
     """
-    base = f * capacity
     heaviest = 0
-    for k in range(store.active[f]):
-        if store.p[base + k] > store.p[base + heaviest]:
+    for k in range(own.active[0]):
+        if own.p[k] > own.p[heaviest]:
             heaviest = k
-    other = store.order[base + heaviest]
-    level, size = _score_at(f, other, problem, store, capacity, z)
-    score, magnitude = _score_at(f, place, problem, store, capacity, z)
+    level, size = _score_at(f, own.order[heaviest], problem, own, z)
+    score, magnitude = _score_at(f, place, problem, own, z)
     return score - level, ROUNDING * (max(magnitude, size) + 1.0)
 
 
 @leaf
 def _score_at(
-    f: int, place: int, problem: Problem, store: Store, capacity: int, z: FloatArray
+    f: int, place: int, problem: Problem, own: ActiveSet, z: FloatArray
 ) -> tuple[float, float]:
     """Return a structure's score <a - z, w> + <eta_v, n>, and the sum of its terms' magnitudes."""
     lo, hi = problem.offsets[f], problem.offsets[f + 1]
-    begin = store.start[f] + place * store.width[f]
-    middle = begin + store.of_variables[f * capacity + place]
+    begin = place * own.width
+    middle = begin + own.of_variables[place]
     score, magnitude = 0.0, 0.0
     for e in range(begin, middle):
-        link = lo + store.entry[e]
+        link = lo + own.entry[e]
         a = problem.a[link]
         if abs(a) < problem.huge:
-            w = store.value[e] * problem.inverse_delta[link]
+            w = own.value[e] * problem.inverse_delta[link]
             score += (a - z[link]) * w
             magnitude += abs(a * w)
     first = problem.additional_offsets[f] - (hi - lo)
-    for e in range(middle, begin + store.size[f * capacity + place]):
-        term = problem.eta_v[first + store.entry[e]] * store.value[e]
+    for e in range(middle, begin + own.size[place]):
+        term = problem.eta_v[first + own.entry[e]] * own.value[e]
         score += term
         magnitude += abs(term)
     return score, magnitude
 
 
 @leaf
-def _linear_term(f: int, place: int, problem: Problem, store: Store, capacity: int) -> float:
+def _linear_term(f: int, place: int, problem: Problem, own: ActiveSet) -> float:
     """Return theta = <a, w> + <eta_v, n> of a structure, without forced variables."""
     lo, hi = problem.offsets[f], problem.offsets[f + 1]
-    begin = store.start[f] + place * store.width[f]
-    middle = begin + store.of_variables[f * capacity + place]
+    begin = place * own.width
+    middle = begin + own.of_variables[place]
     total = 0.0
     for e in range(begin, middle):
-        link = lo + store.entry[e]
+        link = lo + own.entry[e]
         if abs(problem.a[link]) < problem.huge:
-            total += problem.a[link] * problem.inverse_delta[link] * store.value[e]
+            total += problem.a[link] * problem.inverse_delta[link] * own.value[e]
     first = problem.additional_offsets[f] - (hi - lo)
-    for e in range(middle, begin + store.size[f * capacity + place]):
-        total += problem.eta_v[first + store.entry[e]] * store.value[e]
+    for e in range(middle, begin + own.size[place]):
+        total += problem.eta_v[first + own.entry[e]] * own.value[e]
     return total
 
 
 @leaf
 def _write_variables(
-    f: int,
-    problem: Problem,
-    store: Store,
-    capacity: int,
-    z: FloatArray,
-    scores: FloatArray,
+    f: int, problem: Problem, own: ActiveSet, z: FloatArray, scores: FloatArray
 ) -> None:
     """Write z = W p, and the scores (a - z) / delta that the oracle sees next."""
     lo, hi = problem.offsets[f], problem.offsets[f + 1]
     copies = z[lo:hi]
     copies[:] = 0.0
-    for k in range(store.active[f]):
-        place = store.order[f * capacity + k]
-        weight = store.p[f * capacity + k]
-        begin = store.start[f] + place * store.width[f]
-        index = store.entry[begin : begin + store.of_variables[f * capacity + place]]
-        value = store.value[begin : begin + store.of_variables[f * capacity + place]]
+    for k in range(own.active[0]):
+        place, weight = own.order[k], own.p[k]
+        begin = place * own.width
+        index = own.entry[begin : begin + own.of_variables[place]]
+        value = own.value[begin : begin + own.of_variables[place]]
         for e in range(len(index)):
             copies[index[e]] += weight * value[e]
     a, inverse, score = problem.a[lo:hi], problem.inverse_delta[lo:hi], scores[lo:hi]
@@ -717,69 +779,115 @@ def _write_variables(
         score[j] = (a[j] - copies[j]) * inverse[j]
 
 
-@leaf
-def _write_additionals(rows: IntArray, problem: Problem, store: Store, v: FloatArray) -> None:
+@kernel
+def _write_additionals(sets: Any, rows: IntArray, problem: Problem, v: FloatArray) -> None:
     """Write v = N p. There may be so many that this is left to the end of a solve."""
-    capacity = len(store.order) // max(1, len(store.active))
     for f in rows:
+        own = _set_of(sets, f)
         extra = v[problem.additional_offsets[f] : problem.additional_offsets[f + 1]]
         if len(extra) == 0:
             continue
         extra[:] = 0.0
         arity = np.uint32(problem.offsets[f + 1] - problem.offsets[f])
-        for k in range(store.active[f]):
-            place = store.order[f * capacity + k]
-            begin = store.start[f] + place * store.width[f]
-            middle = begin + store.of_variables[f * capacity + place]
-            for e in range(middle, begin + store.size[f * capacity + place]):
-                extra[store.entry[e] - arity] += store.p[f * capacity + k] * store.value[e]
+        for k in range(own.active[0]):
+            place = own.order[k]
+            begin = place * own.width
+            for e in range(begin + own.of_variables[place], begin + own.size[place]):
+                extra[own.entry[e] - arity] += own.p[k] * own.value[e]
 
 
 @leaf
-def _copy_candidate(
-    f: int, place: int, store: Store, capacity: int, candidates: Candidates, arity: int
-) -> None:
+def _copy_candidate(f: int, place: int, own: ActiveSet, candidates: Candidates, arity: int) -> None:
     """Copy the oracle's structure to a place, its variables before its additionals."""
-    begin, start, size = store.start[f] + place * store.width[f], candidates.start[f], 0
+    begin, start, size = place * own.width, candidates.start[f], 0
     for of_variables in (True, False):
         for e in range(start, start + candidates.size[f]):
             if (candidates.entry[e] < arity) == of_variables:
-                store.entry[begin + size] = candidates.entry[e]
-                store.value[begin + size] = candidates.value[e]
+                own.entry[begin + size] = candidates.entry[e]
+                own.value[begin + size] = candidates.value[e]
                 size += 1
         if of_variables:
-            store.of_variables[f * capacity + place] = size
-    store.size[f * capacity + place] = size
+            own.of_variables[place] = size
+    own.size[place] = size
 
 
 # -------------------------------------------------------------------- kernels: the derivative
 
 
 @kernel
-def _jvp(
-    rows: IntArray, problem: Problem, store: Store, out_u: FloatArray, out_v: FloatArray
-) -> None:
+def _jvp(sets: Any, rows: IntArray, problem: Problem, out_u: FloatArray, out_v: FloatArray) -> None:
     """Write [W; N] Q [W; N]^T (d_u, d_v), with d_u and d_v in the problem's score arrays."""
-    capacity = len(store.order) // max(1, len(store.active))
-    weights = np.empty(capacity)
+    weights = np.empty(_largest_capacity(sets, rows))
     for f in rows:
-        lo, hi = problem.offsets[f], problem.offsets[f + 1]
-        first, last = problem.additional_offsets[f], problem.additional_offsets[f + 1]
-        out_u[lo:hi] = 0.0
-        out_v[first:last] = 0.0
-        count = store.active[f]
-        if count < 2:
-            continue
-        for k in range(count):
-            place = store.order[f * capacity + k]
-            weights[k] = _linear_term(f, place, problem, store, capacity)
-        residual_direction(f, 0.0, weights, store, capacity)
-        for k in range(count):
-            place = store.order[f * capacity + k]
-            begin = store.start[f] + place * store.width[f]
-            middle = begin + store.of_variables[f * capacity + place]
-            for e in range(begin, middle):
-                i = store.entry[e]
-                out_u[lo + i] += weights[k] * store.value[e] * problem.inverse_delta[lo + i]
-            for e in range(middle, begin + store.size[f * capacity + place]):
-                out_v[first + store.entry[e] - (hi - lo)] += weights[k] * store.value[e]
+        _differentiate(f, problem, _set_of(sets, f), weights, out_u, out_v)
+
+
+@leaf
+def _differentiate(
+    f: int,
+    problem: Problem,
+    own: ActiveSet,
+    weights: FloatArray,
+    out_u: FloatArray,
+    out_v: FloatArray,
+) -> None:
+    lo, hi, count = problem.offsets[f], problem.offsets[f + 1], own.active[0]
+    first, last = problem.additional_offsets[f], problem.additional_offsets[f + 1]
+    out_u[lo:hi] = 0.0
+    out_v[first:last] = 0.0
+    if count < 2:
+        return
+    for k in range(count):
+        weights[k] = _linear_term(f, own.order[k], problem, own)
+    residual_direction(0.0, weights, own)
+    for k in range(count):
+        place = own.order[k]
+        begin = place * own.width
+        middle = begin + own.of_variables[place]
+        for e in range(begin, middle):
+            i = own.entry[e]
+            out_u[lo + i] += weights[k] * own.value[e] * problem.inverse_delta[lo + i]
+        for e in range(middle, begin + own.size[place]):
+            out_v[first + own.entry[e] - (hi - lo)] += weights[k] * own.value[e]
+
+
+# -------------------------------------------------------------------- kernels: what was found
+
+
+@kernel
+def _measure(sets: Any, rows: IntArray) -> tuple[int, int]:
+    """Return how many structures of positive weight some factors have, and their nonzeros."""
+    n_structures, n_entries = 0, 0
+    for f in rows:
+        own = _set_of(sets, f)
+        for k in range(own.active[0]):
+            if own.p[k] > 0.0:
+                n_structures += 1
+                n_entries += own.size[own.order[k]]
+    return n_structures, n_entries
+
+
+@kernel
+def _read_out(
+    sets: Any,
+    rows: IntArray,
+    owner: IntArray,
+    weight: FloatArray,
+    offsets: IntArray,
+    entry: IntArray,
+    value: FloatArray,
+) -> None:
+    """Write the structures of positive weight of some factors."""
+    s, at = 0, 0
+    for f in rows:
+        own = _set_of(sets, f)
+        for k in range(own.active[0]):
+            if own.p[k] <= 0.0:
+                continue
+            owner[s], weight[s] = f, own.p[k]
+            begin = own.order[k] * own.width
+            for e in range(begin, begin + own.size[own.order[k]]):
+                entry[at], value[at] = own.entry[e], own.value[e]
+                at += 1
+            s += 1
+            offsets[s] = at

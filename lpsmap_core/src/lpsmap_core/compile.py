@@ -92,7 +92,7 @@ def _compiled(function: Function, counts: bool) -> Function:
     options = {"nogil": True, "cache": True, "error_model": "numpy", "_nrt": counts}
     dispatcher: Any = numba.njit(**options)(function)
     compile_or_load = dispatcher.compile
-    _stamp_by_package(dispatcher, Path(function.__code__.co_filename).parent)
+    _guard_cache(dispatcher, Path(function.__code__.co_filename).parent)
 
     def locked_compile(signature: Any) -> Any:
         # numba's cache files are not safe under concurrent writers (numba#4807, #10128).
@@ -113,8 +113,9 @@ def _check_leaf(name: str, annotation: Any) -> None:
         if getattr(call, "op", None) != "call":
             continue
         callee = getattr(annotation.typemap[call.func.name], "dispatcher", None)
-        counts = callee is not None and callee.targetoptions.get("_nrt", True)
-        if counts and _holds_arrays(signature.return_type):
+        if callee is None or not callee.targetoptions.get("_nrt", True):
+            continue
+        if _holds_arrays(signature.return_type):
             raise TypeError(
                 f"leaf {name} calls {callee.py_func.__qualname__}, which returns arrays that it "
                 "may have allocated; expected leaves, or kernels that return numbers. Make it a "
@@ -128,14 +129,25 @@ def _holds_arrays(kind: Any) -> bool:
     return isinstance(kind, numba.types.Array)
 
 
-def _stamp_by_package(dispatcher: Any, folder: Path) -> None:
-    """Make a cached kernel stale when any module of its package changes.
+def _guard_cache(dispatcher: Any, folder: Path) -> None:
+    """Make a cached kernel stale when any module of its package changes, or if it is unreadable.
 
-    numba looks at the kernel's own file alone, but compiles into it the kernels of other files.
+    numba looks at the kernel's own file alone, but compiles into it the kernels of other files; and
+    it fails on what names a type that another version of the package had.
     """
     cache_file = getattr(getattr(dispatcher, "_cache", None), "_cache_file", None)
-    if cache_file is not None and hasattr(cache_file, "_source_stamp"):
-        cache_file._source_stamp = (cache_file._source_stamp, _newest(folder))
+    if cache_file is None or not hasattr(cache_file, "_source_stamp"):
+        return
+    cache_file._source_stamp = (cache_file._source_stamp, _newest(folder))
+    load = cache_file._load_index
+
+    def load_or_forget() -> Any:
+        try:
+            return load()
+        except Exception:
+            return {}
+
+    cache_file._load_index = load_or_forget
 
 
 @functools.cache

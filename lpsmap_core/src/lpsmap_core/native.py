@@ -34,12 +34,12 @@ __all__ = [
     "borrowed",
     "bytes_at",
     "call_python",
+    "floats",
     "floats_at",
     "int32s_at",
     "ints_at",
     "invoke",
     "pack",
-    "uint32s_at",
 ]
 
 IntArray = npt.NDArray[np.int64]
@@ -107,10 +107,10 @@ def _array(address: int, size: int, kind: type) -> npt.NDArray[Any]:
     return array
 
 
+floats: Any
 floats_at: Any
 ints_at: Any
 int32s_at: Any
-uint32s_at: Any
 bytes_at: Any
 invoke: Any
 call_python: Any
@@ -176,23 +176,36 @@ if COMPILED:
 
         return value(value), generate
 
+    def _make_array(context: Any, builder: Any, kind: Any, address: Any, size: Any) -> Any:
+        array, word = context.make_array(kind)(context, builder), size.type
+        width = word(context.get_abi_sizeof(context.get_data_type(kind.dtype)))
+        array.data = builder.inttoptr(address, array.data.type)
+        array.itemsize, array.nitems = width, size
+        array.shape = cgutils.pack_array(builder, [size])
+        array.strides = cgutils.pack_array(builder, [width])
+        array.meminfo = cgutils.get_null_value(array.meminfo.type)
+        array.parent = cgutils.get_null_value(array.parent.type)
+        return array._getvalue()
+
+    @intrinsic  # type: ignore[untyped-decorator]
+    def floats(typing_context: Any, address: Any, size: Any) -> Any:
+        """Return the float64 array of some size at an address."""
+        kind = types.Array(types.float64, 1, "C")
+
+        def generate(context: Any, builder: Any, signature: Any, values: Any) -> Any:
+            return _make_array(context, builder, kind, values[0], values[1])
+
+        return kind(types.int64, types.int64), generate
+
     def _accessor(number: Any) -> Any:
         kind = types.Array(number, 1, "C")
 
         def generate(context: Any, builder: Any, signature: Any, values: Any) -> Any:
             record = context.make_array(signature.args[0])(context, builder, values[0])
             second = builder.add(values[1], values[1].type(1))
-            place = builder.gep(record.data, [values[1]])
-            address, size = builder.load(place), builder.load(builder.gep(record.data, [second]))
-            array, word = context.make_array(kind)(context, builder), size.type
-            width = word(context.get_abi_sizeof(context.get_data_type(number)))
-            array.data = builder.inttoptr(address, array.data.type)
-            array.itemsize, array.nitems = width, size
-            array.shape = cgutils.pack_array(builder, [size])
-            array.strides = cgutils.pack_array(builder, [width])
-            array.meminfo = cgutils.get_null_value(array.meminfo.type)
-            array.parent = cgutils.get_null_value(array.parent.type)
-            return array._getvalue()
+            address = builder.load(builder.gep(record.data, [values[1]]))
+            size = builder.load(builder.gep(record.data, [second]))
+            return _make_array(context, builder, kind, address, size)
 
         def array_at(typing_context: Any, record: Any, i: Any) -> Any:
             return kind(types.Array(types.int64, 1, "C"), types.int64), generate
@@ -201,8 +214,7 @@ if COMPILED:
         return intrinsic(array_at)
 
     floats_at, ints_at = _accessor(types.float64), _accessor(types.int64)
-    int32s_at, uint32s_at = _accessor(types.int32), _accessor(types.uint32)
-    bytes_at = _accessor(types.int8)
+    int32s_at, bytes_at = _accessor(types.int32), _accessor(types.int8)
 
     _floats = types.Array(types.float64, 1, "C")
     _ints = types.Array(types.int64, 1, "C")
@@ -231,7 +243,7 @@ else:
     # never called: what is not compiled calls Python objects
     SIGNATURES = {}
     invoke = call_python = None
-    floats_at = ints_at = int32s_at = uint32s_at = bytes_at = None
+    floats = floats_at = ints_at = int32s_at = bytes_at = None
 
     def borrowed(value: Any) -> Any:
         """Return the value."""

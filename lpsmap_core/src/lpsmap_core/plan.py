@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from lpsmap_core.active_memory import block_size
 from lpsmap_core.active_set import FIRST_CAPACITY, ActiveSets
 from lpsmap_core.factor import override_level
-from lpsmap_core.gram import make_store
 from lpsmap_core.layout import SMALLEST_PART, Bucket, Layout, Part
 from lpsmap_core.local import SolverChoice, choose_solver
 from lpsmap_core.tables import text_table
@@ -285,8 +285,9 @@ def _memory(layout: Layout, found: list[Chosen]) -> Memory:
 
 def _active_set_bytes(bucket: Bucket) -> int:
     width = bucket.type.vertex_sizes(bucket.offsets, bucket.additional_offsets, bucket.parameters)
-    store = make_store(np.maximum(width, 1), FIRST_CAPACITY)  # untouched: takes no memory itself
-    return sum(array.nbytes for array in store) + 2 * FLOAT * bucket.n_links
+    width = np.maximum(width, 1)
+    blocks = block_size(width, FIRST_CAPACITY) + 1.5 * width  # and the oracle's latest answer
+    return int(FLOAT * (blocks.sum() + 8 * bucket.n_factors + 2 * bucket.n_links))
 
 
 def _array_bytes(layout: Layout) -> int:

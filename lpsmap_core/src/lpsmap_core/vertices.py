@@ -21,10 +21,9 @@ import numpy as np
 import numpy.typing as npt
 
 from lpsmap_core.compile import kernel
-from lpsmap_core.gram import Store
 from lpsmap_core.layout import ranges
 
-__all__ = ["Vertices", "WeightMap", "join", "structure_scores", "weighted_vertices"]
+__all__ = ["Vertices", "WeightMap", "join", "structure_scores"]
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
@@ -63,22 +62,6 @@ class Vertices(NamedTuple):
 
     def _structures(self) -> IntArray:
         return np.repeat(np.arange(len(self.owner)), np.diff(self.offsets))
-
-
-def weighted_vertices(store: Store, capacity: int, rows: IntArray) -> Vertices:
-    """Return the structures of positive weight in the active sets of some factors."""
-    factor, k = np.nonzero(np.arange(capacity) < store.active[rows, None])
-    factor = rows[factor]
-    weight = store.p[factor * capacity + k]
-    factor, k, weight = factor[weight > 0.0], k[weight > 0.0], weight[weight > 0.0]
-    place = store.order[factor * capacity + k]
-    first = store.start[factor] + place * store.width[factor]
-    size = store.size[factor * capacity + place]
-    offsets = np.concatenate([[0], np.cumsum(size)])
-    entries = np.repeat(first - offsets[:-1], size) + np.arange(offsets[-1])
-    return Vertices(
-        factor, weight, offsets, store.entry[entries].astype(np.int64), store.value[entries]
-    )
 
 
 def join(groups: Sequence[Vertices]) -> Vertices:

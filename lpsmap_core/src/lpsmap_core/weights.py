@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
+from lpsmap_core.active_memory import ActiveSet
 from lpsmap_core.compile import leaf
 from lpsmap_core.gram import (
-    Store,
     append,
     dependency,
     newcomer_direction,
@@ -31,25 +31,24 @@ refactorised.
 
 
 @leaf
-def welcome(f: int, gap: float, store: Store, capacity: int, work: FloatArray) -> bool:
+def welcome(gap: float, own: ActiveSet, work: FloatArray) -> bool:
     """Move the weights of a set that was at its optimum until a structure joined with weight zero.
 
     Returns false if the newcomer gets no weight: its gap was rounding.
     """
-    base = f * capacity
-    newest = store.order[base + store.active[f] - 1]
-    newcomer_direction(f, gap, work[0], store, capacity)
-    blocking, step = _step(f, work[0], store, capacity)
+    newest = own.order[own.active[0] - 1]
+    newcomer_direction(gap, work[0], own)
+    blocking, step = _step(work[0], own)
     if blocking < 0:
         return True
-    rejected = store.order[base + blocking] == newest
-    remove(f, blocking, store, capacity)
-    settle(f, store, capacity, work)
+    rejected = own.order[blocking] == newest
+    remove(blocking, own)
+    settle(own, work)
     return not (rejected and step == 0.0)
 
 
 @leaf
-def exchange(f: int, place: int, store: Store, capacity: int, work: FloatArray) -> bool:
+def exchange(place: int, own: ActiveSet, work: FloatArray) -> bool:
     """Take in a structure that depends affinely on the active ones, in exchange for one of them.
 
     Weight moves along the dependency, on which z is constant and the objective falls linearly,
@@ -57,54 +56,54 @@ def exchange(f: int, place: int, store: Store, capacity: int, work: FloatArray) 
     variables and differ in additionals are the smallest such case. Returns false if nothing can be
     exchanged.
     """
-    base, count = f * capacity, store.active[f]
+    capacity = len(own.order)
+    count = own.active[0]
     share = work[0]
-    dependency(f, share, store, capacity)
+    dependency(share, own)
     leaving, step = -1, np.inf
     for k in range(count):
-        if share[k] > 1e-9 and store.p[base + k] < step * share[k]:
-            leaving, step = k, store.p[base + k] / share[k]
+        if share[k] > 1e-9 and own.p[k] < step * share[k]:
+            leaving, step = k, own.p[k] / share[k]
     if leaving < 0:
         return False
     for k in range(count):
-        store.p[base + k] -= step * share[k]
-    remove(f, leaving, store, capacity)
+        own.p[k] -= step * share[k]
+    remove(leaving, own)
     for k in range(count - 1, capacity):  # the newcomer's place is the next in the order
-        if store.order[base + k] == place:
-            store.order[base + k] = store.order[base + count - 1]
-            store.order[base + count - 1] = place
-    if not append(f, place, store, capacity, work[0]):
-        settle(f, store, capacity, work)
+        if own.order[k] == place:
+            own.order[k] = own.order[count - 1]
+            own.order[count - 1] = place
+    if not append(place, own, work[0]):
+        settle(own, work)
         return False
-    store.p[base + count - 1] = step
-    store.active[f] = count
-    settle(f, store, capacity, work)
+    own.p[count - 1] = step
+    own.active[0] = count
+    settle(own, work)
     return True
 
 
 @leaf
-def settle(f: int, store: Store, capacity: int, work: FloatArray) -> None:
+def settle(own: ActiveSet, work: FloatArray) -> None:
     """Move the weights to the optimum of their set; structures whose weight falls to zero leave."""
-    while store.active[f] > 1:
-        total, _, _ = weight_residual(f, store, capacity, work[0])
-        residual_direction(f, 1.0 - total, work[0], store, capacity)
-        blocking, _ = _step(f, work[0], store, capacity)
+    while own.active[0] > 1:
+        total, _, _ = weight_residual(own, work[0])
+        residual_direction(1.0 - total, work[0], own)
+        blocking, _ = _step(work[0], own)
         if blocking < 0:
             return
-        remove(f, blocking, store, capacity)
-    store.p[f * capacity] = 1.0
+        remove(blocking, own)
+    own.p[0] = 1.0
 
 
 @leaf
-def _step(f: int, direction: FloatArray, store: Store, capacity: int) -> tuple[int, float]:
+def _step(direction: FloatArray, own: ActiveSet) -> tuple[int, float]:
     """Step along a direction until a weight reaches zero, at most the whole way.
 
     Returns the place in the order of the weight that blocks, or -1, and the length of the step.
     """
-    base = f * capacity
     blocking, step = -1, 1.0
-    for k in range(store.active[f]):
-        weight = store.p[base + k]
+    for k in range(own.active[0]):
+        weight = own.p[k]
         if weight + direction[k] > NEGLIGIBLE:
             continue
         until = 0.0
@@ -112,23 +111,23 @@ def _step(f: int, direction: FloatArray, store: Store, capacity: int) -> tuple[i
             until = min(1.0, weight / -direction[k])
         if blocking < 0 or until < step:
             blocking, step = k, until
-    for k in range(store.active[f]):
-        store.p[base + k] += step * direction[k]
+    for k in range(own.active[0]):
+        own.p[k] += step * direction[k]
     return blocking, step
 
 
 @leaf
-def refine(f: int, store: Store, capacity: int, work: FloatArray) -> bool:
+def refine(own: ActiveSet, work: FloatArray) -> bool:
     """Bring the weights to the last digit; return whether they had drifted."""
     drifted = False
     for attempt in range(4):
-        if store.active[f] < 2:
+        if own.active[0] < 2:
             break
-        _, scale, residual = weight_residual(f, store, capacity, work[0])
+        _, scale, residual = weight_residual(own, work[0])
         if residual <= DRIFT * (scale + 1.0):
             break
         drifted = True
         if attempt == 2:
-            refactorise(f, store, capacity, work[0])
-        settle(f, store, capacity, work)
+            refactorise(own, work[0])
+        settle(own, work)
     return drifted and attempt < 3

@@ -8,6 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from lpsmap_core.compile import kernel, leaf
+from lpsmap_factors_struct.arrays import largest
 from lpsmap_factors_struct.maxplus import best_sum, where_best
 
 __all__ = ["Chart", "best_label", "binary_tree", "chart_memory"]
@@ -95,7 +96,7 @@ def _leave_forced(n: int, weight: FloatArray) -> bool:
     scores below some L sum to less than L in magnitude, trees that have all spans of L or more and
     none of -L or less score above all others; without such a tree, the whole sentence gets -inf.
     """
-    large, rest, count = weight[: n * n].max() / 16.0, 0.0, 0
+    large, rest, count = largest(weight[: n * n]) / 16.0, 0.0, 0
     for k in range(n * n):
         if weight[k] >= large:
             count += 1

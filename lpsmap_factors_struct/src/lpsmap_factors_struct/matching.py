@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from lpsmap_core import Factor, FactorGraph, Variables
-from lpsmap_core.compile import leaf
+from lpsmap_core.compile import kernel, leaf
 from lpsmap_factors_struct.assignment import Assignment, assign, assignment_memory
 from lpsmap_factors_struct.rectangle import pairs_vertex, rectangles
 
@@ -69,7 +69,7 @@ def best_matching(
     return at - start
 
 
-@leaf
+@kernel
 def _best_matchings(
     rows: IntArray,
     offsets: IntArray,

@@ -9,6 +9,7 @@ import numpy.typing as npt
 
 from lpsmap_core import Factor, FactorGraph, Variables
 from lpsmap_core.compile import kernel, leaf
+from lpsmap_factors_struct.arrays import largest
 from lpsmap_factors_struct.scores import flat_scores
 from lpsmap_factors_struct.sequence import best_arrivals, best_source
 
@@ -123,7 +124,7 @@ def _fill(
         if t > 0 and len(transitions) > 0:
             best_arrivals(prefix, at, transitions, 0, n_states, before, at)
         elif t > 0:
-            here[:] = prefix[at : at + n_states].max()
+            here[:] = largest(prefix[at : at + n_states])
         for d in range(min(longest, length - t)):
             segment = (t * longest + d) * n_states
             end = (t + d + 1) * n_states
