@@ -89,7 +89,7 @@ def microseconds(make: Make, n: int, batch: int, rng: np.random.Generator) -> fl
     """Return how long one best structure takes: the least of a few calls on a batch."""
     graph = FactorGraph()
     factor = make(graph, batch, n)
-    bucket = build_layout(graph.n_variables, [factor], 1).buckets[0]
+    bucket = build_layout(graph.n_variables, [factor]).buckets[0]
     width = factor.vertex_sizes(bucket.offsets, bucket.additional_offsets, bucket.parameters)
     start = np.append(0, np.cumsum(width))[:-1]
     index, value = np.empty(width.sum(), dtype=np.int32), np.empty(width.sum())

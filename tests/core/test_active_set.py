@@ -36,7 +36,7 @@ class Problem(NamedTuple):
         graph = FactorGraph()
         u = graph.variable(self.m.shape[1])
         factor = Polytope(u, self.m, self.n, self.eta_v if self.eta_v.size else None)
-        return ActiveSets(build_layout(u.size, [factor], 1).buckets[0], self.delta)
+        return ActiveSets(build_layout(u.size, [factor]).buckets[0], self.delta)
 
     def solve(
         self, sets: ActiveSets | None = None, most: int | None = 2000
@@ -81,7 +81,7 @@ def found(sets: ActiveSets) -> list[tuple[float, FloatArray]]:
 
 def check(problem: Problem, z: FloatArray, v: FloatArray, sets: ActiveSets) -> None:
     """Hold a solution against the judge's, and its distribution against the solution."""
-    assert sets.store.status[0] != RUNNING
+    assert sets.status[0] != RUNNING
     np.testing.assert_allclose(z, problem.judged(), rtol=0, atol=problem.rounding)
     structures = found(sets)
     p = np.array([weight for weight, _ in structures])
@@ -170,10 +170,11 @@ def test_the_factor_stays_right_as_structures_come_and_go(draws: int) -> None:
     for _ in range(draws):
         problem = problem._replace(a=rng.normal(size=7) * rng.choice([0.3, 1.0, 3.0]))
         problem.solve(sets)
-        count, capacity = int(sets.store.active[0]), sets.capacity
+        own = sets.set_of(0)
+        count, capacity = int(own.active[0]), len(own.order)
         sizes.add(count)
         w = np.array([vertex for _, vertex in found(sets)]) / problem.delta
-        chol = np.tril(sets.store.chol[: capacity * capacity].reshape(capacity, capacity))
+        chol = np.tril(own.chol.reshape(capacity, capacity))
         chol = chol[:count, :count]
         np.testing.assert_allclose(chol @ chol.T, w @ w.T + 1.0, atol=1e-12)
     assert len(sizes) > 3

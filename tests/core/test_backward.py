@@ -15,7 +15,7 @@ FloatArray = npt.NDArray[np.float64]
 
 def dense(solution: Solution) -> FloatArray:
     """Return S = C^T J C of a solution's only part, column by column (Proposition 3)."""
-    [state] = solution.parts
+    state = solution.state
     part = state.part
     links = np.arange(part.n_links)
     copies = np.zeros((part.n_links, part.n_variables))
@@ -44,7 +44,7 @@ def eigenprojection(s: FloatArray) -> tuple[FloatArray, float]:
 
 def jacobian_of(solution: Solution) -> FloatArray:
     """Return the Jacobian in the scores, on the part's variables."""
-    [state] = solution.parts
+    state = solution.state
     variables = state.part.variables
     rows = [solution.vjp(row)[0] for row in np.eye(len(solution.values))[variables]]
     return np.array(rows)[:, variables]

@@ -105,7 +105,7 @@ def test_the_solver_is_the_one_that_serves(
     graph.add(factor_type(graph.variable((2, 3))))
     (row,) = graph.plan(limited=limited).factors
     assert (row.solver, row.reason) == (name, reason)
-    solver = graph.solve(max_inner_iter=100 if limited else None).parts[0].solvers[0]
+    solver = graph.solve(max_inner_iter=100 if limited else None).state.solvers[0]
     choice = choose_solver(factor_type, limited=limited)
     assert type(solver) is choice.make
     assert row.function.endswith(f".{choice.function.__qualname__}")
@@ -118,15 +118,15 @@ def test_generic_is_asked_for() -> None:
     assert isinstance(local_solver(bucket, np.ones(3), generic=True), ActiveSets)
 
 
-def test_threads_are_those_of_the_layout() -> None:
+def test_threads_take_shares_in_turn() -> None:
     graph = FactorGraph()
-    graph.add(Xor(graph.variable((40, 300))))
+    graph.add(Xor(graph.variable((40, 75))))
     plan = graph.plan(threads=4)
-    assert [share.components for share in plan.threads] == [20, 20]
-    assert sum(share.links for share in plan.threads) == plan.links == 12_000
-    assert plan.available_threads == 4
-    assert "threads: 2 of 4, with 6,000 links each; a thread gets whole" in repr(plan)
-    assert "threads: 1 of 1, with 12,000 links\n" in repr(graph.plan(threads=1))
+    assert [share.components for share in plan.shares] == [13, 14, 13]
+    assert sum(share.links for share in plan.shares) == plan.links == 3_000
+    assert (plan.threads, plan.available_threads) == (3, 4)
+    assert "threads: 3 of 4, for 3 shares of 975 to 1,050 links; a share has whole" in repr(plan)
+    assert "threads: 1 of 1, for a share of 3,000 links\n" in repr(graph.plan(threads=1))
     with pytest.raises(ValueError, match="threads: got 0; expected at least 1"):
         graph.plan(threads=0)
 
@@ -134,14 +134,15 @@ def test_threads_are_those_of_the_layout() -> None:
 def test_planning_solves_nothing_and_a_solve_uses_its_layout() -> None:
     graph = mixed()
     graph.plan(threads=1)
-    layout = graph._laid_out(1)
+    layout = graph._laid_out()
     assert graph.solution is None
     assert graph.solve(threads=1).layout is layout
 
 
 def test_an_empty_graph() -> None:
     plan = FactorGraph().plan()
-    assert plan.components == plan.factors == plan.threads == ()
+    assert plan.components == plan.factors == plan.shares == ()
+    assert plan.threads == 0
     assert repr(plan).startswith("Plan: 0 variables, 0 links, 0 additionals\n\nthreads: none\n")
 
 

@@ -89,13 +89,12 @@ def test_random_graphs_from_far_away(draws: int) -> None:
         )
 
 
-def test_parts_may_be_cut_otherwise() -> None:
+def test_other_threads_than_before() -> None:
     rng = np.random.default_rng(1)
     scores = rng.normal(size=(150, 9, 9))
     one = trees(scores)[0].solve(threads=1)
     two = trees(scores)[0].solve(threads=2, warm_start=one)
     again = trees(scores)[0].solve(threads=2, warm_start=two)
-    assert (len(one.parts), len(two.parts)) == (1, 2)
     for other in (two, again):
         assert other.ok
         np.testing.assert_allclose(other.values, one.values, rtol=0, atol=1e-6)

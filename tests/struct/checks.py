@@ -92,7 +92,7 @@ def run_oracle(factor: Factor, eta_u: FloatArray, eta_v: FloatArray) -> tuple[An
     eta_u, eta_v
         Scores of all its slots and of all its additionals, flat.
     """
-    bucket = build_layout(factor.variables.graph.n_variables, [factor], 1).buckets[0]
+    bucket = build_layout(factor.variables.graph.n_variables, [factor]).buckets[0]
     width = factor.vertex_sizes(bucket.offsets, bucket.additional_offsets, bucket.parameters)
     start = np.append(0, np.cumsum(width))[:-1]
     index = np.full(width.sum(), -1, dtype=np.int32)
@@ -255,7 +255,7 @@ def _local_solutions(
     case: Case, a: FloatArray, eta_v: FloatArray, delta: FloatArray, generic: bool
 ) -> tuple[FloatArray, FloatArray]:
     graph, _, factor = case.graph(a, eta_v)
-    bucket = build_layout(graph.n_variables, [factor], 1).buckets[0]
+    bucket = build_layout(graph.n_variables, [factor]).buckets[0]
     z, v = np.full(a.size, np.nan), np.full(eta_v.size, np.nan)
     solver = local_solver(bucket, delta.reshape(-1), generic)
     solver.solve(np.arange(len(a)), a.reshape(-1), eta_v.reshape(-1), z, v, 1000, np.inf)

@@ -23,7 +23,7 @@ class Problem:
         self.rows = np.arange(len(a))
         self.graph = FactorGraph()
         self.factor = self.graph.add(DepTree(self.graph.variable(a.shape), **options))
-        self.bucket = build_layout(self.graph.n_variables, [self.factor], 1).buckets[0]
+        self.bucket = build_layout(self.graph.n_variables, [self.factor]).buckets[0]
 
     def links(self, values):
         return np.ascontiguousarray(self.factor.links(values))

@@ -1,4 +1,4 @@
-"""The loop: LP-SparseMAP of one part by ADMM (Niculae & Martins 2020, Algorithm 1).
+"""The loop: LP-SparseMAP by ADMM (Niculae & Martins 2020, Algorithm 1).
 
 Per iteration the local problems of a component are solved; then one pass over the variables
 averages their copies, updates the duals and writes the next local scores. With the sign of the
@@ -44,6 +44,7 @@ from lpsmap_core.state import (
     scale_additionals,
     start,
 )
+from lpsmap_core.threads import in_shares
 
 __all__ = ["solve_part"]
 
@@ -117,10 +118,16 @@ def solve_part(
     work = make_work(part, state.problem.extras.eta.size, adapt)
     together = any(solver.vectorised for solver in state.solvers)
 
+    threads = 1 if together else options.threads
+
     def run(chosen: BoolArray, limits: Limits) -> None:
-        components = np.flatnonzero(chosen)
-        calls, problem = state.calls, state.problem
-        _run(components, together, calls, problem, polish, work, limits, state.trace)
+        calls, problem, trace = state.calls, state.problem, state.trace
+        in_shares(
+            lambda some: _run(some, together, calls, problem, polish, work, limits, trace),
+            np.flatnonzero(chosen),
+            part.sizes[chosen],
+            threads,
+        )
         state.raise_errors()
 
     direct = part.direct & ~skip

@@ -22,6 +22,7 @@ from lpsmap_core.faces import Work, apply, make_work, reduce
 from lpsmap_core.native import borrowed
 from lpsmap_core.selection import Selection, gather, keep, multiply_locally, scatter, select
 from lpsmap_core.state import ONE, PartState, Problem
+from lpsmap_core.threads import in_shares
 
 __all__ = ["multiply_jacobian"]
 
@@ -41,7 +42,7 @@ MAX_PRODUCTS = 2000
 
 
 def multiply_jacobian(
-    state: PartState, d: FloatArray, d_v: FloatArray, chosen: BoolArray
+    state: PartState, d: FloatArray, d_v: FloatArray, chosen: BoolArray, threads: int
 ) -> tuple[FloatArray, FloatArray]:
     """Multiply the symmetric Jacobian of a part's solution with a vector.
 
@@ -55,6 +56,8 @@ def multiply_jacobian(
         One number an additional of all its buckets.
     chosen
         Components to treat; the results of others are zero.
+    threads
+        Number of threads that may be used.
 
     Returns
     -------
@@ -71,12 +74,16 @@ def multiply_jacobian(
     work.outputs_v[:] = 0.0
     product = np.where(chosen[state.part.component], d, 0.0)
     together = any(solver.vectorised for solver in state.solvers)
-    n_unfinished = 0
+    calls, problem, n_unfinished = state.calls, state.problem, 0
     for kind in (chosen & state.part.direct, chosen & ~state.part.direct):
-        components = np.flatnonzero(kind)
-        if components.size:
-            calls, problem = state.calls, state.problem
-            n_unfinished += _run(components, together, calls, problem, work, d_v, product)
+        n_unfinished += sum(
+            in_shares(
+                lambda some: int(_run(some, together, calls, problem, work, d_v, product)),
+                np.flatnonzero(kind),
+                state.part.sizes[kind],
+                1 if together else threads,
+            )
+        )
     state.raise_errors()
     if n_unfinished:
         warnings.warn(

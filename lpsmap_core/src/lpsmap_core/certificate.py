@@ -93,7 +93,7 @@ def check_optimality(state: PartState) -> Optimality:
     )
 
 
-def error_bounds(state: PartState, optimality: Optimality) -> FloatArray:
+def error_bounds(state: PartState, optimality: Optimality, threads: int) -> FloatArray:
     """Return for every component a bound on ``||mu - mu*||``; inf where there is none.
 
     Components whose optimality conditions hold to rounding are within `AMPLIFICATION` times what is
@@ -107,7 +107,7 @@ def error_bounds(state: PartState, optimality: Optimality) -> FloatArray:
     bound[alone] = np.sqrt(optimality.violation[alone])
     again = np.isinf(bound) & ~state.problem.progress.infeasible
     if again.any():
-        refined = _solve_on(state, again)
+        refined = _solve_on(state, again, threads)
         exact = _bounds_at_rounding(refined, check_optimality(refined))
         moved = (refined.marginals() - state.marginals()) ** 2
         distance = np.sqrt(sums(part.component, moved, part.n_components))
@@ -125,7 +125,7 @@ def _bounds_at_rounding(state: PartState, found: Optimality) -> FloatArray:
     return np.where(state.exact() & small, AMPLIFICATION * left + other_scores, np.inf)
 
 
-def _solve_on(state: PartState, chosen: BoolArray) -> PartState:
+def _solve_on(state: PartState, chosen: BoolArray, threads: int) -> PartState:
     """Return a part's solution to rounding in some components, from where the loop ended."""
     part, problem = state.part, state.problem
     iterate, progress = problem.iterate, problem.progress
@@ -134,7 +134,8 @@ def _solve_on(state: PartState, chosen: BoolArray) -> PartState:
     by_bucket = [eta_v[state.additionals_of(b)] for b in range(len(part.buckets))]
     most = max(FEWEST_ITERATIONS, 2 * int(progress.iterations[chosen].max()))
     warm = WarmStart(iterate.u, iterate.dual, progress.gamma, chosen)
-    return solve_part(part, eta, by_bucket, ~chosen, Options(max_iter=most, tol=TIGHT), warm)
+    options = Options(max_iter=most, tol=TIGHT, threads=threads)
+    return solve_part(part, eta, by_bucket, ~chosen, options, warm)
 
 
 def _ask_oracle(

@@ -223,13 +223,12 @@ class _Problem:
                 f"one entry of the batch, as in {name}(u[0])."
             )
         graph = factor.variables.graph
-        parts = build_layout(graph.n_variables, [factor], threads=1).parts
-        if not parts or not parts[0].direct.all():
+        part = build_layout(graph.n_variables, [factor]).part
+        if part.n_components == 0 or not part.direct.all():
             raise ValueError(
                 f"factor: got {factor!r} that covers no variable, or one in several slots; "
                 "expected distinct variables. Solve it with its graph."
             )
-        part = parts[0]
         self.factor = factor
         self.scores, self.additional_scores = graph.flat_scores(), graph.additional_scores(factor)
         eta, eta_v = self.scores[part.variables], part.buckets[0].scores([self.additional_scores])

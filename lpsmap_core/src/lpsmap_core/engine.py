@@ -1,4 +1,4 @@
-"""Solve a laid-out graph: set bad scores apart, run the parts in threads, gather a Solution."""
+"""Solve a laid-out graph: set bad scores apart, run the loop, gather a Solution."""
 
 from __future__ import annotations
 
@@ -10,10 +10,9 @@ import numpy.typing as npt
 from lpsmap_core.admm import solve_part
 from lpsmap_core.factor import Factor
 from lpsmap_core.infeasible import find_violations
-from lpsmap_core.layout import Layout, Part, ranges
+from lpsmap_core.layout import Layout, ranges
 from lpsmap_core.solution import Solution, Status
 from lpsmap_core.state import Options, PartState
-from lpsmap_core.threads import in_threads
 from lpsmap_core.warm_start import GraphStart
 
 __all__ = ["solve"]
@@ -55,27 +54,22 @@ def solve(
         Components with a score that is NaN or ``+inf`` have NaN values and status ``NON_FINITE``.
     """
     bad = _non_finite_components(layout, factors, scores, additionals)
-    position = {id(factor): i for i, factor in enumerate(factors)}
-
-    def run(part: Part) -> PartState:
-        skip = bad[part.components]
-        eta = np.where(skip[part.component], 0.0, scores[part.variables])
-        eta_v = []
-        for bucket in part.buckets:
-            flat = bucket.scores([additionals[position[id(f)]] for f in bucket.declarations])
-            if flat.size:
-                entries = ranges(bucket.additional_offsets, np.flatnonzero(skip[bucket.component]))
-                flat[entries] = 0.0
-            eta_v.append(flat)
-        start = None if warm is None else warm.of_part(layout, part)
-        state = solve_part(part, eta, eta_v, skip, options, start)
-        find_violations(state)
-        return state
-
-    states = in_threads(run, layout.parts)
-    solution = _gather(layout, factors, scores, additionals, states, bad)
+    part, position = layout.part, {id(factor): i for i, factor in enumerate(factors)}
+    eta = scores[part.variables]
+    eta_v = [
+        bucket.scores([additionals[position[id(f)]] for f in bucket.declarations])
+        for bucket in part.buckets
+    ]
+    if bad.any():
+        eta = np.where(bad[part.component], 0.0, eta)
+        for bucket, flat in zip(part.buckets, eta_v, strict=True):
+            flat[ranges(bucket.additional_offsets, np.flatnonzero(bad[bucket.component]))] = 0.0
+    start = None if warm is None else warm.of_part(layout)
+    state = solve_part(part, eta, eta_v, bad, options, start)
+    find_violations(state)
+    solution = _gather(layout, factors, scores, additionals, state, bad, options.threads)
     if options.trace:
-        solution.trace = _trace(states, layout.n_components)
+        solution.trace = _trace(state)
     return solution
 
 
@@ -109,66 +103,69 @@ def _gather(
     factors: Sequence[Factor],
     scores: FloatArray,
     additionals: Sequence[FloatArray],
-    states: list[PartState],
+    state: PartState,
     bad: BoolArray,
+    threads: int,
 ) -> Solution:
-    """Collect the parts' results in the graph's order."""
-    n = layout.n_components
-    free = layout.component < 0
-    values = np.where(free, np.where(scores == np.inf, np.nan, np.clip(scores, 0.0, 1.0)), np.nan)
+    """Collect the results in the graph's order."""
+    part, progress = state.part, state.problem.progress
+    if len(part.variables) < layout.n_variables:
+        values = np.where(scores == np.inf, np.nan, np.clip(scores, 0.0, 1.0))  # in no factor
+    else:
+        values = np.empty(layout.n_variables)
+    values[part.variables] = state.marginals()
     nus = [np.zeros(x.shape) for x in additionals]
-    status = np.full(n, Status.SOLVED, dtype=object)
-    iterations = np.zeros(n, dtype=np.int64)
-    primal, dual = np.zeros(n), np.zeros(n)
     position = {id(factor): i for i, factor in enumerate(factors)}
-    for state in states:
-        part = state.part
-        progress = state.problem.progress
-        values[part.variables] = state.marginals()
-        for b, bucket in enumerate(part.buckets):
-            v = state.problem.extras.v[state.additionals_of(b)]
-            bucket.distribute(v, [nus[position[id(f)]] for f in bucket.declarations])
-        iterations[part.components] = progress.iterations
-        primal[part.components] = progress.primal
-        dual[part.components] = progress.change
-        status[part.components] = _status(state)
-    status[bad] = Status.NON_FINITE
+    for b, bucket in enumerate(part.buckets):
+        v = state.problem.extras.v[state.additionals_of(b)]
+        bucket.distribute(v, [nus[position[id(f)]] for f in bucket.declarations])
+    status = _status(state)
     if bad.any():
+        status[bad] = Status.NON_FINITE
         values[np.isin(layout.component, np.flatnonzero(bad))] = np.nan
     return Solution(
         layout=layout,
         factors=factors,
-        parts=states,
+        state=state,
         scores=scores,
         values=values,
         additionals=nus,
         status=status,
-        iterations=iterations,
-        primal_residual=primal,
-        dual_residual=dual,
+        iterations=progress.iterations.copy(),
+        primal_residual=progress.primal.copy(),
+        dual_residual=progress.change.copy(),
         additional_scores=additionals,
+        threads=threads,
     )
 
 
-def _trace(states: list[PartState], n_components: int) -> FloatArray:
-    """Return the parts' residuals side by side, a finished component's as they last were."""
-    longest = max((int(s.problem.progress.iterations.max()) for s in states), default=0)
-    trace = np.zeros((longest, 2, n_components))
-    for state in states:
-        progress = state.problem.progress
-        last = np.stack([progress.primal, progress.change])
-        kept = state.trace[:longest]
-        trace[:, :, state.part.components] = np.where(np.isnan(kept), last, kept)
-    return trace
+def _trace(state: PartState) -> FloatArray:
+    """Return the residuals of all iterations, a finished component's as they last were."""
+    progress = state.problem.progress
+    kept = state.trace[: progress.iterations.max(initial=0)]
+    return np.where(np.isnan(kept), np.stack([progress.primal, progress.change]), kept)
+
+
+_STATUSES = np.array(
+    [
+        Status.ITERATION_LIMIT,
+        Status.TIME_LIMIT,
+        Status.CONVERGED,
+        Status.SOLVED,
+        Status.INNER_ITERATION_LIMIT,
+        Status.INFEASIBLE,
+    ],
+    dtype=object,
+)
 
 
 def _status(state: PartState) -> npt.NDArray[np.object_]:
     """Return the status of every component of a part with finite scores."""
     part, progress = state.part, state.problem.progress
-    limit = Status.TIME_LIMIT if state.out_of_time else Status.ITERATION_LIMIT
-    status = np.full(part.n_components, limit, dtype=object)
-    status[progress.converged] = Status.CONVERGED
-    status[state.exact()] = Status.SOLVED
-    status[progress.unsolved & part.direct] = Status.INNER_ITERATION_LIMIT
-    status[progress.infeasible] = Status.INFEASIBLE
+    number = np.full(part.n_components, 1 if state.out_of_time else 0)
+    number[progress.converged] = 2
+    number[state.exact()] = 3
+    number[progress.unsolved & part.direct] = 4
+    number[progress.infeasible] = 5
+    status: npt.NDArray[np.object_] = _STATUSES[number]
     return status

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import warnings
+from dataclasses import replace
 from typing import Any, TypeVar
 
 import numpy as np
@@ -234,7 +235,8 @@ class FactorGraph:
             Once, if components were not solved; their status says why.
         """
         options = self._options(max_iter, max_inner_iter, tol, step_size, adapt, trace, max_time)
-        layout = self._laid_out(threads)
+        options = replace(options, threads=_checked_threads(threads))
+        layout = self._laid_out()
         scores = self.flat_scores()
         additionals = list(map(self._flat_additionals, self.factors, self._additionals))
         self._check_step(layout, step_size)
@@ -242,7 +244,7 @@ class FactorGraph:
         solution = solve(layout, self.factors, scores, additionals, options, warm)
         self.solution = solution
         if isinstance(warm_start, CachedStart):
-            warm_start.keep(layout, solution.parts)
+            warm_start.keep(layout, solution.state)
         self._report(solution, scores)
         if verbose:
             logger.info(
@@ -274,7 +276,7 @@ class FactorGraph:
         ValueError
             If `threads` is out of range.
         """
-        return make_plan(self._laid_out(threads), limited)
+        return make_plan(self._laid_out(), _checked_threads(threads), limited)
 
     def value_of(self, variables: Variables) -> Any:
         """Return the marginals of a view; see `Variables.value`."""
@@ -382,13 +384,9 @@ class FactorGraph:
             "this graph returned; pass what it returned, not a part of it."
         )
 
-    def _laid_out(self, threads: int | None) -> Layout:
-        if threads is None:
-            threads = default_threads()
-        elif threads < 1:
-            raise ValueError(f"threads: got {threads}; expected at least 1, or None for all cores.")
-        if self._layout is None or self._layout.threads != threads:
-            self._layout = build_layout(self._n_variables, self.factors, threads)
+    def _laid_out(self) -> Layout:
+        if self._layout is None:
+            self._layout = build_layout(self._n_variables, self.factors)
         return self._layout
 
     @staticmethod
@@ -422,7 +420,7 @@ class FactorGraph:
 
     @staticmethod
     def _check_step(layout: Layout, step_size: float | None) -> None:
-        if step_size == 0.0 and not all(part.direct.all() for part in layout.parts):
+        if step_size == 0.0 and not layout.part.direct.all():
             raise ValueError(
                 "step_size: got 0, which switches the agreement of factors off, but some factors "
                 "share variables; expected a positive number. Leave it at None."
@@ -483,3 +481,11 @@ def _list(named: list[tuple[Factor, int]]) -> str:
     """Return the names of some factors, the first few of many."""
     names = [f"{type(factor).__name__} {row}" for factor, row in named]
     return ", ".join(names[:5]) + (", ..." if len(names) > 5 else "")
+
+
+def _checked_threads(threads: int | None) -> int:
+    if threads is None:
+        return default_threads()
+    if threads < 1:
+        raise ValueError(f"threads: got {threads}; expected at least 1, or None for all cores.")
+    return threads

@@ -1,4 +1,4 @@
-"""From declarations to flat arrays: links, buckets by factor type, components, parts.
+"""From declarations to flat arrays: links, buckets by factor type, components.
 
 A *link* is a (factor slot, variable) pair. The links of all factors of a type are contiguous, which
 makes a *bucket*; buckets lie one after the other. A *part* is a union of connected components that
@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -22,13 +23,10 @@ FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
 BoolArray = npt.NDArray[np.bool_]
 
-SMALLEST_PART = 5_000
-"""Links below which a part of its own does not pay for a thread."""
-
 
 @dataclass(frozen=True)
 class Bucket:
-    """All factors of one type in a part, as flat arrays.
+    """All factors of one type, as flat arrays.
 
     Factor ``f`` has the slots ``offsets[f]:offsets[f + 1]`` and the additionals
     ``additional_offsets[f]:additional_offsets[f + 1]`` of the bucket's arrays.
@@ -45,7 +43,7 @@ class Bucket:
     parameters: FloatArray
     link_parameter: FloatArray
     variable: IntArray
-    """For each slot, its variable: an id of the graph in a `Layout`, of the part in a `Part`."""
+    """For each slot, its variable: an id of the graph in a `Layout`, else of the `Part`."""
     negated: BoolArray
     component: IntArray
     """For each factor, its component, numbered likewise; -1 for a factor of no variables."""
@@ -116,7 +114,7 @@ class Bucket:
 
 @dataclass(frozen=True)
 class Part:
-    """A union of connected components, self-contained, with ids of its own.
+    """All that factors cover, self-contained, with ids of its own for the variables.
 
     Its variables, and the factors of each of its buckets, are in the order of their components.
 
@@ -130,10 +128,10 @@ class Part:
     """For each bucket, its first link; then the number of links."""
     variables: IntArray
     """For each variable of the part, its id in the graph."""
-    components: IntArray
-    """For each component of the part, its id in the graph."""
     component: IntArray
-    """For each variable, its component in the part."""
+    """For each variable, its component."""
+    first_variable: IntArray
+    """For each component, its first variable; then their number."""
     link_variable: IntArray
     root_degree: FloatArray
     """For each variable, the square root of its degree; `delta` likewise for each link."""
@@ -143,6 +141,8 @@ class Part:
     variable_offsets: IntArray
     variable_links: npt.NDArray[np.uint32]
     """Links of variable v: ``variable_links[variable_offsets[v]:variable_offsets[v + 1]]``."""
+    sizes: IntArray
+    """For each component, its number of links."""
     direct: BoolArray
     """For each component, whether it is one factor of distinct variables: solved without ADMM."""
 
@@ -159,21 +159,19 @@ class Part:
     @property
     def n_components(self) -> int:
         """Number of connected components."""
-        return len(self.components)
+        return len(self.direct)
 
 
 @dataclass(frozen=True)
 class Layout:
-    """A whole graph: its buckets, its components, and the parts that they are solved in."""
+    """A whole graph: its buckets, its components, and the part of it that is to be solved."""
 
     n_variables: int
     n_components: int
     component: IntArray
     """For each variable of the graph, its component; -1 for a variable in no factor."""
     buckets: list[Bucket]
-    parts: list[Part]
-    threads: int
-    """Number of threads that the parts were cut for."""
+    part: Part
 
     def like(self, other: Layout) -> bool:
         """Whether the graphs differ in nothing but scores and parameters."""
@@ -190,7 +188,7 @@ class Layout:
         )
 
 
-def build_layout(n_variables: int, factors: Sequence[Factor], threads: int) -> Layout:
+def build_layout(n_variables: int, factors: Sequence[Factor]) -> Layout:
     """Lay out a graph's factors.
 
     Parameters
@@ -199,16 +197,14 @@ def build_layout(n_variables: int, factors: Sequence[Factor], threads: int) -> L
         Number of variables of the graph.
     factors
         Its declarations.
-    threads
-        Number of threads among which the components may be spread.
     """
     buckets = _buckets_by_type(factors)
     variable = _concatenate([bucket.variable for bucket in buckets], np.int64)
     arity = _concatenate([np.diff(bucket.offsets) for bucket in buckets], np.int64)
     component, n_components = _components(n_variables, variable, _offsets(arity))
     buckets = [_with_components(bucket, component) for bucket in buckets]
-    parts = _parts(buckets, component, n_components, variable, threads)
-    return Layout(n_variables, n_components, component, buckets, parts, threads)
+    part = _part(buckets, component, n_components)
+    return Layout(n_variables, n_components, component, buckets, part)
 
 
 def ranges(offsets: IntArray, rows: IntArray) -> IntArray:
@@ -316,69 +312,35 @@ def _components(n_variables: int, variable: IntArray, offsets: IntArray) -> tupl
     return parent, n
 
 
-# -------------------------------------------------------------------- parts
+# -------------------------------------------------------------------- what is to be solved
 
 
-def _parts(
-    buckets: list[Bucket],
-    component: IntArray,
-    n_components: int,
-    variable: IntArray,
-    threads: int,
-) -> list[Part]:
-    if n_components == 0:
-        return []
-    n_parts = max(1, min(threads, len(variable) // SMALLEST_PART, n_components))
-    if n_parts == 1:
-        everything = [_restrict(bucket, bucket.component >= 0) for bucket in buckets]
-        return [_part(everything, component, np.arange(n_components))]
-    links = np.bincount(component[variable], minlength=n_components)
-    # equal shares of the links, by the middle of every component
-    part_of = ((np.cumsum(links) - links / 2) * n_parts / links.sum()).astype(np.int64)
-    chosen = [np.flatnonzero(part_of == part) for part in range(n_parts)]
-    return [
-        _part(
-            [_restrict(b, (b.component >= ids[0]) & (b.component <= ids[-1])) for b in buckets],
-            component,
-            ids,
-        )
-        for ids in chosen
-        if ids.size
-    ]
-
-
-def _restrict(bucket: Bucket, chosen: BoolArray) -> Bucket:
-    return bucket if chosen.all() else bucket.select(np.flatnonzero(chosen))
-
-
-def _part(buckets: list[Bucket], component: IntArray, components: IntArray) -> Part:
-    first, last = components[0], components[-1]
-    variables = np.flatnonzero((component >= first) & (component <= last))
-    variables = variables[_stable_order(component[variables])]
-    position = np.empty(len(component), dtype=np.int64)
-    position[variables] = np.arange(len(variables))
-    buckets = [
-        replace(b, variable=position[b.variable], component=b.component - first)
-        for b in map(_in_order_of_components, buckets)
-        if b.n_factors
-    ]
-    link_variable = np.concatenate([b.variable for b in buckets])
-    negated = np.concatenate([b.negated for b in buckets])
+def _part(buckets: list[Bucket], component: IntArray, n_components: int) -> Part:
+    variables = np.flatnonzero(component >= 0)
+    order = _stable_order(component[variables])
+    variables = variables[order]
+    buckets = [_in_order_of_components(b) for b in map(_covering, buckets) if b.n_factors]
+    if len(variables) < len(component) or not isinstance(order, slice):
+        position = np.empty(len(component), dtype=np.int64)
+        position[variables] = np.arange(len(variables))
+        buckets = [replace(b, variable=position[b.variable]) for b in buckets]
+    link_variable = _concatenate([b.variable for b in buckets], np.int64)
+    negated = _concatenate([b.negated for b in buckets], np.bool_)
     degree = np.bincount(link_variable, minlength=len(variables))
     root_degree = np.sqrt(degree)
     delta = root_degree[link_variable]
     offsets = _offsets(degree)
-    local_component = component[variables] - first
-    factors_of = np.bincount(
-        np.concatenate([b.component for b in buckets]), minlength=len(components)
-    )
-    shared = np.bincount(local_component[degree > 1], minlength=len(components))
+    of_variable = component[variables]
+    of_factor = _concatenate([b.component for b in buckets], np.int64)
+    factors_of = np.bincount(of_factor, minlength=n_components)
+    shared = np.bincount(of_variable[degree > 1], minlength=n_components)
+    first_variable = np.searchsorted(of_variable, np.arange(n_components + 1))
     return Part(
         buckets=buckets,
-        starts=_offsets(np.array([b.n_links for b in buckets])),
+        starts=_offsets(np.array([b.n_links for b in buckets], dtype=np.int64)),
         variables=variables,
-        components=components,
-        component=local_component,
+        component=of_variable,
+        first_variable=first_variable,
         link_variable=link_variable,
         root_degree=root_degree,
         delta=delta,
@@ -386,8 +348,15 @@ def _part(buckets: list[Bucket], component: IntArray, components: IntArray) -> P
         shift=np.where(negated, 1.0 / delta, 0.0),
         variable_offsets=offsets,
         variable_links=_links_by_variable(link_variable, offsets),
+        sizes=np.diff(offsets[first_variable]),
         direct=(factors_of == 1) & (shared == 0),
     )
+
+
+def _covering(bucket: Bucket) -> Bucket:
+    """Return a bucket without the factors of no variables."""
+    chosen = bucket.component >= 0
+    return bucket if chosen.all() else bucket.select(np.flatnonzero(chosen))
 
 
 def _in_order_of_components(bucket: Bucket) -> Bucket:
@@ -425,5 +394,7 @@ def _offsets(counts: IntArray) -> IntArray:
     return offsets
 
 
-def _concatenate(arrays: list[npt.NDArray[np.int64]], dtype: npt.DTypeLike) -> IntArray:
+def _concatenate(arrays: list[npt.NDArray[Any]], dtype: npt.DTypeLike) -> npt.NDArray[Any]:
+    if len(arrays) == 1:
+        return arrays[0]
     return np.concatenate(arrays) if arrays else np.empty(0, dtype=dtype)

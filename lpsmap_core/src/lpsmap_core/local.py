@@ -99,6 +99,11 @@ class SolverChoice(NamedTuple):
     """What it calls of the factor type."""
     reason: str
 
+    @property
+    def vectorised(self) -> bool:
+        """Whether it is array code, which is much faster on many factors at once."""
+        return self.make is not ActiveSets and not hasattr(self.function, "overloads")
+
 
 def choose_solver(
     factor_type: type[Factor], generic: bool = False, limited: bool = False

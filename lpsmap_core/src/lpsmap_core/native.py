@@ -87,10 +87,11 @@ def pack(record: IntArray, start: int, arrays: Sequence[npt.NDArray[Any]]) -> No
 
     The arrays must be contiguous, and outlive the record.
     """
-    for i, array in enumerate(arrays):
+    numbers: list[int] = []
+    for array in arrays:
         assert array.flags.c_contiguous
-        record[start + 2 * i] = array.ctypes.data
-        record[start + 2 * i + 1] = array.size
+        numbers += array.__array_interface__["data"][0], array.size
+    record[start : start + len(numbers)] = numbers
 
 
 def arrays_at(address: int, kinds: Sequence[type]) -> list[npt.NDArray[Any]]:

@@ -13,11 +13,12 @@ import numpy.typing as npt
 from lpsmap_core.active_memory import block_size
 from lpsmap_core.active_set import FIRST_CAPACITY, ActiveSets
 from lpsmap_core.factor import override_level
-from lpsmap_core.layout import SMALLEST_PART, Bucket, Layout, Part
+from lpsmap_core.layout import Bucket, Layout
 from lpsmap_core.local import SolverChoice, choose_solver
 from lpsmap_core.tables import text_table
+from lpsmap_core.threads import SMALLEST_SHARE, cut
 
-__all__ = ["ComponentPlan", "FactorPlan", "Memory", "Plan", "ThreadPlan", "make_plan"]
+__all__ = ["ComponentPlan", "FactorPlan", "Memory", "Plan", "Share", "make_plan"]
 
 BoolArray = npt.NDArray[np.bool_]
 IntArray = npt.NDArray[np.int64]
@@ -29,7 +30,7 @@ PER_LINK, PER_LINK_ADMM = 5, 6
 PER_VARIABLE, PER_VARIABLE_ADMM = 6, 6
 PER_ADDITIONAL, PER_ADDITIONAL_ADMM = 5, 2
 PER_FACTOR = 2
-"""Numbers that a solve takes beside the layout: always, and beyond that in a part that needs ADMM,
+"""Numbers that a solve takes beside the layout: always, and beyond that in a graph that needs ADMM,
 whose polish has vectors of its own. The test for contradictions, which only graphs that are slow to
 agree come to, takes about ten more a link while it lasts. A test holds these numbers against what
 solves take."""
@@ -94,8 +95,8 @@ class FactorPlan:
 
 
 @dataclass(frozen=True)
-class ThreadPlan:
-    """What one thread solves."""
+class Share:
+    """What a thread takes at a time."""
 
     components: int
     links: int
@@ -108,7 +109,7 @@ class Memory:
     Attributes
     ----------
     layout
-        Of the graph's links, buckets and parts; kept from solve to solve.
+        Of the graph's links and buckets; kept from solve to solve.
     solve
         Of scores, iterates, duals and marginals, and of the polish. The solution keeps all but the
         polish, for gradients.
@@ -139,10 +140,12 @@ class Plan:
         Its connected components by kind.
     factors
         Its factors by type and solver.
+    shares
+        What the threads take in turn.
     threads
-        The shares of the threads that get one.
+        Number of threads that work; no more than there are shares.
     available_threads
-        Number of threads among which the components could be spread.
+        Number of threads that could.
     memory
         What a solve takes.
     """
@@ -152,7 +155,8 @@ class Plan:
     additionals: int
     components: tuple[ComponentPlan, ...]
     factors: tuple[FactorPlan, ...]
-    threads: tuple[ThreadPlan, ...]
+    shares: tuple[Share, ...]
+    threads: int
     available_threads: int
     memory: Memory
 
@@ -171,14 +175,16 @@ class Plan:
 
     @property
     def _thread_line(self) -> str:
-        used, most = len(self.threads), self.available_threads
+        used, most, n = self.threads, self.available_threads, len(self.shares)
         if used == 0:
             return "threads: none"
-        links = [share.links for share in self.threads]
-        line = f"threads: {used} of {most}, with {_range(min(links), max(links))} links"
-        line += " each" if used > 1 else ""
+        links = [share.links for share in self.shares]
+        shares = f"{n} shares" if n > 1 else "a share"
+        line = f"threads: {used} of {most}, for {shares} of {_range(min(links), max(links))} links"
         if used < most:
-            line += f"; a thread gets whole components, at least {SMALLEST_PART:,} links"
+            line += (
+                f"; a share has whole components, and at least {SMALLEST_SHARE:,} links if it can"
+            )
         return line
 
     @property
@@ -193,29 +199,29 @@ class Plan:
         return line + ")"
 
 
-def make_plan(layout: Layout, limited: bool) -> Plan:
+def make_plan(layout: Layout, threads: int, limited: bool) -> Plan:
     """Return the plan of a laid-out graph; see `FactorGraph.plan`."""
-    found = [
-        (part, bucket, choose_solver(bucket.type, limited=limited))
-        for part in layout.parts
-        for bucket in part.buckets
-    ]
+    part = layout.part
+    found = [(bucket, choose_solver(bucket.type, limited=limited)) for bucket in part.buckets]
+    together = any(choice.vectorised for _, choice in found)
+    shares = cut(np.arange(part.n_components), part.sizes, 1 if together else threads)
     return Plan(
         variables=layout.n_variables,
-        links=sum(bucket.n_links for bucket in layout.buckets),
+        links=part.n_links,
         additionals=sum(bucket.n_additionals for bucket in layout.buckets),
         components=tuple(_components(layout, found)),
         factors=tuple(_factors(found)),
-        threads=tuple(ThreadPlan(part.n_components, part.n_links) for part in layout.parts),
-        available_threads=layout.threads,
+        shares=tuple(Share(len(some), int(part.sizes[some].sum())) for some in shares),
+        threads=min(threads, len(shares)),
+        available_threads=threads,
         memory=_memory(layout, found),
     )
 
 
 # -------------------------------------------------------------------- what there is
 
-Chosen = tuple[Part, Bucket, SolverChoice]
-"""A part, one of its buckets, and the solver of that bucket's local problems."""
+Chosen = tuple[Bucket, SolverChoice]
+"""A bucket and the solver of its local problems."""
 
 
 def _components(layout: Layout, found: list[Chosen]) -> Iterator[ComponentPlan]:
@@ -223,7 +229,8 @@ def _components(layout: Layout, found: list[Chosen]) -> Iterator[ComponentPlan]:
     if free:
         yield ComponentPlan("free variable", "clipped to [0, 1]", free, free, 0)
     lone: dict[str, list[int]] = {}
-    for part, bucket, choice in found:
+    part = layout.part
+    for bucket, choice in found:
         mine = part.direct[bucket.component]
         links = int(np.diff(bucket.offsets)[mine].sum())
         if mine.any():
@@ -231,30 +238,26 @@ def _components(layout: Layout, found: list[Chosen]) -> Iterator[ComponentPlan]:
     for name, numbers in lone.items():
         links = sum(numbers[1::2])  # as many variables: a lone factor's are distinct
         yield ComponentPlan("one factor", name, sum(numbers[::2]), links, links)
-    coupled = [(part, ~part.direct) for part in layout.parts]
-    count = sum(int(chosen.sum()) for _, chosen in coupled)
-    if count:
-        variables = sum(int(chosen[part.component].sum()) for part, chosen in coupled)
-        links = sum(
-            int(chosen[part.component[part.link_variable]].sum()) for part, chosen in coupled
-        )
-        yield ComponentPlan("several factors", "ADMM", count, variables, links)
+    coupled = ~part.direct
+    if coupled.any():
+        variables, links = int(coupled[part.component].sum()), int(part.sizes[coupled].sum())
+        yield ComponentPlan("several factors", "ADMM", int(coupled.sum()), variables, links)
 
 
 def _factors(found: list[Chosen]) -> Iterator[FactorPlan]:
     groups: dict[tuple[type, str], list[Chosen]] = {}
-    for _, bucket, choice in found:
-        groups.setdefault((bucket.type, choice.name), []).append((_, bucket, choice))
+    for bucket, choice in found:
+        groups.setdefault((bucket.type, choice.name), []).append((bucket, choice))
     for group in groups.values():
-        _, first, choice = group[0]
-        arity = np.concatenate([np.diff(bucket.offsets) for _, bucket, _ in group])
+        first, choice = group[0]
+        arity = np.concatenate([np.diff(bucket.offsets) for bucket, _ in group])
         yield FactorPlan(
             factor=first.type.__name__,
             count=len(arity),
             smallest_arity=int(arity.min()),
             largest_arity=int(arity.max()),
             links=int(arity.sum()),
-            additionals=sum(bucket.n_additionals for _, bucket, _ in group),
+            additionals=sum(bucket.n_additionals for bucket, _ in group),
             level=override_level(first.type),
             solver=choice.name,
             function=_name(choice.function),
@@ -270,16 +273,16 @@ def _name(function: Callable[..., Any]) -> str:
 
 
 def _memory(layout: Layout, found: list[Chosen]) -> Memory:
+    part = layout.part
+    admm = not part.direct.all()
+    factors = sum(bucket.n_factors for bucket in part.buckets)
+    additionals = sum(bucket.n_additionals for bucket in part.buckets)
     numbers = PER_VARIABLE * layout.n_variables
-    for part in layout.parts:
-        admm = not part.direct.all()
-        factors = sum(bucket.n_factors for bucket in part.buckets)
-        additionals = sum(bucket.n_additionals for bucket in part.buckets)
-        numbers += (PER_LINK + PER_LINK_ADMM * admm) * part.n_links
-        numbers += PER_VARIABLE_ADMM * admm * part.n_variables
-        numbers += (PER_ADDITIONAL + PER_ADDITIONAL_ADMM * admm) * additionals
-        numbers += PER_FACTOR * factors
-    sets = sum(_active_set_bytes(b) for _, b, choice in found if choice.make is ActiveSets)
+    numbers += (PER_LINK + PER_LINK_ADMM * admm) * part.n_links
+    numbers += PER_VARIABLE_ADMM * admm * part.n_variables
+    numbers += (PER_ADDITIONAL + PER_ADDITIONAL_ADMM * admm) * additionals
+    numbers += PER_FACTOR * factors
+    sets = sum(_active_set_bytes(bucket) for bucket, choice in found if choice.make is ActiveSets)
     return Memory(_array_bytes(layout), FLOAT * numbers, sets)
 
 
@@ -293,16 +296,12 @@ def _active_set_bytes(bucket: Bucket) -> int:
 def _array_bytes(layout: Layout) -> int:
     """Return the bytes of a layout's arrays, those of its declarations left out."""
     owners = {}
-    for record in (layout, *layout.buckets, *layout.parts, *_buckets_of_parts(layout)):
+    for record in (layout, layout.part, *layout.buckets, *layout.part.buckets):
         for array in vars(record).values():
             if isinstance(array, np.ndarray):
                 owner = array.base if isinstance(array.base, np.ndarray) else array
                 owners[id(owner)] = owner.nbytes
     return sum(owners.values())
-
-
-def _buckets_of_parts(layout: Layout) -> list[Bucket]:
-    return [bucket for part in layout.parts for bucket in part.buckets]
 
 
 # -------------------------------------------------------------------- tables

@@ -18,7 +18,6 @@ from lpsmap_core.distribution import Distributions
 from lpsmap_core.factor import Factor
 from lpsmap_core.layout import Layout, ranges
 from lpsmap_core.state import MOST_STRUCTURES, PartState, sums
-from lpsmap_core.threads import in_threads
 from lpsmap_core.variables import Variables
 from lpsmap_core.vertices import Vertices, join, structure_scores
 from lpsmap_core.warm_start import GraphStart
@@ -87,7 +86,7 @@ class Solution:
 
     layout: Layout
     factors: Sequence[Factor]
-    parts: list[PartState]
+    state: PartState
     scores: FloatArray
     values: FloatArray
     additionals: list[FloatArray]
@@ -96,6 +95,7 @@ class Solution:
     primal_residual: FloatArray
     dual_residual: FloatArray
     additional_scores: Sequence[FloatArray]
+    threads: int = 1
     trace: FloatArray | None = None
 
     @property
@@ -129,9 +129,9 @@ class Solution:
         return total
 
     @functools.cached_property
-    def _optimality(self) -> list[Optimality]:
-        """What is left of every part's optimality conditions; a look at every factor."""
-        return in_threads(check_optimality, self.parts)
+    def _optimality(self) -> Optimality:
+        """What is left of the optimality conditions; a look at every factor."""
+        return check_optimality(self.state)
 
     @functools.cached_property
     def gap(self) -> FloatArray:
@@ -142,9 +142,7 @@ class Solution:
         `primal_residual` only, the objective can lie above the maximum, and the gap below zero, by
         a multiple of that. Costs one MAP call or projection of every factor when first asked for.
         """
-        gap = np.full(self.layout.n_components, np.inf)
-        for state, found in zip(self.parts, self._optimality, strict=True):
-            gap[state.part.components] = found.violation + found.excess
+        gap = self._optimality.violation + self._optimality.excess
         gap[self.status == Status.NON_FINITE] = np.inf
         return gap
 
@@ -158,11 +156,7 @@ class Solution:
         every factor; other components are solved on to rounding first, which can take as long as
         the solve did.
         """
-        bound = np.full(self.layout.n_components, np.inf)
-        parts = list(zip(self.parts, self._optimality, strict=True))
-        found = in_threads(lambda part: error_bounds(*part), parts)
-        for state, bounds in zip(self.parts, found, strict=True):
-            bound[state.part.components] = bounds
+        bound = error_bounds(self.state, self._optimality, self.threads)
         unknown = (Status.NON_FINITE, Status.INFEASIBLE)
         bound[[status in unknown for status in self.status]] = np.inf
         return bound
@@ -174,14 +168,14 @@ class Solution:
         Lists of (declaration, number of the factor within it). No marginals satisfy all of them, or
         none without a variable or an additional that a score of ``-inf`` forbids.
         """
-        named = {}
-        for state in self.parts:
-            for component, which in sorted(state.contradicting.items()):
-                named[int(state.part.components[component])] = [
-                    (bucket.declarations[bucket.declaration[row]], int(bucket.row[row]))
-                    for bucket, row in ((state.part.buckets[b], row) for b, row in which)
-                ]
-        return named
+        buckets = self.state.part.buckets
+        return {
+            component: [
+                (bucket.declarations[bucket.declaration[row]], int(bucket.row[row]))
+                for bucket, row in ((buckets[b], row) for b, row in which)
+            ]
+            for component, which in sorted(self.state.contradicting.items())
+        }
 
     def start_for(self, layout: Layout) -> GraphStart:
         """Return where this solve ended, for ``solve(warm_start=...)`` of a graph of this `layout`.
@@ -198,7 +192,7 @@ class Solution:
                 f"the same variables as the graph of {layout.n_variables} variables to be solved. "
                 "For batches that change, use a WarmStartCache."
             )
-        return GraphStart.of_states(self.layout, self.parts)
+        return GraphStart.of_state(self.layout, self.state)
 
     def component_of(self, variables: Variables) -> IntArray:
         """Return the component of every entry of a view; -1 for variables in no factor."""
@@ -235,21 +229,17 @@ class Solution:
         )
         position = {id(factor): i for i, factor in enumerate(self.factors)}
 
-        def run(state: PartState) -> tuple[FloatArray, FloatArray]:
-            part = state.part
-            flat = np.zeros(state.problem.extras.eta.size)
-            for b, bucket in enumerate(part.buckets if d_extra else []):
-                given = [_flat(d_extra[position[id(f)]], f) for f in bucket.declarations]
-                flat[state.additionals_of(b)] = bucket.scores(given)
-            return multiply_jacobian(state, d[part.variables], flat, usable[part.components])
-
-        for state, (product, product_v) in zip(
-            self.parts, in_threads(run, self.parts), strict=True
-        ):
-            out[state.part.variables] = product
-            for b, bucket in enumerate(state.part.buckets):
-                targets = [out_extra[position[id(f)]] for f in bucket.declarations]
-                bucket.distribute(product_v[state.additionals_of(b)], targets)
+        part, flat = self.state.part, np.zeros(self.state.problem.extras.eta.size)
+        for b, bucket in enumerate(part.buckets if d_extra else []):
+            given = [_flat(d_extra[position[id(f)]], f) for f in bucket.declarations]
+            flat[self.state.additionals_of(b)] = bucket.scores(given)
+        product, product_v = multiply_jacobian(
+            self.state, d[part.variables], flat, usable, self.threads
+        )
+        out[part.variables] = product
+        for b, bucket in enumerate(part.buckets):
+            targets = [out_extra[position[id(f)]] for f in bucket.declarations]
+            bucket.distribute(product_v[self.state.additionals_of(b)], targets)
         return out, out_extra
 
     jvp = vjp
@@ -278,13 +268,12 @@ class Solution:
             )
         finite = np.array([status is not Status.NON_FINITE for status in self.status], dtype=bool)
         groups = []
-        for state in self.parts:
-            for b, bucket in enumerate(state.part.buckets):
-                if type(factor) is bucket.type:
-                    mine = np.array([d is factor for d in bucket.declarations])[bucket.declaration]
-                    mine &= finite[state.part.components][bucket.component]
-                    found = _weighted_vertices(state, b, np.flatnonzero(mine))
-                    groups.append(found._replace(owner=bucket.row[found.owner]))
+        for b, bucket in enumerate(self.state.part.buckets):
+            if type(factor) is bucket.type:
+                mine = np.array([d is factor for d in bucket.declarations])[bucket.declaration]
+                mine &= finite[bucket.component]
+                found = _weighted_vertices(self.state, b, np.flatnonzero(mine))
+                groups.append(found._replace(owner=bucket.row[found.owner]))
         vertices = join(groups)
         scores = structure_scores(
             vertices,

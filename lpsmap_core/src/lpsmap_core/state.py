@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -68,6 +69,7 @@ class Options:
     adapt: bool = True
     generic: bool = False
     trace: bool = False
+    threads: int = 1
 
 
 class Links(NamedTuple):
@@ -357,27 +359,30 @@ def _blocks(part: Part) -> Blocks:
         links=part.starts,
         additionals=additionals,
         factors=_starts([bucket.n_factors for bucket in buckets]),
-        component=np.concatenate([bucket.component for bucket in buckets]),
+        component=np.concatenate([np.empty(0, np.int64), *(b.component for b in buckets)]),
         additional_offsets=np.concatenate(
             [
                 *(b.additional_offsets[:-1] + lo for b, lo in zip(buckets, additionals)),  # noqa: B905
                 additionals[-1:],
             ]
         ),
-        of_component=np.stack([_first_rows(bucket, n) for bucket in buckets], axis=1),
-        variables=np.searchsorted(part.component, np.arange(n + 1)),
+        of_component=_first_rows(buckets, n),
+        variables=part.first_variable,
         counting=counting,
         variable_counting=counting.view(np.uint64),
     )
 
 
-def _first_rows(bucket: Bucket, n_components: int) -> IntArray:
-    """Return the first factor of every component; a bucket's factors are in their order."""
-    return np.searchsorted(bucket.component, np.arange(n_components + 1))
+def _first_rows(buckets: list[Bucket], n_components: int) -> IntArray:
+    """Return every component's first factor in each bucket, whose factors are in their order."""
+    first = np.empty((n_components + 1, len(buckets)), dtype=np.int64)
+    for b, bucket in enumerate(buckets):
+        first[:, b] = np.searchsorted(bucket.component, np.arange(n_components + 1))
+    return first
 
 
 def _starts(counts: list[int]) -> IntArray:
-    return np.cumsum([0, *counts], dtype=np.int64)
+    return np.array([0, *itertools.accumulate(counts)])
 
 
 def _first_step_size(part: Part, eta: FloatArray) -> FloatArray:

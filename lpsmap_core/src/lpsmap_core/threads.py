@@ -4,13 +4,22 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Callable, Sequence
-from typing import TypeVar, cast
+from collections.abc import Callable
+from typing import TypeVar
 
-__all__ = ["default_threads", "in_threads"]
+import numpy as np
+import numpy.typing as npt
 
-Item = TypeVar("Item")
+__all__ = ["SMALLEST_SHARE", "cut", "default_threads", "in_shares"]
+
+IntArray = npt.NDArray[np.int64]
 Result = TypeVar("Result")
+
+SMALLEST_SHARE = 1_000
+"""Links that take longer to solve than a thread to start."""
+
+SHARES_A_THREAD = 4
+"""So many that threads end at about the same time, and so few that calls cost little."""
 
 
 def default_threads() -> int:
@@ -31,33 +40,62 @@ def default_threads() -> int:
     return int(wanted)
 
 
-def in_threads(function: Callable[[Item], Result], items: Sequence[Item]) -> list[Result]:
-    """Return a function's results for some items, each in a thread of its own.
+def in_shares(
+    function: Callable[[IntArray], Result], items: IntArray, sizes: IntArray, threads: int
+) -> list[Result]:
+    """Return a function's results for shares of some items, taken in turn by some threads.
 
-    The function should spend its time in compiled code, which holds no lock. The first item is the
-    calling thread's; to start one more takes less than half of what a pool does.
+    The function should spend its time in compiled code, which holds no lock. Each thread takes the
+    next share when it is done with one, for how long a share takes is not known before. The calling
+    thread is one of them: to start the others takes less than half of what a pool does.
+
+    Parameters
+    ----------
+    function
+        Called with consecutive items.
+    items
+        The items.
+    sizes
+        For each item, about how much work it is; `SMALLEST_SHARE` is worth a call.
+    threads
+        Number of threads that may be used.
 
     Raises
     ------
     BaseException
-        What the function raised for the first item for which it did, once all threads are done.
+        What the function raised for the first share for which it did, once all threads are done.
     """
-    outcomes: list[tuple[Result | None, BaseException | None]] = [(None, None)] * len(items)
+    shares = cut(items, sizes, threads)
+    results: dict[int, Result] = {}
+    errors: dict[int, BaseException] = {}
+    left = iter(range(len(shares)))  # `next` of it is atomic
 
-    def run(i: int) -> None:
-        try:
-            outcomes[i] = function(items[i]), None
-        except BaseException as error:
-            outcomes[i] = None, error
+    def work() -> None:
+        for i in left:
+            try:
+                results[i] = function(shares[i])
+            except BaseException as error:
+                errors[i] = error
+                break
 
-    others = [threading.Thread(target=run, args=(i,)) for i in range(1, len(items))]
+    others = [threading.Thread(target=work) for _ in range(min(threads, len(shares)) - 1)]
     for thread in others:
         thread.start()
-    if items:
-        run(0)
+    work()
     for thread in others:
         thread.join()
-    for _, error in outcomes:
-        if error is not None:
-            raise error
-    return [cast(Result, result) for result, _ in outcomes]
+    for i in sorted(errors):
+        raise errors[i]
+    return [results[i] for i in range(len(shares))]
+
+
+def cut(items: IntArray, sizes: IntArray, threads: int) -> list[IntArray]:
+    """Return consecutive shares of about equal sizes; one for a single thread."""
+    if threads == 1 or len(items) < 2:
+        return [items] if len(items) else []
+    total = np.cumsum(sizes)
+    n = min(SHARES_A_THREAD * threads, int(total[-1]) // SMALLEST_SHARE)
+    if n < 2:
+        return [items]
+    share = (total - sizes // 2) * n // (total[-1] + 1)  # by the middle of every item
+    return np.split(items, np.flatnonzero(np.diff(share)) + 1)

@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from lpsmap_core.layout import Layout, Part, ranges
+from lpsmap_core.layout import Layout, ranges
 from lpsmap_core.state import PartState, WarmStart
 from lpsmap_core.variables import Variables
 
@@ -34,15 +34,15 @@ class GraphStart:
         (n_components,) step sizes.
     known
         (n_components,) whether there is a start for the component.
-    states
-        Solved parts whose active sets serve again, if there are any.
+    solved
+        What ended there and has active sets that serve again, if there is such.
     """
 
     u: FloatArray
     dual: FloatArray
     gamma: FloatArray
     known: BoolArray
-    states: Sequence[PartState] = ()
+    solved: PartState | None = None
 
     @classmethod
     def nowhere(cls, layout: Layout) -> GraphStart:
@@ -52,23 +52,21 @@ class GraphStart:
         return cls(np.zeros(layout.n_variables), np.zeros(n_links), np.zeros(n), known)
 
     @classmethod
-    def of_states(cls, layout: Layout, states: Sequence[PartState]) -> GraphStart:
-        """Return where a solve of all parts ended."""
-        start = cls.nowhere(layout)
-        for state in states:
-            part, iterate, progress = state.part, state.problem.iterate, state.problem.progress
-            start.u[part.variables] = iterate.u
-            start.dual[_links_in_graph(layout, part)[part.variable_links]] = iterate.dual
-            start.gamma[part.components] = progress.gamma
-            start.known[part.components] = (progress.iterations > 0) & ~progress.infeasible
-        return GraphStart(start.u, start.dual, start.gamma, start.known, states)
+    def of_state(cls, layout: Layout, state: PartState) -> GraphStart:
+        """Return where a solve ended."""
+        start, part = cls.nowhere(layout), layout.part
+        iterate, progress = state.problem.iterate, state.problem.progress
+        start.u[part.variables] = iterate.u
+        start.dual[_links_in_graph(layout)[part.variable_links]] = iterate.dual
+        start.gamma[:] = progress.gamma
+        start.known[:] = (progress.iterations > 0) & ~progress.infeasible
+        return GraphStart(start.u, start.dual, start.gamma, start.known, state)
 
-    def of_part(self, layout: Layout, part: Part) -> WarmStart:
-        """Return the start of a part of the graph."""
-        dual = self.dual[_links_in_graph(layout, part)[part.variable_links]]
-        gamma, known = self.gamma[part.components], self.known[part.components]
-        same = (s for s in self.states if np.array_equal(s.part.components, part.components))
-        return WarmStart(self.u[part.variables], dual, gamma, known, next(same, None))
+    def of_part(self, layout: Layout) -> WarmStart:
+        """Return the start in the order of the graph's part that is solved."""
+        dual = self.dual[_links_in_graph(layout)[layout.part.variable_links]]
+        u = self.u[layout.part.variables]
+        return WarmStart(u, dual, self.gamma, self.known, self.solved)
 
 
 class WarmStartCache:
@@ -160,9 +158,9 @@ class CachedStart:
             start.gamma[c], start.known[c] = kept.gamma, True
         return start
 
-    def keep(self, layout: Layout, states: Sequence[PartState]) -> None:
+    def keep(self, layout: Layout, state: PartState) -> None:
         """Keep where the solve of a graph ended."""
-        start = GraphStart.of_states(layout, states)
+        start = GraphStart.of_state(layout, state)
         for c, key, variables, links in self._components(layout):
             if start.known[c]:
                 self.kept[key] = _Kept(start.u[variables], start.dual[links], float(start.gamma[c]))
@@ -193,10 +191,10 @@ def _by_owner(owner: IntArray, n: int) -> tuple[IntArray, IntArray]:
     return order, np.searchsorted(owner[order], np.arange(n + 1))
 
 
-def _links_in_graph(layout: Layout, part: Part) -> IntArray:
-    """Return for each link of a part its place among those of the whole graph."""
-    places, first = [], 0
-    mine = {bucket.type: bucket for bucket in part.buckets}
+def _links_in_graph(layout: Layout) -> IntArray:
+    """Return for each link of the part that is solved its place among those of the graph."""
+    places, first = [np.empty(0, dtype=np.int64)], 0
+    mine = {bucket.type: bucket for bucket in layout.part.buckets}
     for bucket in layout.buckets:
         if bucket.type in mine:
             some = mine[bucket.type]

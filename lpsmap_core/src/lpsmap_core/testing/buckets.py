@@ -23,7 +23,7 @@ MOST_ITERATIONS = 1000
 def bucket_of(factor: Factor, copies: int) -> Bucket:
     """Return the bucket of a declaration's factors, `copies` times one after the other."""
     n_variables = int(factor.variables.index.max(initial=-1)) + 1
-    return build_layout(n_variables, [factor] * copies, 1).buckets[0]
+    return build_layout(n_variables, [factor] * copies).buckets[0]
 
 
 class Solved(NamedTuple):
