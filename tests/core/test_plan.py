@@ -114,7 +114,7 @@ def test_the_solver_is_the_one_that_serves(
 def test_generic_is_asked_for() -> None:
     assert choose_solver(Xor, generic=True).reason == "asked for"
     graph = FactorGraph()
-    bucket = build_layout(3, [Xor(graph.variable(3))], 1).buckets[0]
+    bucket = build_layout(3, [Xor(graph.variable(3))]).buckets[0]
     assert isinstance(local_solver(bucket, np.ones(3), generic=True), ActiveSets)
 
 

@@ -71,7 +71,6 @@ def multiply_jacobian(
     """
     state.complete_faces()
     work = make_work(state.part, d_v.size)
-    work.outputs_v[:] = 0.0
     product = np.where(chosen[state.part.component], d, 0.0)
     together = any(solver.vectorised for solver in state.solvers)
     calls, problem, n_unfinished = state.calls, state.problem, 0

@@ -80,8 +80,17 @@ class Bucket:
             component=self.component[rows],
         )
 
+    @property
+    def _is_declaration(self) -> bool:
+        """Whether the bucket is one declaration, its factors in their order."""
+        return (
+            len(self.declarations) == 1
+            and self.n_factors == self.declarations[0].n_factors
+            and bool((self.row[1:] > self.row[:-1]).all())
+        )
+
     def scores(self, additionals: Sequence[FloatArray]) -> FloatArray:
-        """Return the scores of the bucket's additionals, flat.
+        """Return the scores of the bucket's additionals, flat; always a copy.
 
         Parameters
         ----------
@@ -90,8 +99,8 @@ class Bucket:
         """
         if not self.n_additionals:
             return _NO_FLOATS
-        if len(self.declarations) == 1:
-            return np.ascontiguousarray(additionals[0][self.row], dtype=np.float64).reshape(-1)
+        if self._is_declaration:
+            return np.array(additionals[0], dtype=np.float64, order="C").reshape(-1)
         scores = np.empty(self.n_additionals)
         for d in range(len(self.declarations)):
             rows = np.flatnonzero(self.declaration == d)
@@ -103,8 +112,8 @@ class Bucket:
         """Write flat numbers of the bucket's additionals into arrays of its declarations."""
         if not self.n_additionals:
             return
-        if len(self.declarations) == 1:
-            additionals[0][self.row] = values.reshape(self.n_factors, -1)
+        if self._is_declaration:
+            additionals[0][:] = values.reshape(self.n_factors, -1)
             return
         for d, target in enumerate(additionals):
             rows = np.flatnonzero(self.declaration == d)

@@ -301,7 +301,12 @@ def start(
             a=np.empty(n_links),
             z=np.zeros(n_links),
         ),
-        extras=Extras(flat_v, np.empty(len(flat_v)), np.zeros(len(flat_v))),
+        extras=Extras(
+            flat_v,
+            # single factors have no step size, which their scores would be scaled by
+            flat_v if part.direct.all() else flat_v.copy(),
+            np.zeros(len(flat_v)),
+        ),
         progress=Progress(
             gamma=gamma,
             first_gamma=gamma.copy(),
@@ -437,11 +442,17 @@ def _largest(scores: FloatArray) -> float:
 
 @leaf
 def scale_additionals(rows: IntArray, b: int, problem: Problem) -> None:
-    """Write the local scores, eta_N / (1 + gamma), of some factors of a bucket."""
+    """Write the local scores, eta_N / (1 + gamma), of some factors of a bucket.
+
+    Where the step size is zero, they are the scores already.
+    """
     blocks, extras = problem.blocks, problem.extras
     for row in rows:
         f = blocks.factors[b] + row
-        factor = 1.0 / (1.0 + problem.progress.gamma[blocks.component[f]])
+        gamma = problem.progress.gamma[blocks.component[f]]
+        if gamma == 0.0:
+            continue
+        factor = 1.0 / (1.0 + gamma)
         for i in range(blocks.additional_offsets[f], blocks.additional_offsets[f + 1]):
             extras.scaled[i] = extras.eta[i] * factor
 

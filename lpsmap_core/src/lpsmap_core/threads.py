@@ -15,11 +15,8 @@ __all__ = ["SMALLEST_SHARE", "cut", "default_threads", "in_shares"]
 IntArray = npt.NDArray[np.int64]
 Result = TypeVar("Result")
 
-SMALLEST_SHARE = 1_000
+SMALLEST_SHARE = 1_500
 """Links that take longer to solve than a thread to start."""
-
-SHARES_A_THREAD = 4
-"""So many that threads end at about the same time, and so few that calls cost little."""
 
 
 def default_threads() -> int:
@@ -90,12 +87,20 @@ def in_shares(
 
 
 def cut(items: IntArray, sizes: IntArray, threads: int) -> list[IntArray]:
-    """Return consecutive shares of about equal sizes; one for a single thread."""
-    if threads == 1 or len(items) < 2:
-        return [items] if len(items) else []
+    """Return consecutive shares of some items, smaller and smaller; one for a single thread.
+
+    Each is what one thread would get of half of what is left, but no less than `SMALLEST_SHARE`
+    while there is as much: so that the threads end at about the same time, in few calls
+    (Polychronopoulos & Kuck 1987).
+    """
     total = np.cumsum(sizes)
-    n = min(SHARES_A_THREAD * threads, int(total[-1]) // SMALLEST_SHARE)
-    if n < 2:
-        return [items]
-    share = (total - sizes // 2) * n // (total[-1] + 1)  # by the middle of every item
-    return np.split(items, np.flatnonzero(np.diff(share)) + 1)
+    if threads == 1 or len(items) < 2 or total[-1] < 2 * SMALLEST_SHARE:
+        return [items] if len(items) else []
+    shares, begin = [], 0
+    while begin < len(items):
+        done = total[begin - 1] if begin else 0
+        wanted = max((total[-1] - done) // (2 * threads), SMALLEST_SHARE)
+        end = max(int(np.searchsorted(total, done + wanted, side="right")), begin + 1)
+        shares.append(items[begin:end])
+        begin = end
+    return shares

@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from lpsmap_core import Factor, FactorGraph, Variables
-from lpsmap_core.compile import leaf
+from lpsmap_core.compile import kernel
 from lpsmap_factors_struct.chart import best_label, binary_tree, chart_memory
 
 __all__ = ["BinaryTree"]
@@ -17,7 +17,7 @@ FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
 
 
-@leaf
+@kernel
 def _best_trees(
     rows: IntArray,
     offsets: IntArray,
