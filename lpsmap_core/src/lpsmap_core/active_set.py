@@ -497,14 +497,13 @@ def _complete(
     """Complete the faces of `rows`; see `ActiveSets.complete_faces`."""
     problem, candidates = _problem_of(sets, a, eta_v, huge), _candidates_of(sets)
     scores = _scores_of(sets)
-    wave, along = np.zeros(len(a)), np.zeros(len(a))
-    no_v, along_v = np.zeros(len(eta_v)), np.zeros(len(eta_v))
+    wave, along, nothing = np.zeros(len(a)), np.zeros(len(a)), np.empty(0)
     adopted = np.zeros(len(problem.offsets) - 1, dtype=np.bool_)
     for attempt in range(MOST_TIED):
         if len(rows) == 0:
             break
         _shake(rows, problem.offsets, attempt, wave)
-        multiply_active_sets(sets, rows, wave, no_v, along, along_v)
+        multiply_active_sets(sets, rows, wave, nothing, along, nothing)
         _tilt(rows, problem, z, wave, along, scores)
         if not _find_candidates(sets, rows, eta_v):
             break
@@ -743,7 +742,10 @@ def _score_at(
 
 @leaf
 def _linear_term(f: int, place: int, problem: Problem, own: ActiveSet) -> float:
-    """Return theta = <a, w> + <eta_v, n> of a structure, without forced variables."""
+    """Return theta = <a, w> + <eta_v, n> of a structure, without forced variables.
+
+    Without `eta_v`, the additionals are left out.
+    """
     lo, hi = problem.offsets[f], problem.offsets[f + 1]
     begin = place * own.width
     middle = begin + own.of_variables[place]
@@ -753,7 +755,8 @@ def _linear_term(f: int, place: int, problem: Problem, own: ActiveSet) -> float:
         if abs(problem.a[link]) < problem.huge:
             total += problem.a[link] * problem.inverse_delta[link] * own.value[e]
     first = problem.additional_offsets[f] - (hi - lo)
-    for e in range(middle, begin + own.size[place]):
+    end = begin + own.size[place] if len(problem.eta_v) > 0 else middle
+    for e in range(middle, end):
         total += problem.eta_v[first + own.entry[e]] * own.value[e]
     return total
 
@@ -816,7 +819,10 @@ def _copy_candidate(f: int, place: int, own: ActiveSet, candidates: Candidates, 
 
 @kernel
 def _jvp(sets: Any, rows: IntArray, problem: Problem, out_u: FloatArray, out_v: FloatArray) -> None:
-    """Write [W; N] Q [W; N]^T (d_u, d_v), with d_u and d_v in the problem's score arrays."""
+    """Write [W; N] Q [W; N]^T (d_u, d_v), with d_u and d_v in the problem's score arrays.
+
+    Additionals are left out where there is no room for them.
+    """
     weights = np.empty(_largest_capacity(sets, rows))
     for f in rows:
         _differentiate(f, problem, _set_of(sets, f), weights, out_u, out_v)
@@ -834,7 +840,8 @@ def _differentiate(
     lo, hi, count = problem.offsets[f], problem.offsets[f + 1], own.active[0]
     first, last = problem.additional_offsets[f], problem.additional_offsets[f + 1]
     out_u[lo:hi] = 0.0
-    out_v[first:last] = 0.0
+    if len(out_v) > 0:
+        out_v[first:last] = 0.0
     if count < 2:
         return
     for k in range(count):
@@ -847,7 +854,8 @@ def _differentiate(
         for e in range(begin, middle):
             i = own.entry[e]
             out_u[lo + i] += weights[k] * own.value[e] * problem.inverse_delta[lo + i]
-        for e in range(middle, begin + own.size[place]):
+        end = begin + own.size[place] if len(out_v) > 0 else middle
+        for e in range(middle, end):
             out_v[first + own.entry[e] - (hi - lo)] += weights[k] * own.value[e]
 
 

@@ -69,7 +69,7 @@ def multiply_jacobian(
     RuntimeWarning
         If a component needs more than `MAX_PRODUCTS` products with ``S``.
     """
-    state.complete_faces()
+    state.complete_faces(threads)
     work = make_work(state.part, d_v.size)
     product = np.where(chosen[state.part.component], d, 0.0)
     together = any(solver.vectorised for solver in state.solvers)

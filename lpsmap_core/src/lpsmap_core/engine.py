@@ -114,11 +114,6 @@ def _gather(
     else:
         values = np.empty(layout.n_variables)
     values[part.variables] = state.marginals()
-    nus = [np.zeros(x.shape) for x in additionals]
-    position = {id(factor): i for i, factor in enumerate(factors)}
-    for b, bucket in enumerate(part.buckets):
-        v = state.problem.extras.v[state.additionals_of(b)]
-        bucket.distribute(v, [nus[position[id(f)]] for f in bucket.declarations])
     status = _status(state)
     if bad.any():
         status[bad] = Status.NON_FINITE
@@ -129,7 +124,7 @@ def _gather(
         state=state,
         scores=scores,
         values=values,
-        additionals=nus,
+        additionals=state.by_declaration(state.problem.extras.v, factors),
         status=status,
         iterations=progress.iterations.copy(),
         primal_residual=progress.primal.copy(),

@@ -108,17 +108,21 @@ class Bucket:
             scores[entries] = additionals[d][self.row[rows]].reshape(-1)
         return scores
 
-    def distribute(self, values: FloatArray, additionals: Sequence[FloatArray]) -> None:
-        """Write flat numbers of the bucket's additionals into arrays of its declarations."""
-        if not self.n_additionals:
-            return
+    def split(self, values: FloatArray) -> list[FloatArray]:
+        """Return flat numbers of the bucket's additionals as arrays of its declarations.
+
+        Each is (n_factors, n_additionals), zero for factors that are not in the bucket; it can be a
+        view of `values`.
+        """
         if self._is_declaration:
-            additionals[0][:] = values.reshape(self.n_factors, -1)
-            return
-        for d, target in enumerate(additionals):
-            rows = np.flatnonzero(self.declaration == d)
-            entries = ranges(self.additional_offsets, rows)
-            target[self.row[rows]] = values[entries].reshape(len(rows), target.shape[1])
+            return [values.reshape(self.n_factors, -1)]
+        found = [np.zeros((d.n_factors, d.n_additionals)) for d in self.declarations]
+        for d, target in enumerate(found):
+            if target.size:
+                rows = np.flatnonzero(self.declaration == d)
+                entries = ranges(self.additional_offsets, rows)
+                target[self.row[rows]] = values[entries].reshape(len(rows), -1)
+        return found
 
 
 @dataclass(frozen=True)

@@ -223,7 +223,6 @@ class Solution:
         free = self.layout.component < 0
         out = np.where(free & (self.scores > 0.0) & (self.scores < 1.0), d, 0.0)
         d_extra = [np.asarray(x, dtype=np.float64) for x in d_additionals or []]
-        out_extra = [np.zeros(nu.shape) for nu in self.additionals]
         usable = np.array(
             [s not in (Status.NON_FINITE, Status.INFEASIBLE) for s in self.status], dtype=bool
         )
@@ -237,10 +236,7 @@ class Solution:
             self.state, d[part.variables], flat, usable, self.threads
         )
         out[part.variables] = product
-        for b, bucket in enumerate(part.buckets):
-            targets = [out_extra[position[id(f)]] for f in bucket.declarations]
-            bucket.distribute(product_v[self.state.additionals_of(b)], targets)
-        return out, out_extra
+        return out, self.state.by_declaration(product_v, self.factors)
 
     jvp = vjp
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -11,8 +13,10 @@ import numpy.typing as npt
 
 from lpsmap_core.active_set import ActiveSets
 from lpsmap_core.compile import kernel, leaf
+from lpsmap_core.factor import Factor
 from lpsmap_core.layout import Bucket, Part
 from lpsmap_core.local import LocalSolver, call_solvers, local_solver
+from lpsmap_core.threads import in_shares
 
 __all__ = [
     "EXACT",
@@ -208,12 +212,27 @@ class PartState:
         """Return where a bucket lies in arrays of additionals."""
         return slice(*self.problem.blocks.additionals[b : b + 2])
 
+    def by_declaration(self, values: FloatArray, factors: Sequence[Factor]) -> list[FloatArray]:
+        """Return numbers on all additionals as an (n_factors, n_additionals) array a declaration.
+
+        They can be views of `values`.
+        """
+        found: dict[int, FloatArray] = {}
+        for b, bucket in enumerate(self.part.buckets):
+            arrays = bucket.split(values[self.additionals_of(b)])
+            found.update(zip(map(id, bucket.declarations), arrays, strict=True))
+        rest = (
+            (f, np.zeros((f.n_factors, f.n_additionals))) for f in factors if id(f) not in found
+        )
+        found.update((id(f), array) for f, array in rest)
+        return [found[id(f)] for f in factors]
+
     def raise_errors(self) -> None:
         """Raise what a factor type's own Python code raised inside a compiled loop."""
         for solver in self.solvers:
             solver.raise_error()
 
-    def complete_faces(self) -> None:
+    def complete_faces(self, threads: int = 1) -> None:
         """Prepare the faces of converged components for derivatives; at most once."""
         if self.faces_complete:
             return
@@ -221,10 +240,18 @@ class PartState:
         iterate, converged = self.problem.iterate, self.problem.progress.converged
         for b, (bucket, solver) in enumerate(zip(self.part.buckets, self.solvers, strict=True)):
             links, additionals = self.links_of(b), self.additionals_of(b)
+            if not isinstance(solver, ActiveSets):
+                continue
             rows = np.flatnonzero(converged[bucket.component])
             scaled = self.problem.extras.scaled[additionals]
-            a, z = iterate.a[links], iterate.z[links]
-            solver.complete_faces(rows, a, scaled, z, self.problem.huge)
+            complete = functools.partial(
+                solver.complete_faces,
+                a=iterate.a[links],
+                eta_v=scaled,
+                z=iterate.z[links],
+                huge=self.problem.huge,
+            )
+            in_shares(complete, rows, np.diff(bucket.offsets)[rows], threads)
 
     def exact(self) -> BoolArray:
         """Return for each component whether it converged with residuals that are rounding."""
@@ -281,8 +308,7 @@ def start(
         for bucket, lo, hi in zip(part.buckets, part.starts[:-1], part.starts[1:], strict=True)
     ]
     n, n_links, n_variables = part.n_components, part.n_links, part.n_variables
-    blocks, rounding = _blocks(part), np.ones(n)
-    _largest_scores(part.component, eta, blocks, flat_v, huge, rounding)
+    blocks = _blocks(part)
     problem = Problem(
         links=Links(
             part.variable_offsets.view(np.uint64),
@@ -317,7 +343,7 @@ def start(
             infeasible=np.zeros(n, dtype=np.bool_),
             unsolved=np.zeros(n, dtype=np.bool_),
             stale=np.ones(n, dtype=np.bool_),
-            rounding=ROUNDING * rounding,
+            rounding=ROUNDING * _largest_scores(part, eta, flat_v, huge),
             warm=np.zeros(n, dtype=np.bool_),
         ),
         huge=huge,
@@ -415,24 +441,28 @@ def _root_mean_squares(component: IntArray, eta: FloatArray, out: FloatArray) ->
         out[c] = FIRST_STEP_SIZE * scale[c] * np.sqrt((1.0 / scale[c]) ** 2 + mean)
 
 
-@leaf
-def _largest_scores(
-    component: IntArray,
-    eta: FloatArray,
-    blocks: Blocks,
-    eta_v: FloatArray,
-    huge: float,
-    largest: FloatArray,
-) -> None:
-    """Raise `largest` to the largest magnitude of the allowed scores of every component."""
-    for v in range(len(eta)):
-        if eta[v] > -huge:
-            largest[component[v]] = max(largest[component[v]], abs(eta[v]))
-    for f in range(len(blocks.component)):
-        c = blocks.component[f]
-        for i in range(blocks.additional_offsets[f], blocks.additional_offsets[f + 1]):
-            if eta_v[i] > -huge:
-                largest[c] = max(largest[c], abs(eta_v[i]))
+def _largest_scores(part: Part, eta: FloatArray, eta_v: FloatArray, huge: float) -> FloatArray:
+    """Return the largest magnitude of the allowed scores of every component, at least 1."""
+    largest = np.ones(part.n_components)
+    if part.n_components:
+        np.maximum(largest, _magnitudes(eta, part.first_variable[:-1], huge), out=largest)
+    lo = 0
+    for bucket in part.buckets:
+        flat, lo = eta_v[lo : lo + bucket.n_additionals], lo + bucket.n_additionals
+        rows = np.flatnonzero(np.diff(bucket.additional_offsets))
+        if rows.size:
+            found = _magnitudes(flat, bucket.additional_offsets[rows], huge)
+            np.maximum.at(largest, bucket.component[rows], found)
+    return largest
+
+
+def _magnitudes(scores: FloatArray, starts: IntArray, huge: float) -> FloatArray:
+    """Return the largest magnitude among the allowed scores from each start to the next."""
+    if huge < np.inf:
+        scores = np.where(scores > -huge, scores, 0.0)
+    highest, lowest = np.maximum.reduceat(scores, starts), np.minimum.reduceat(scores, starts)
+    magnitudes: FloatArray = np.maximum(highest, -lowest)
+    return magnitudes
 
 
 def _largest(scores: FloatArray) -> float:
