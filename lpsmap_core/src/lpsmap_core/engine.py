@@ -89,6 +89,8 @@ def _non_finite_components(
     for bucket in layout.buckets:
         for d, factor in enumerate(bucket.declarations):
             values = additionals[position[id(factor)]]
+            if not values.size:
+                continue
             wrong_rows = ~(values.max(axis=1, initial=-np.inf) < np.inf)  # a NaN is not less
             if wrong_rows.any():
                 of_row = np.empty(factor.n_factors, dtype=np.int64)

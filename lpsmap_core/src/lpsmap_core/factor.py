@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import abc
 import copy
+import math
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Any, ClassVar, Literal, NamedTuple
 
@@ -138,12 +139,12 @@ class Factor(abc.ABC):
         split = self.variables.ndim - ndim
         self.batch_shape: tuple[int, ...] = self.variables.shape[:split]
         self.event_shape: tuple[int, ...] = self.variables.shape[split:]
-        self.n_factors: int = int(np.prod(self.batch_shape))
+        self.n_factors: int = math.prod(self.batch_shape)
         self.lengths = None if lengths is None else self._checked_lengths(lengths)
         self._masked = mask is not None
         self.keep = self._kept_entries(mask)
         counts = (
-            np.full(self.n_factors, np.prod(self.event_shape), dtype=np.int64)
+            np.full(self.n_factors, math.prod(self.event_shape), dtype=np.int64)
             if self.keep is None
             else self.keep.sum(axis=tuple(range(split, self.keep.ndim)), dtype=np.int64).reshape(-1)
         )

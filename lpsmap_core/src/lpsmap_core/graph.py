@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import warnings
-from dataclasses import replace
 from typing import Any, TypeVar
 
 import numpy as np
@@ -234,8 +233,10 @@ class FactorGraph:
         ConvergenceWarning
             Once, if components were not solved; their status says why.
         """
-        options = self._options(max_iter, max_inner_iter, tol, step_size, adapt, trace, max_time)
-        options = replace(options, threads=_checked_threads(threads))
+        threads = _checked_threads(threads)
+        options = self._options(
+            max_iter, max_inner_iter, tol, step_size, adapt, trace, max_time, threads
+        )
         layout = self._laid_out()
         scores = self.flat_scores()
         additionals = list(map(self._flat_additionals, self.factors, self._additionals))
@@ -398,6 +399,7 @@ class FactorGraph:
         adapt: bool,
         trace: bool,
         max_time: float | None,
+        threads: int,
     ) -> Options:
         if max_iter < 1:
             raise ValueError(f"max_iter: got {max_iter}; expected at least 1.")
@@ -416,7 +418,9 @@ class FactorGraph:
                 f"max_time: got {max_time}; expected a positive number of seconds, or None for no "
                 "limit."
             )
-        return Options(max_iter, max_inner_iter, tol, max_time, step_size, adapt, trace=trace)
+        return Options(
+            max_iter, max_inner_iter, tol, max_time, step_size, adapt, trace=trace, threads=threads
+        )
 
     @staticmethod
     def _check_step(layout: Layout, step_size: float | None) -> None:

@@ -114,7 +114,7 @@ class Bucket:
         Each is (n_factors, n_additionals), zero for factors that are not in the bucket; it can be a
         view of `values`.
         """
-        if self._is_declaration:
+        if self.n_additionals and self._is_declaration:
             return [values.reshape(self.n_factors, -1)]
         found = [np.zeros((d.n_factors, d.n_additionals)) for d in self.declarations]
         for d, target in enumerate(found):
@@ -240,7 +240,7 @@ def _buckets_by_type(factors: Sequence[Factor]) -> list[Bucket]:
 def _bucket(declarations: list[Factor]) -> Bucket:
     factor_type = type(declarations[0])
     name = factor_type.link_parameter
-    arity = np.concatenate([np.diff(d.offsets) for d in declarations])
+    arity = _concatenate([np.diff(d.offsets) for d in declarations], np.int64)
     counts = np.array([d.n_factors for d in declarations])
     additionals = np.array([d.n_additionals for d in declarations])
     parameters = [
@@ -251,7 +251,7 @@ def _bucket(declarations: list[Factor]) -> Bucket:
         type=factor_type,
         declarations=declarations,
         declaration=np.repeat(np.arange(len(declarations)), counts),
-        row=np.concatenate([np.arange(n) for n in counts]),
+        row=_concatenate([np.arange(n) for n in counts], np.int64),
         offsets=_offsets(arity),
         additional_offsets=_offsets(np.repeat(additionals, counts)),
         parameters=np.stack(parameters, axis=1, dtype=np.float64, casting="unsafe")
@@ -260,19 +260,19 @@ def _bucket(declarations: list[Factor]) -> Bucket:
         link_parameter=_NO_FLOATS
         if name is None
         else np.concatenate([d.links(getattr(d, name)) for d in declarations]).astype(np.float64),
-        variable=np.concatenate([d.links(d.variables.index) for d in declarations]),
-        negated=np.concatenate([d.links(d.variables.negated) for d in declarations]),
+        variable=_concatenate([d.links(d.variables.index) for d in declarations], np.int64),
+        negated=_concatenate([d.links(d.variables.negated) for d in declarations], np.bool_),
         component=np.empty(0, dtype=np.int64),
     )
 
 
 def _with_components(bucket: Bucket, component: IntArray) -> Bucket:
-    empty = bucket.offsets[:-1] == bucket.offsets[1:]
-    if not bucket.n_links:
-        of_factor = np.full(bucket.n_factors, -1)
+    covers = bucket.offsets[:-1] < bucket.offsets[1:]
+    if covers.all():
+        of_factor = component[bucket.variable[bucket.offsets[:-1]]]
     else:
-        first = np.minimum(bucket.offsets[:-1], bucket.n_links - 1)
-        of_factor = np.where(empty, -1, component[bucket.variable[first]])
+        of_factor = np.full(bucket.n_factors, -1)
+        of_factor[covers] = component[bucket.variable[bucket.offsets[:-1][covers]]]
     return replace(bucket, component=of_factor)
 
 

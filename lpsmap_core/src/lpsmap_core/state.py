@@ -221,11 +221,10 @@ class PartState:
         for b, bucket in enumerate(self.part.buckets):
             arrays = bucket.split(values[self.additionals_of(b)])
             found.update(zip(map(id, bucket.declarations), arrays, strict=True))
-        rest = (
-            (f, np.zeros((f.n_factors, f.n_additionals))) for f in factors if id(f) not in found
-        )
-        found.update((id(f), array) for f, array in rest)
-        return [found[id(f)] for f in factors]
+        for factor in factors:
+            if id(factor) not in found:
+                found[id(factor)] = np.zeros((factor.n_factors, factor.n_additionals))
+        return [found[id(factor)] for factor in factors]
 
     def raise_errors(self) -> None:
         """Raise what a factor type's own Python code raised inside a compiled loop."""
@@ -449,8 +448,8 @@ def _largest_scores(part: Part, eta: FloatArray, eta_v: FloatArray, huge: float)
     lo = 0
     for bucket in part.buckets:
         flat, lo = eta_v[lo : lo + bucket.n_additionals], lo + bucket.n_additionals
-        rows = np.flatnonzero(np.diff(bucket.additional_offsets))
-        if rows.size:
+        if len(flat):
+            rows = np.flatnonzero(np.diff(bucket.additional_offsets))
             found = _magnitudes(flat, bucket.additional_offsets[rows], huge)
             np.maximum.at(largest, bucket.component[rows], found)
     return largest
