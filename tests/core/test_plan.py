@@ -120,13 +120,14 @@ def test_generic_is_asked_for() -> None:
 
 def test_threads_take_shares_in_turn() -> None:
     graph = FactorGraph()
-    graph.add(Xor(graph.variable((40, 75))))
+    graph.add(Xor(graph.variable((50, 100))))
     plan = graph.plan(threads=4)
-    assert [share.components for share in plan.shares] == [13, 14, 13]
-    assert sum(share.links for share in plan.shares) == plan.links == 3_000
-    assert (plan.threads, plan.available_threads) == (3, 4)
-    assert "threads: 3 of 4, for 3 shares of 975 to 1,050 links; a share has whole" in repr(plan)
-    assert "threads: 1 of 1, for a share of 3,000 links\n" in repr(graph.plan(threads=1))
+    assert [share.components for share in plan.shares] == [15, 15, 15, 5]
+    assert sum(share.links for share in plan.shares) == plan.links == 5_000
+    assert (plan.threads, plan.available_threads) == (4, 4)
+    assert "threads: 4 of 4, for 4 shares of 500 to 1,500 links\n" in repr(plan)
+    assert "threads: 4 of 5, for 4 shares of" in repr(graph.plan(threads=5))
+    assert "threads: 1 of 1, for a share of 5,000 links\n" in repr(graph.plan(threads=1))
     with pytest.raises(ValueError, match="threads: got 0; expected at least 1"):
         graph.plan(threads=0)
 

@@ -115,7 +115,7 @@ def solve_part(
     coupled = ~part.direct & ~skip
     adapt = options.adapt and bool(coupled.any())
     polish = make_polish(state, adapt)
-    work = make_work(part, state.problem.extras.eta.size, adapt)
+    work = make_work(part, state.problem.extras.eta.size, bool(polish.allowed.any()))
     together = any(solver.vectorised for solver in state.solvers)
 
     threads = 1 if together else options.threads
@@ -242,8 +242,8 @@ def _write_stale(selection: Selection, problem: Problem) -> None:
         base = iterate.score[v] + g * iterate.u[v]
         inverse = 1.0 / (1.0 + g)
         for e in range(links.offsets[v], links.offsets[v + ONE]):
-            a = links.sign[e] * (base + iterate.dual[e]) * inverse
-            iterate.a[links.links[e]] = a + links.shift[e]
+            a = (base + iterate.dual[e]) * inverse
+            iterate.a[links.links[e]] = 1.0 / links.delta[v] - a if links.negated[e] else a
     if len(problem.extras.eta) > 0:
         for b in range(len(chosen.first)):
             scale_additionals(chosen.rows[chosen.first[b] : chosen.last[b]], b, problem)
@@ -257,7 +257,7 @@ def _average(selection: Selection, problem: Problem, moved: BoolArray) -> None:
 
     Leaves out the components that were `moved`, whose local solutions are not of their iterate.
     """
-    offsets, index, component, delta, signs, shifts = problem.links
+    offsets, index, component, delta, negated = problem.links
     _, score, u, duals, scores, z = problem.iterate
     progress = problem.progress
     current, skip, g, relax, inverse, step = -1, False, 0.0, 1.0, 1.0, 0.0
@@ -275,19 +275,22 @@ def _average(selection: Selection, problem: Problem, moved: BoolArray) -> None:
         lo, hi = offsets[v], offsets[v + ONE]
         total = 0.0
         for e in range(lo, hi):
-            total += signs[e] * z[index[e]] + shifts[e]
+            copy = z[index[e]]
+            total += 1.0 / delta[v] - copy if negated[e] else copy
         mean, previous = total / float(hi - lo), u[v]
         relaxed = relax * mean + (1.0 - relax) * previous
         u[v] = relaxed if abs(relaxed) > TINY else 0.0
         base = score[v] + g * relaxed
         largest = 0.0
         for e in range(lo, hi):
-            sign, shift = signs[e], shifts[e]
-            gap = mean - (sign * z[index[e]] + shift)
+            link = index[e]
+            copy = z[link]
+            gap = mean - (1.0 / delta[v] - copy if negated[e] else copy)
             largest = max(largest, abs(gap))
             dual = duals[e] + step * gap
             duals[e] = dual
-            scores[index[e]] = sign * (base + dual) * inverse + shift
+            a = (base + dual) * inverse
+            scores[link] = 1.0 / delta[v] - a if negated[e] else a
         primal = max(primal, delta[v] * largest)
         change = max(change, delta[v] * abs(mean - previous))
     if current >= 0 and not skip:

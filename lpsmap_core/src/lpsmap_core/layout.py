@@ -115,13 +115,13 @@ class Bucket:
         view of `values`.
         """
         if self.n_additionals and self._is_declaration:
-            return [values.reshape(self.n_factors, -1)]
+            return [values.reshape(self.n_factors, self.declarations[0].n_additionals)]
         found = [np.zeros((d.n_factors, d.n_additionals)) for d in self.declarations]
         for d, target in enumerate(found):
             if target.size:
                 rows = np.flatnonzero(self.declaration == d)
                 entries = ranges(self.additional_offsets, rows)
-                target[self.row[rows]] = values[entries].reshape(len(rows), -1)
+                target[self.row[rows]] = values[entries].reshape(len(rows), target.shape[1])
         return found
 
 
@@ -131,9 +131,9 @@ class Part:
 
     Its variables, and the factors of each of its buckets, are in the order of their components.
 
-    ``sign`` and ``shift`` are the one place where negation happens: a slot's local score is
-    ``sign * a + shift`` and its local solution maps back in the same way (Niculae & Martins 2020,
-    Proposition 7: ``flip(x) = 1 / delta - x``).
+    ``negated`` is the one place where negation happens: a slot's local score is ``sign * a +
+    shift`` and its local solution maps back in the same way (Niculae & Martins 2020, Proposition 7:
+    ``flip(x) = 1 / delta - x``).
     """
 
     buckets: list[Bucket]
@@ -149,8 +149,7 @@ class Part:
     root_degree: FloatArray
     """For each variable, the square root of its degree; `delta` likewise for each link."""
     delta: FloatArray
-    sign: FloatArray
-    shift: FloatArray
+    negated: BoolArray
     variable_offsets: IntArray
     variable_links: npt.NDArray[np.uint32]
     """Links of variable v: ``variable_links[variable_offsets[v]:variable_offsets[v + 1]]``."""
@@ -173,6 +172,16 @@ class Part:
     def n_components(self) -> int:
         """Number of connected components."""
         return len(self.direct)
+
+    @property
+    def sign(self) -> FloatArray:
+        """For each link, -1 where its slot is negated, else 1."""
+        return np.where(self.negated, -1.0, 1.0)
+
+    @property
+    def shift(self) -> FloatArray:
+        """For each link, 1 / delta where its slot is negated, else 0."""
+        return np.where(self.negated, 1.0 / self.delta, 0.0)
 
 
 @dataclass(frozen=True)
@@ -338,6 +347,11 @@ def _part(buckets: list[Bucket], component: IntArray, n_components: int) -> Part
         position[variables] = np.arange(len(variables))
         buckets = [replace(b, variable=position[b.variable]) for b in buckets]
     link_variable = _concatenate([b.variable for b in buckets], np.int64)
+    starts = _offsets(np.array([b.n_links for b in buckets], dtype=np.int64))
+    buckets = [
+        replace(b, variable=link_variable[lo:hi])  # a view: graphs of millions of links are many
+        for b, lo, hi in zip(buckets, starts[:-1], starts[1:], strict=True)
+    ]
     negated = _concatenate([b.negated for b in buckets], np.bool_)
     degree = np.bincount(link_variable, minlength=len(variables))
     root_degree = np.sqrt(degree)
@@ -350,15 +364,14 @@ def _part(buckets: list[Bucket], component: IntArray, n_components: int) -> Part
     first_variable = np.searchsorted(of_variable, np.arange(n_components + 1))
     return Part(
         buckets=buckets,
-        starts=_offsets(np.array([b.n_links for b in buckets], dtype=np.int64)),
+        starts=starts,
         variables=variables,
         component=of_variable,
         first_variable=first_variable,
         link_variable=link_variable,
         root_degree=root_degree,
         delta=delta,
-        sign=np.where(negated, -1.0, 1.0),
-        shift=np.where(negated, 1.0 / delta, 0.0),
+        negated=negated,
         variable_offsets=offsets,
         variable_links=_links_by_variable(link_variable, offsets),
         sizes=np.diff(offsets[first_variable]),

@@ -15,6 +15,7 @@ from lpsmap_core.active_set import FIRST_CAPACITY, ActiveSets
 from lpsmap_core.factor import override_level
 from lpsmap_core.layout import Bucket, Layout
 from lpsmap_core.local import SolverChoice, choose_solver
+from lpsmap_core.polish import MOST_LINKS
 from lpsmap_core.tables import text_table
 from lpsmap_core.threads import SMALLEST_SHARE, cut
 
@@ -26,14 +27,13 @@ IntArray = npt.NDArray[np.int64]
 FLOAT = 8
 """Bytes of a number."""
 
-PER_LINK, PER_LINK_ADMM = 5, 6
-PER_VARIABLE, PER_VARIABLE_ADMM = 6, 6
-PER_ADDITIONAL, PER_ADDITIONAL_ADMM = 5, 2
+PER_LINK, PER_LINK_POLISHED = 4, 6
+PER_VARIABLE, PER_VARIABLE_POLISHED = 6, 6
+PER_ADDITIONAL, PER_ADDITIONAL_POLISHED = 3, 3
 PER_FACTOR = 2
-"""Numbers that a solve takes beside the layout: always, and beyond that in a graph that needs ADMM,
-whose polish has vectors of its own. The test for contradictions, which only graphs that are slow to
-agree come to, takes about ten more a link while it lasts. A test holds these numbers against what
-solves take."""
+"""Numbers that a solve takes beside the layout: always, and beyond that in a graph that is polished.
+The test for contradictions, which only graphs that are slow to agree come to, takes about ten more
+a link while it lasts. A test holds these numbers against what solves take."""
 
 
 @dataclass(frozen=True)
@@ -274,13 +274,13 @@ def _name(function: Callable[..., Any]) -> str:
 
 def _memory(layout: Layout, found: list[Chosen]) -> Memory:
     part = layout.part
-    admm = not part.direct.all()
+    polished = bool((~part.direct & (part.sizes <= MOST_LINKS)).any())
     factors = sum(bucket.n_factors for bucket in part.buckets)
     additionals = sum(bucket.n_additionals for bucket in part.buckets)
     numbers = PER_VARIABLE * layout.n_variables
-    numbers += (PER_LINK + PER_LINK_ADMM * admm) * part.n_links
-    numbers += PER_VARIABLE_ADMM * admm * part.n_variables
-    numbers += (PER_ADDITIONAL + PER_ADDITIONAL_ADMM * admm) * additionals
+    numbers += (PER_LINK + PER_LINK_POLISHED * polished) * part.n_links
+    numbers += PER_VARIABLE_POLISHED * polished * part.n_variables
+    numbers += (PER_ADDITIONAL + PER_ADDITIONAL_POLISHED * polished) * additionals
     numbers += PER_FACTOR * factors
     sets = sum(_active_set_bytes(bucket) for bucket, choice in found if choice.make is ActiveSets)
     return Memory(_array_bytes(layout), FLOAT * numbers, sets)

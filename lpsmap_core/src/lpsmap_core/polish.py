@@ -27,9 +27,9 @@ import numpy.typing as npt
 from lpsmap_core.compile import general_position, kernel, leaf
 from lpsmap_core.faces import Work, reduce
 from lpsmap_core.selection import Selection, gather, keep, multiply_locally, scatter
-from lpsmap_core.state import ONE, PartState, Problem
+from lpsmap_core.state import ONE, Links, PartState, Problem
 
-__all__ = ["PERIOD", "Polish", "make_polish", "polish_settled", "take_back"]
+__all__ = ["MOST_LINKS", "PERIOD", "Polish", "make_polish", "polish_settled", "take_back"]
 
 FloatArray = npt.NDArray[np.float64]
 BoolArray = npt.NDArray[np.bool_]
@@ -43,6 +43,10 @@ EARLY = 2
 
 LARGEST_SCORE = 1e100
 """Scores whose squares overflow are left to the plain loop."""
+
+MOST_LINKS = 1_000_000
+"""Of larger components the faces do not settle all at once before the loop has converged, and the
+polish takes half of the memory."""
 
 ACCURACY = 0.01
 """Polished points are as accurate as this, in units of the loop's tolerance."""
@@ -80,8 +84,10 @@ class Polish(NamedTuple):
 def make_polish(state: PartState, wanted: bool) -> Polish:
     """Return the memory of the polish, empty if it is not wanted."""
     part, eta = state.part, state.problem.iterate.eta
-    n_links, n_variables = (part.n_links, part.n_variables) if wanted else (0, 0)
-    allowed = ~part.direct if wanted else np.zeros(part.n_components, dtype=np.bool_)
+    allowed = ~part.direct & (part.sizes <= MOST_LINKS)
+    if not wanted:
+        allowed[:] = False
+    n_links, n_variables = (part.n_links, part.n_variables) if allowed.any() else (0, 0)
     if np.abs(eta).max(initial=0.0) >= LARGEST_SCORE:
         allowed[part.component[np.abs(eta) >= LARGEST_SCORE]] = False
     return Polish(
@@ -199,7 +205,7 @@ def _find_mu(
     for v in selection.variables:
         for e in range(links.offsets[v], links.offsets[v + ONE]):
             link = links.links[e]
-            offset[e] = links.shift[e] - iterate.z[link] + outputs[link]
+            offset[e] = _shift(v, e, links) - iterate.z[link] + outputs[link]
             inputs[link] = 0.0
         mu[v] = iterate.eta[v]
     if len(extras.eta) > 0:
@@ -220,6 +226,16 @@ def _find_mu(
     reduce(selection, solvers, problem, work, mu, MAX_PRODUCTS)
     for c in selection.components:
         polish.now[c] = not work.running[c]
+
+
+@leaf
+def _sign(e: int, links: Links) -> float:
+    return -1.0 if links.negated[e] else 1.0
+
+
+@leaf
+def _shift(v: int, e: int, links: Links) -> float:
+    return 1.0 / links.delta[v] if links.negated[e] else 0.0
 
 
 @leaf
@@ -245,14 +261,14 @@ def _find_duals(
     scatter(selection, links, iterate.eta, inputs)
     for v in selection.variables:
         for e in range(links.offsets[v], links.offsets[v + ONE]):
-            inputs[links.links[e]] += links.sign[e] * iterate.dual[e] + links.shift[e]
+            inputs[links.links[e]] += _sign(e, links) * iterate.dual[e] + _shift(v, e, links)
     multiply_locally(selection, solvers, blocks, inputs, extras.eta, outputs, work.outputs_v)
     for v in selection.variables:
         polish.t[v] = 0.0
         copy = polish.mu[v] / links.delta[v]
         for e in range(links.offsets[v], links.offsets[v + ONE]):
             link = links.links[e]
-            error[e] = links.sign[e] * copy + polish.offset[e] - outputs[link]
+            error[e] = _sign(e, links) * copy + polish.offset[e] - outputs[link]
             outputs[link] = -error[e]
     gather(selection, links, outputs, work.residual)
     reduce(selection, solvers, problem, work, polish.t, MAX_PRODUCTS)
@@ -284,7 +300,7 @@ def _move(selection: Selection, problem: Problem, polish: Polish) -> bool:
         total = 0.0
         for e in range(lo, hi):
             polish.dual[e] = iterate.dual[e]
-            iterate.dual[e] += links.sign[e] * polish.error[e]
+            iterate.dual[e] += _sign(e, links) * polish.error[e]
             total += iterate.dual[e]
         # what conjugate gradients left of the sum would change the scores
         for e in range(lo, hi):

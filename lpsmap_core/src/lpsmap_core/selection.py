@@ -151,21 +151,22 @@ def multiply_locally(
 @leaf
 def scatter(selection: Selection, links: Links, x: FloatArray, out: FloatArray) -> None:
     """Write ``C x``, the scaled, signed copies of x on the links."""
-    offsets, index, _, delta, sign, _ = links
+    offsets, index, _, delta, negated = links
     for v in selection.variables:
         copy = x[v] / delta[v]
         for e in range(offsets[v], offsets[v + ONE]):
-            out[index[e]] = sign[e] * copy
+            out[index[e]] = -copy if negated[e] else copy
 
 
 @leaf
 def gather(selection: Selection, links: Links, values: FloatArray, out: FloatArray) -> None:
     """Write ``C^T values``, the transpose of `scatter`."""
-    offsets, index, _, delta, sign, _ = links
+    offsets, index, _, delta, negated = links
     for v in selection.variables:
         total = 0.0
         for e in range(offsets[v], offsets[v + ONE]):
-            total += sign[e] * values[index[e]]
+            value = values[index[e]]
+            total += -value if negated[e] else value
         out[v] = total / delta[v]
 
 
@@ -174,9 +175,10 @@ def subtract_gathered(
     selection: Selection, links: Links, values: FloatArray, x: FloatArray, out: FloatArray
 ) -> None:
     """Write ``x - C^T values``."""
-    offsets, index, _, delta, sign, _ = links
+    offsets, index, _, delta, negated = links
     for v in selection.variables:
         total = 0.0
         for e in range(offsets[v], offsets[v + ONE]):
-            total += sign[e] * values[index[e]]
+            value = values[index[e]]
+            total += -value if negated[e] else value
         out[v] = x[v] - total / delta[v]

@@ -89,9 +89,8 @@ class Links(NamedTuple):
     component: IntArray
     delta: FloatArray
     """For each variable, the square root of its degree."""
-    sign: FloatArray
-    """In the order of the variables, as is `shift`."""
-    shift: FloatArray
+    negated: BoolArray
+    """In the order of the variables."""
 
 
 class Blocks(NamedTuple):
@@ -314,8 +313,7 @@ def start(
             part.variable_links,
             part.component,
             part.root_degree,
-            part.sign[part.variable_links],
-            part.shift[part.variable_links],
+            part.negated[part.variable_links],
         ),
         blocks=blocks,
         iterate=Iterate(
@@ -498,5 +496,6 @@ def _means(links: Links, z: FloatArray, means: FloatArray) -> None:
         lo, hi = links.offsets[v], links.offsets[v + 1]
         total = 0.0
         for e in range(lo, hi):
-            total += links.sign[e] * z[links.links[e]] + links.shift[e]
+            copy = z[links.links[e]]
+            total += 1.0 / links.delta[v] - copy if links.negated[e] else copy
         means[v] = min(1.0, max(0.0, total / links.delta[v]))
