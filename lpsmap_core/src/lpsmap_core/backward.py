@@ -40,6 +40,9 @@ more structures in an active set, the more.
 
 MAX_PRODUCTS = 2000
 
+CHEAPER = 4
+"""By about so much a product takes less than a solve."""
+
 
 def multiply_jacobian(
     state: PartState, d: FloatArray, d_v: FloatArray, chosen: BoolArray, threads: int
@@ -79,7 +82,7 @@ def multiply_jacobian(
             in_shares(
                 lambda some: int(_run(some, together, calls, problem, work, d_v, product)),
                 np.flatnonzero(kind),
-                state.part.sizes[kind],
+                state.part.sizes[kind] // CHEAPER,
                 1 if together else threads,
             )
         )
