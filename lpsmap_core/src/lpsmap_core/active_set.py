@@ -42,7 +42,7 @@ from lpsmap_core.native import (
 from lpsmap_core.vertices import Vertices
 from lpsmap_core.weights import exchange, refine, settle, welcome
 
-__all__ = ["FIRST_CAPACITY", "ActiveSets"]
+__all__ = ["ActiveSets", "first_capacity"]
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
@@ -60,8 +60,8 @@ TIED = 1e-12
 TILT = 1e-8
 """Relative change of the scores that shows the oracle's other choices among tied structures."""
 
-FIRST_CAPACITY = 4
-"""Structures that a set has room for before it grows."""
+FEWEST_PLACES, MOST_PLACES = 4, 16
+"""Structures that a set has room for before it grows: a quarter of its variables, within these."""
 
 MOST_TIED = 200
 """Limit of tilted oracle calls for a factor."""
@@ -111,10 +111,11 @@ class ActiveSets:
         )
         n = len(width)
         self.width = np.maximum(width, 1)
-        self.capacity = np.full(n, FIRST_CAPACITY)
+        self.capacity = first_capacity(bucket)
         self.active = np.zeros(n, dtype=np.int64)
         self.status = np.zeros(n, dtype=np.int64)
-        self._first_ends = np.cumsum(block_size(self.width, FIRST_CAPACITY))
+        self._first_length = block_size(self.width, self.capacity)
+        self._first_ends = np.cumsum(self._first_length)
         self._first = np.empty(self._first_ends[-1] if n else 0)
         self._grown: dict[int, FloatArray] = {}
         self.address = np.empty(n, dtype=np.int64)
@@ -215,7 +216,7 @@ class ActiveSets:
         if f in self._grown:
             return self._grown[f]
         end = self._first_ends[f]
-        return self._first[end - block_size(self.width[f], FIRST_CAPACITY) : end]
+        return self._first[end - self._first_length[f] : end]
 
     # ---------------------------------------------------------------- what compiled loops need
 
@@ -253,7 +254,7 @@ class ActiveSets:
 
     def _write_addresses(self) -> None:
         """Tell compiled loops where the blocks are."""
-        self.length[:] = block_size(self.width, FIRST_CAPACITY)
+        self.length[:] = self._first_length
         words = self._first_ends - self.length
         self.address[:] = self._first.ctypes.data + self._first.itemsize * words
         for f, block in self._grown.items():
@@ -322,6 +323,12 @@ class ActiveSets:
             index[begin : begin + len(nonzero)] = nonzero
             value[begin : begin + len(nonzero)] = vertex[nonzero]
             size[f] = len(nonzero)
+
+
+def first_capacity(bucket: Bucket) -> IntArray:
+    """Return how many structures the sets of a bucket's factors have room for at first."""
+    capacity: IntArray = np.clip(np.diff(bucket.offsets) // 4, FEWEST_PLACES, MOST_PLACES)
+    return capacity
 
 
 def _row_views(bucket: Bucket) -> list[tuple[Factor, int]]:

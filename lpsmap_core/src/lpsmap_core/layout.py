@@ -252,10 +252,9 @@ def _bucket(declarations: list[Factor]) -> Bucket:
     arity = _concatenate([np.diff(d.offsets) for d in declarations], np.int64)
     counts = np.array([d.n_factors for d in declarations])
     additionals = np.array([d.n_additionals for d in declarations])
-    parameters = [
-        np.concatenate([getattr(d, parameter) for d in declarations])
-        for parameter in factor_type.row_parameters
-    ]
+    parameters = np.empty((counts.sum(), len(factor_type.row_parameters)))
+    for column, parameter in zip(parameters.T, factor_type.row_parameters, strict=True):
+        np.concatenate([getattr(d, parameter) for d in declarations], out=column, casting="unsafe")
     return Bucket(
         type=factor_type,
         declarations=declarations,
@@ -263,9 +262,7 @@ def _bucket(declarations: list[Factor]) -> Bucket:
         row=_concatenate([np.arange(n) for n in counts], np.int64),
         offsets=_offsets(arity),
         additional_offsets=_offsets(np.repeat(additionals, counts)),
-        parameters=np.stack(parameters, axis=1, dtype=np.float64, casting="unsafe")
-        if parameters
-        else np.empty((counts.sum(), 0)),
+        parameters=parameters,
         link_parameter=_NO_FLOATS
         if name is None
         else np.concatenate([d.links(getattr(d, name)) for d in declarations]).astype(np.float64),
@@ -353,10 +350,9 @@ def _part(buckets: list[Bucket], component: IntArray, n_components: int) -> Part
         for b, lo, hi in zip(buckets, starts[:-1], starts[1:], strict=True)
     ]
     negated = _concatenate([b.negated for b in buckets], np.bool_)
-    degree = np.bincount(link_variable, minlength=len(variables))
+    offsets, links = _links_by_variable(link_variable, len(variables))
+    degree = np.diff(offsets)
     root_degree = np.sqrt(degree)
-    delta = root_degree[link_variable]
-    offsets = _offsets(degree)
     of_variable = component[variables]
     of_factor = _concatenate([b.component for b in buckets], np.int64)
     factors_of = np.bincount(of_factor, minlength=n_components)
@@ -370,10 +366,10 @@ def _part(buckets: list[Bucket], component: IntArray, n_components: int) -> Part
         first_variable=first_variable,
         link_variable=link_variable,
         root_degree=root_degree,
-        delta=delta,
+        delta=root_degree[link_variable],
         negated=negated,
         variable_offsets=offsets,
-        variable_links=_links_by_variable(link_variable, offsets),
+        variable_links=links,
         sizes=np.diff(offsets[first_variable]),
         direct=(factors_of == 1) & (shared == 0),
     )
@@ -399,14 +395,24 @@ def _stable_order(numbers: IntArray) -> IntArray | slice:
 
 
 @kernel
-def _links_by_variable(link_variable: IntArray, offsets: IntArray) -> npt.NDArray[np.uint32]:
+def _links_by_variable(
+    link_variable: IntArray, n_variables: int
+) -> tuple[IntArray, npt.NDArray[np.uint32]]:
+    """Return where each variable's links begin in the order of the variables, and that order."""
+    offsets = np.zeros(n_variables + 1, dtype=np.int64)
+    for v in link_variable:
+        offsets[v + 1] += 1
+    for v in range(n_variables):
+        offsets[v + 1] += offsets[v]
     links = np.empty(len(link_variable), dtype=np.uint32)
-    at = offsets.copy()
-    for link in range(len(link_variable)):
+    for link in range(len(link_variable)):  # offsets[v] runs from v's first link to its last
         v = link_variable[link]
-        links[at[v]] = link
-        at[v] += 1
-    return links
+        links[offsets[v]] = link
+        offsets[v] += 1
+    for v in range(n_variables, 0, -1):
+        offsets[v] = offsets[v - 1]
+    offsets[0] = 0
+    return offsets, links
 
 
 # -------------------------------------------------------------------- small helpers

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from lpsmap_core.active_memory import block_size
-from lpsmap_core.active_set import FIRST_CAPACITY, ActiveSets
+from lpsmap_core.active_set import ActiveSets, first_capacity
 from lpsmap_core.factor import override_level
 from lpsmap_core.layout import Bucket, Layout
 from lpsmap_core.local import SolverChoice, choose_solver
@@ -289,8 +289,8 @@ def _memory(layout: Layout, found: list[Chosen]) -> Memory:
 def _active_set_bytes(bucket: Bucket) -> int:
     width = bucket.type.vertex_sizes(bucket.offsets, bucket.additional_offsets, bucket.parameters)
     width = np.maximum(width, 1)
-    blocks = block_size(width, FIRST_CAPACITY) + 1.5 * width  # and the oracle's latest answer
-    return int(FLOAT * (blocks.sum() + 8 * bucket.n_factors + 2 * bucket.n_links))
+    blocks, answers = block_size(width, first_capacity(bucket)), 1.5 * width
+    return int(FLOAT * (blocks.sum() + answers.sum() + 8 * bucket.n_factors + 2 * bucket.n_links))
 
 
 def _array_bytes(layout: Layout) -> int:

@@ -109,9 +109,11 @@ def cut(items: IntArray, sizes: IntArray, threads: int) -> list[IntArray]:
     while there is as much: so that the threads end at about the same time, in few calls
     (Polychronopoulos & Kuck 1987).
     """
-    total = np.cumsum(sizes)
-    if threads == 1 or len(items) < 2 or total[-1] < 2 * SMALLEST_SHARE:
+    if threads == 1 or len(items) < 2:
         return [items] if len(items) else []
+    total = np.cumsum(sizes)
+    if total[-1] < 2 * SMALLEST_SHARE:
+        return [items]
     shares, begin = [], 0
     while begin < len(items):
         done = total[begin - 1] if begin else 0

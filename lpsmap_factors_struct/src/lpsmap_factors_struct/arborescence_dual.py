@@ -267,7 +267,11 @@ def _differentiate(dual: TreeDual, n: int, width: int, count: int) -> None:
     gradient, inside = dual.gradient, dual.mass
     gradient[:count] = 1.0
     for word in range(n):
-        begin = word * width
+        begin, held = word * width, 0.0
+        for k in range(np.uint64(count)):
+            held += holding[word, k]
+        if held == 0.0:
+            continue
         _add_inside(word, on[begin : begin + n_on[word]], begin, x, head, holding, count, inside)
         for k in range(np.uint64(count)):
             gradient[k] += holding[word, k] * (inside[k] - 1.0)
