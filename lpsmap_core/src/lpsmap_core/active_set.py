@@ -66,6 +66,9 @@ FEWEST_PLACES, MOST_PLACES = 4, 16
 MOST_TIED = 200
 """Limit of tilted oracle calls for a factor."""
 
+MUCH = 64
+"""Room that is doubled where it does not suffice; less is quadrupled, for few calls."""
+
 
 class Problem(NamedTuple):
     """What the kernels need to know of a bucket and of its current scores."""
@@ -269,9 +272,10 @@ class ActiveSets:
             self.solve_map(rows, eta_v)
 
     def grow(self, rows: IntArray) -> None:
-        """Double the room of every active set in `rows` that is nearly full."""
+        """Make room for more structures in every active set in `rows` that is nearly full."""
         for f in rows[self.active[rows] >= self.capacity[rows] - 1].tolist():
-            old, capacity = self.set_of(f), 2 * int(self.capacity[f])
+            old, capacity = self.set_of(f), int(self.capacity[f])
+            capacity *= 4 if capacity < MUCH else 2
             block = np.empty(block_size(int(self.width[f]), capacity))
             move(old, carve(block, old.width, capacity, old.active, old.status))
             # the old block was the set's until here, for this is the only thread that works on it

@@ -287,10 +287,14 @@ def start(
 ) -> PartState:
     """Return the state before the first iteration; scores of ``-inf`` become finite."""
     flat_v = eta_v[0] if len(eta_v) == 1 else np.concatenate([np.empty(0), *eta_v])
-    lowest = min(eta.min(initial=0.0), flat_v.min(initial=0.0))
-    scale, huge = 1.0, np.inf
-    if lowest == -np.inf:
-        scale = max(1.0, _largest(eta), _largest(flat_v))
+    largest = _largest_scores(part, eta, flat_v)
+    forbids, huge = bool(np.isinf(largest).any()), np.inf
+    if forbids:
+        allowed = np.isfinite(eta), np.isfinite(flat_v)
+        largest = _largest_scores(
+            part, np.where(allowed[0], eta, 0.0), np.where(allowed[1], flat_v, 0.0)
+        )
+        scale = largest.max()
         huge = 0.1 * FORBIDDEN * scale
     gamma = np.full(part.n_components, np.nan)
     if options.step_size is not None:
@@ -298,9 +302,9 @@ def start(
     elif not part.direct.all():
         gamma = _first_step_size(part, eta)
     gamma[part.direct] = 0.0
-    if lowest == -np.inf:
-        eta = np.where(np.isneginf(eta), -FORBIDDEN * scale, eta)
-        flat_v = np.where(np.isneginf(flat_v), -FORBIDDEN * scale, flat_v)
+    if forbids:
+        eta = np.where(allowed[0], eta, -FORBIDDEN * scale)
+        flat_v = np.where(allowed[1], flat_v, -FORBIDDEN * scale)
     solvers = [
         local_solver(bucket, part.delta[lo:hi], options.generic, options.max_inner_iter is not None)
         for bucket, lo, hi in zip(part.buckets, part.starts[:-1], part.starts[1:], strict=True)
@@ -340,7 +344,7 @@ def start(
             infeasible=np.zeros(n, dtype=np.bool_),
             unsolved=np.zeros(n, dtype=np.bool_),
             stale=np.ones(n, dtype=np.bool_),
-            rounding=ROUNDING * _largest_scores(part, eta, flat_v, huge),
+            rounding=ROUNDING * largest,
             warm=np.zeros(n, dtype=np.bool_),
         ),
         huge=huge,
@@ -438,33 +442,26 @@ def _root_mean_squares(component: IntArray, eta: FloatArray, out: FloatArray) ->
         out[c] = FIRST_STEP_SIZE * scale[c] * np.sqrt((1.0 / scale[c]) ** 2 + mean)
 
 
-def _largest_scores(part: Part, eta: FloatArray, eta_v: FloatArray, huge: float) -> FloatArray:
-    """Return the largest magnitude of the allowed scores of every component, at least 1."""
+def _largest_scores(part: Part, eta: FloatArray, eta_v: FloatArray) -> FloatArray:
+    """Return the largest magnitude of the scores of every component, at least 1."""
     largest = np.ones(part.n_components)
     if part.n_components:
-        np.maximum(largest, _magnitudes(eta, part.first_variable[:-1], huge), out=largest)
+        np.maximum(largest, _magnitudes(eta, part.first_variable[:-1]), out=largest)
     lo = 0
     for bucket in part.buckets:
         flat, lo = eta_v[lo : lo + bucket.n_additionals], lo + bucket.n_additionals
         if len(flat):
             rows = np.flatnonzero(np.diff(bucket.additional_offsets))
-            found = _magnitudes(flat, bucket.additional_offsets[rows], huge)
+            found = _magnitudes(flat, bucket.additional_offsets[rows])
             np.maximum.at(largest, bucket.component[rows], found)
     return largest
 
 
-def _magnitudes(scores: FloatArray, starts: IntArray, huge: float) -> FloatArray:
-    """Return the largest magnitude among the allowed scores from each start to the next."""
-    if huge < np.inf:
-        scores = np.where(scores > -huge, scores, 0.0)
+def _magnitudes(scores: FloatArray, starts: IntArray) -> FloatArray:
+    """Return the largest magnitude among the scores from each start to the next."""
     highest, lowest = np.maximum.reduceat(scores, starts), np.minimum.reduceat(scores, starts)
     magnitudes: FloatArray = np.maximum(highest, -lowest)
     return magnitudes
-
-
-def _largest(scores: FloatArray) -> float:
-    """Return the largest magnitude of finite scores."""
-    return float(np.abs(scores[np.isfinite(scores)]).max(initial=0.0))
 
 
 @leaf
