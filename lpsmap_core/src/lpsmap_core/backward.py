@@ -47,7 +47,7 @@ CHEAPER = 4
 def multiply_jacobian(
     state: PartState, d: FloatArray, d_v: FloatArray, chosen: BoolArray, threads: int
 ) -> tuple[FloatArray, FloatArray]:
-    """Multiply the symmetric Jacobian of a part's solution with a vector.
+    """Multiply the symmetric Jacobian of the solution with a vector.
 
     Parameters
     ----------

@@ -46,7 +46,7 @@ FEWEST_ITERATIONS = 500
 
 
 class Optimality(NamedTuple):
-    """What is left of the optimality conditions in every component of a part."""
+    """What is left of the optimality conditions in every component."""
 
     violation: FloatArray
     """Sum over the factors of what their maxima exceed ``phi_f(z)`` by at most: g_f, or exactly."""
@@ -61,7 +61,7 @@ class Optimality(NamedTuple):
 
 
 def check_optimality(state: PartState) -> Optimality:
-    """Hold a part's last local solutions and duals against its factors.
+    """Hold the last local solutions and duals against its factors.
 
     A compiled oracle, or the only one there is, is asked for a better structure. Closed forms
     without a compiled oracle solve their local problems once more, for scores without the step
@@ -126,7 +126,7 @@ def _bounds_at_rounding(state: PartState, found: Optimality) -> FloatArray:
 
 
 def _solve_on(state: PartState, chosen: BoolArray, threads: int) -> PartState:
-    """Return a part's solution to rounding in some components, from where the loop ended."""
+    """Return the solution to rounding in some components, from where the loop ended."""
     part, problem = state.part, state.problem
     iterate, progress = problem.iterate, problem.progress
     eta = np.where(iterate.eta <= -problem.huge, -np.inf, iterate.eta)

@@ -79,8 +79,8 @@ def leaf(function: Function) -> Function:
     Raises
     ------
     TypeError
-        While compiling, if it calls a kernel that returns arrays and is no leaf: their memory would
-        never be freed. For arrays made in it numba has an error of its own.
+        While compiling, if it makes an array, or calls a kernel that returns one and is no leaf,
+        whose memory would never be freed.
     """
     return _compiled(function, counts=False)
 
@@ -97,7 +97,15 @@ def _compiled(function: Function, counts: bool) -> Function:
     def locked_compile(signature: Any) -> Any:
         # numba's cache files are not safe under concurrent writers (numba#4807, #10128).
         with _one_thread, _cache_lock(dispatcher.stats.cache_path), _announced(dispatcher):
-            address = compile_or_load(signature)
+            try:
+                address = compile_or_load(signature)
+            except numba.core.errors.NumbaError as error:
+                if not counts and any(words in str(error) for words in _MADE_AN_ARRAY):
+                    raise TypeError(
+                        f"leaf {function.__qualname__} makes an array, by a NumPy function or by "
+                        "assigning to a slice from another; expected views only. Make it a kernel."
+                    ) from error
+                raise
         if not counts:
             for compiled in dispatcher.overloads.values():
                 _check_leaf(function.__qualname__, compiled.type_annotation)
@@ -105,6 +113,10 @@ def _compiled(function: Function, counts: bool) -> Function:
 
     dispatcher.compile = locked_compile
     return dispatcher  # type: ignore[no-any-return]
+
+
+_MADE_AN_ARRAY = ("NRT required", "Only accept returning of array passed into the function")
+"""What numba says of it."""
 
 
 def _check_leaf(name: str, annotation: Any) -> None:

@@ -157,7 +157,7 @@ _STATUSES = np.array(
 
 
 def _status(state: PartState) -> npt.NDArray[np.object_]:
-    """Return the status of every component of a part with finite scores."""
+    """Return the status of every component with finite scores."""
     part, progress = state.part, state.problem.progress
     number = np.full(part.n_components, 1 if state.out_of_time else 0)
     number[progress.converged] = 2

@@ -47,7 +47,7 @@ class Work(NamedTuple):
 
 
 def make_work(part: Part, n_additionals: int, wanted: bool = True) -> Work:
-    """Return memory for a part, of no size if it is not wanted."""
+    """Return memory for a graph, of no size if it is not wanted."""
     n, n_variables, n_links = part.n_components, part.n_variables, part.n_links
     if not wanted:
         n = n_variables = n_links = n_additionals = 0

@@ -37,7 +37,7 @@ VIOLATION = 1e-4
 
 
 class InfeasibilityTest:
-    """Tests the running components of a part from time to time."""
+    """Tests the running components from time to time."""
 
     def __init__(self, state: PartState) -> None:
         self.state = state

@@ -1,4 +1,4 @@
-"""Some components of a part: their numbers, their variables, their factors of every bucket."""
+"""Some components: their numbers, their variables, their factors of every bucket."""
 
 from __future__ import annotations
 

@@ -94,7 +94,7 @@ class Links(NamedTuple):
 
 
 class Blocks(NamedTuple):
-    """Where buckets and components lie in a part's flat arrays."""
+    """Where buckets and components lie in the flat arrays."""
 
     links: IntArray
     """For each bucket, its first link; then the number of links. Likewise for its additionals and
@@ -131,7 +131,7 @@ class Iterate(NamedTuple):
 
 
 class WarmStart(NamedTuple):
-    """Where a part's loop starts, instead of from nothing, in the components that are `known`."""
+    """Where the loop starts, instead of from nothing, in the components that are `known`."""
 
     u: FloatArray
     """As in `Iterate`, as is `dual`."""
@@ -175,7 +175,7 @@ class Progress(NamedTuple):
 
 
 class Problem(NamedTuple):
-    """All that the loops of a part work on."""
+    """All that the loops work on."""
 
     links: Links
     blocks: Blocks
