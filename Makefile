@@ -12,7 +12,7 @@ PACKAGES := lpsmap_core lpsmap_factors_logic lpsmap_factors_struct lpsmap_torch
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export PIP_NO_INPUT := 1
 
-.PHONY: help demo test test-slow test-oldest coverage lint format bench clean
+.PHONY: help demo test test-slow test-oldest stress coverage lint format bench clean
 
 help:  ## Show this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 20
@@ -25,6 +25,9 @@ test: $(STAMP)  ## Run the quick tests, with coverage of core and logic
 
 test-slow: $(STAMP)  ## Run the slow tests: wheels in empty environments, many draws
 	$(BIN)/python -m pytest -m slow $(PARALLEL)
+
+stress: $(STAMP)  ## Solve random graphs of all installed factors against judges, for 30 minutes
+	$(BIN)/python tests/stress.py --minutes 30
 
 # torch says itself which numpy it needs; everything else is as old as the packages allow.
 test-oldest:  ## Run the quick tests of core and packs with the oldest supported numpy and numba

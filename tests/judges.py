@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import clarabel
 import numpy as np
 import numpy.typing as npt
-from scipy import sparse
+from scipy import optimize, sparse
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
@@ -173,6 +173,7 @@ def solve_graph(
     eta: npt.ArrayLike,
     factors: Sequence[EnumeratedFactor | tuple[Any, Any, Any, Any, Any]],
     tolerance: float = 1e-9,
+    centred: bool = False,
 ) -> tuple[FloatArray, list[FloatArray], list[FloatArray]]:
     """Solve LP-SparseMAP over enumerated factors (Niculae & Martins 2020, Eq. 10).
 
@@ -188,6 +189,9 @@ def solve_graph(
         The factors; see `EnumeratedFactor`.
     tolerance
         Largest violation of any optimality condition, relative to ``max(1, |scores|)``.
+    centred
+        Whether multipliers are taken off the scores first, which makes large ones small: the
+        violation is then relative to `FAR`, whatever the scale of the scores.
 
     Returns
     -------
@@ -204,13 +208,33 @@ def solve_graph(
         If the factors contradict each other, or the optimality conditions do not hold.
     """
     program = _Program.from_graph(np.asarray(eta, dtype=np.float64), factors)
-    x = program.solve(tolerance)
+    x = program.solve_centred(tolerance) if centred else program.solve(tolerance)
     mu = np.clip(np.asarray(eta, dtype=np.float64), 0.0, 1.0)
     linked = np.unique(program.link_variables)
     mu[linked] = x[linked]
     ps = np.split(x[len(mu) :], np.cumsum(program.sizes)[:-1]) if factors else []
     nus = [np.asarray(f[3], dtype=np.float64).T @ p for f, p in zip(factors, ps, strict=True)]
     return mu, nus, ps
+
+
+def is_feasible(n_variables: int, factors: Sequence[Any]) -> bool:
+    """Whether any marginals satisfy all enumerated factors, by a linear program."""
+    if not all(len(f[2]) for f in factors):
+        return False
+    program = _Program.from_graph(np.zeros(n_variables), factors)
+    result = optimize.linprog(
+        np.zeros(len(program.c)),
+        A_eq=program.equalities,
+        b_eq=program.right,
+        bounds=[(None, None)] * n_variables + [(0.0, None)] * (len(program.c) - n_variables),
+    )
+    if result.status not in (0, 2):
+        raise ArithmeticError(f"is_feasible: {result.message}")
+    return bool(result.status == 0)
+
+
+FAR = 100.0
+"""A structure whose reduced cost is this far from 0 has no weight, see `_Program.centred`."""
 
 
 class _Program(NamedTuple):
@@ -251,6 +275,45 @@ class _Program(NamedTuple):
         quadratic[:n] = 1.0
         matrix = np.array(rows).reshape(-1, total)
         return cls(n, quadratic, c, matrix, np.array(right), sizes, np.array(links, dtype=np.int64))
+
+    def solve_centred(self, tolerance: float) -> FloatArray:
+        """Return a solution whose optimality was verified near zero, see `centred`."""
+        for regularization in (1e-8, 1e-12, 1e-10, 1e-14):
+            program = self.centred(regularization)
+            x = program.solve(tolerance)
+            if not (x[self.n :][program.c[self.n :] <= -FAR] > tolerance).any():
+                return x
+        raise ArithmeticError("solve_graph: a weight that was taken for zero is not")
+
+    def centred(self, regularization: float) -> _Program:
+        """Return a program of the same solution, whose scores are near zero.
+
+        ``E x = e`` makes ``<E^T y, x>`` a constant for any multipliers y, so that the scores ``c -
+        E^T y`` have the same solution. For those of an interior point they are marginals and
+        reduced costs. Weights of very negative ones vanish, and the optimality conditions ask no
+        more of these than that they are negative: they are cut off, in the end at -`FAR`.
+
+        Raises
+        ------
+        ArithmeticError
+            If some scores stay large: of variables in no factor, or amid degenerate constraints.
+        """
+        c, matrix = self.c.astype(np.longdouble), self.equalities.astype(np.longdouble)
+        largest, cut = float(np.abs(self.c).max(initial=0.0)), np.inf
+        if largest <= FAR:
+            return self
+        for _ in range(8):
+            for weights in np.split(c[self.n :], np.cumsum(self.sizes)[:-1]):
+                weights -= weights.max()  # a multiplier of their sum
+            near = c.astype(np.float64)
+            near[self.n :] = np.maximum(near[self.n :], -cut)
+            program = self._replace(c=near)
+            if np.abs(near).max(initial=0.0) <= FAR:
+                return program
+            _, y, _ = program.interior_point(regularization, True)
+            c = c - matrix.T @ y
+            cut = max(FAR, 1e-2 * min(cut, largest))
+        raise ArithmeticError(f"centred: scores of {np.abs(near).max():.1e} are left")
 
     def solve(self, tolerance: float) -> FloatArray:
         """Return a solution whose optimality was verified."""

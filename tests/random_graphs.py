@@ -160,7 +160,7 @@ def random_graph(
     Slots are negated as a drawn assignment needs it to satisfy every factor, and a variable may
     fill several slots of one factor.
     """
-    drawn = [_random_structures(rng, str(rng.choice(kinds))) for _ in range(n_factors)]
+    drawn = [random_structures(rng, str(rng.choice(kinds))) for _ in range(n_factors)]
     n_slots = sum(m.shape[1] for _, m, _, _ in drawn)
     n_variables = max(2, int(n_slots / rng.uniform(1.2, 2.5)))
     slots = np.repeat(np.arange(n_variables), degree)
@@ -185,7 +185,7 @@ def random_graph(
     return RandomGraph(scale * rng.normal(size=n_variables), declared)
 
 
-def _random_structures(
+def random_structures(
     rng: np.random.Generator, kind: str
 ) -> tuple[str, FloatArray, FloatArray, dict[str, Any]]:
     """Return the type's name, structures, and parameters of a random factor."""

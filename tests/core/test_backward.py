@@ -6,40 +6,12 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
+from dense import eigenprojection, local_jacobians
 from lpsmap import AtMostOne, FactorGraph, Xor
 from lpsmap_core.solution import Solution
 from random_graphs import random_graph
 
 FloatArray = npt.NDArray[np.float64]
-
-
-def dense(solution: Solution) -> FloatArray:
-    """Return S = C^T J C of a solution's only part, column by column (Proposition 3)."""
-    state = solution.state
-    part = state.part
-    links = np.arange(part.n_links)
-    copies = np.zeros((part.n_links, part.n_variables))
-    copies[links, part.link_variable] = part.sign / part.delta
-    jacobian = np.zeros((part.n_links, part.n_links))
-    for b, solver in enumerate(state.solvers):
-        bucket, lo, hi = part.buckets[b], part.starts[b], part.starts[b + 1]
-        nothing, out_v = np.zeros(bucket.n_additionals), np.zeros(bucket.n_additionals)
-        for i in range(hi - lo):
-            one, column = np.zeros(hi - lo), np.zeros(hi - lo)
-            one[i] = 1.0
-            solver.jvp(np.arange(bucket.n_factors), one, nothing, column, out_v)
-            jacobian[lo:hi, lo + i] = column
-    np.testing.assert_allclose(jacobian, jacobian.T, atol=1e-10)
-    np.testing.assert_allclose(jacobian @ jacobian, jacobian, atol=1e-8)
-    return copies.T @ jacobian @ copies
-
-
-def eigenprojection(s: FloatArray) -> tuple[FloatArray, float]:
-    """Return the projection onto the eigenvalue-1 space, and the second eigenvalue."""
-    values, vectors = np.linalg.eigh((s + s.T) / 2)
-    ones = values > 1 - 1e-8
-    assert values.max(initial=0.0) < 1 + 1e-9
-    return vectors[:, ones] @ vectors[:, ones].T, float(values[~ones].max(initial=0.0))
 
 
 def jacobian_of(solution: Solution) -> FloatArray:
@@ -56,7 +28,7 @@ def test_against_the_eigenvectors_of_s(draws: int) -> None:
         drawn = random_graph(np.random.default_rng(seed), 5, scale=0.7)
         graph, _, _ = drawn.build()
         solution = graph.solve(tol=1e-10, max_iter=20_000)
-        expected, second = eigenprojection(dense(solution))
+        expected, second = eigenprojection(local_jacobians(solution).s)
         slowest = max(slowest, second)
         np.testing.assert_allclose(jacobian_of(solution), expected, atol=1e-8)
     assert slowest > 0.7, "none of the draws was hard"
@@ -69,7 +41,7 @@ def test_against_powers_of_s(scale: float) -> None:
     graph.add(Xor(u))
     graph.add(AtMostOne(u, axis=0))
     solution = graph.solve(tol=1e-10)
-    s = dense(solution)
+    s = local_jacobians(solution).s
     power = s
     for _ in range(20):
         power = power @ power
@@ -87,7 +59,7 @@ def test_products_are_exact_to_rounding_on_large_components() -> None:
     twice, _ = solution.vjp(once)
     np.testing.assert_allclose(twice, once, atol=1e-10)
     np.testing.assert_allclose(once.reshape(25, 30).sum(axis=1), 0.0, atol=1e-10)
-    expected, _ = eigenprojection(dense(solution))
+    expected, _ = eigenprojection(local_jacobians(solution).s)
     np.testing.assert_allclose(once, expected @ d, atol=1e-8)
 
 

@@ -1,0 +1,299 @@
+"""Graphs of the stress run: all installed factor types, in every state that users bring about.
+
+Each graph is drawn from one seed, with the enumerated structures of its factors beside it: those of
+`random_graphs`, which the judges list themselves, and those of every installed type's own examples,
+which its plain Python oracle gives for all scores of -1 and 1.
+"""
+
+from __future__ import annotations
+
+import copy
+import functools
+import itertools
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+import judges
+from lpsmap_core import Factor, FactorGraph, Variables
+from lpsmap_core.registry import installed
+from lpsmap_core.testing.oracle import Oracle, oracles_of
+from random_graphs import KINDS, Declared, random_structures
+
+FloatArray = npt.NDArray[np.float64]
+IntArray = npt.NDArray[np.int64]
+BoolArray = npt.NDArray[np.bool_]
+
+SCALES = tuple(10.0**k for k in range(-8, 9))
+
+TIES = ("none", "rounded", "nearly rounded", "equal", "uneven")
+"""How scores are drawn before they are scaled."""
+
+MOST_STRUCTURES = 220
+"""Structures of a graph; the judges' programs have a number for each."""
+
+Declare = Callable[[Variables, IntArray, BoolArray, FloatArray], Factor]
+
+
+class Row(NamedTuple):
+    """One factor of a declaration: its places among the declaration's entries, its structures."""
+
+    places: IntArray
+    m: FloatArray
+    n: FloatArray
+
+
+@dataclass(frozen=True)
+class Template:
+    """A declaration without variables and scores."""
+
+    kind: str
+    size: int
+    """Number of entries of its variables, those that a mask leaves out included."""
+    shape_v: tuple[int, int]
+    """Factors and additionals of each."""
+    rows: list[Row]
+    declare: Declare
+    """Makes the factor of all variables, and its entries' numbers, negations and scores."""
+
+    @property
+    def n_structures(self) -> int:
+        """Number of structures of all rows."""
+        return sum(len(row.m) for row in self.rows)
+
+
+@dataclass(frozen=True)
+class Piece:
+    """A template with variables and scores."""
+
+    template: Template
+    variables: IntArray
+    negated: BoolArray
+    eta_v: FloatArray
+
+
+@dataclass(frozen=True)
+class StressGraph:
+    """A drawn graph, and how it was drawn."""
+
+    eta: FloatArray
+    pieces: list[Piece]
+    scale: float
+    ties: str
+
+    @property
+    def magnitude(self) -> float:
+        """Largest magnitude of the scores that forbid nothing, at least 1."""
+        scores = np.concatenate([self.eta, *(p.eta_v.reshape(-1) for p in self.pieces)])
+        return max(1.0, float(np.abs(scores[scores > -np.inf]).max(initial=0.0)))
+
+    def build(self) -> FactorGraph:
+        """Return the factor graph."""
+        graph = FactorGraph()
+        u = graph.variable_from(self.eta)
+        for piece in self.pieces:
+            graph.add(piece.template.declare(u, piece.variables, piece.negated, piece.eta_v))
+        return graph
+
+    def enumerated(self, eta_v: list[FloatArray] | None = None) -> list[judges.EnumeratedFactor]:
+        """Return all factors of all declarations, without the structures that scores forbid."""
+        given = [p.eta_v for p in self.pieces] if eta_v is None else eta_v
+        return [
+            _allowed(self.eta, piece.variables[row.places], piece.negated[row.places], row, scores)
+            for piece, piece_v in zip(self.pieces, given, strict=True)
+            for row, scores in zip(piece.template.rows, piece_v, strict=True)
+        ]
+
+
+def _allowed(
+    eta: FloatArray, variables: IntArray, negated: BoolArray, row: Row, eta_v: FloatArray
+) -> judges.EnumeratedFactor:
+    off = eta[variables] == -np.inf
+    keep = ~((row.m != negated) & off).any(axis=1)
+    keep &= ~((row.n != 0.0) & (eta_v == -np.inf)).any(axis=1)
+    finite = np.where(eta_v == -np.inf, 0.0, eta_v)
+    return judges.EnumeratedFactor(variables, negated, row.m[keep], row.n[keep], finite)
+
+
+# -------------------------------------------------------------------- structures of installed types
+
+
+def structures_of(oracle: Oracle) -> tuple[FloatArray, FloatArray] | None:
+    """Return all vertices that a type's own oracle can give, or None if that cannot be told.
+
+    A structure of zeros and ones is the best for scores of 1 where it is on and of -1 elsewhere.
+    Where there are too many such scores, or vertices are fractional, random scores are tried until
+    half of them have shown nothing new. Polytopes that oracles answer with fractions of their
+    parameters have corners too narrow for that: knapsacks are listed by the judges.
+    """
+    factor, k = oracle.row, oracle.arity
+    if type(factor).__name__ == "Knapsack":
+        return judges.knapsack(np.ravel(factor.costs), float(factor.budget))
+    rng = np.random.default_rng(0)
+    found: dict[tuple[float, ...], int] = {}
+    if k <= 12:
+        corners = np.array(list(itertools.product((-1.0, 1.0), repeat=k)))
+        _ask(oracle, 1e3 * corners, np.zeros((len(corners), oracle.n_additionals)), found)
+    whole = all(x in (0.0, 1.0) for vertex in found for x in vertex[:k])
+    if k > 12 or not whole:
+        scores = rng.normal(size=(6000, k))
+        _ask(oracle, scores, np.zeros((len(scores), oracle.n_additionals)), found)
+        if max(found.values()) >= len(scores) // 2:
+            return None
+    m = np.array(sorted({vertex[:k] for vertex in found})).reshape(-1, k)
+    for _ in range(4 if oracle.n_additionals else 0):  # additionals that variables leave open
+        some = rng.normal(size=(len(m), oracle.n_additionals))
+        _ask(oracle, 1e4 * (2.0 * m - 1.0), some, found)
+    vertices = np.array(sorted(found)).reshape(-1, oracle.size)
+    return vertices[:, :k], vertices[:, k:]
+
+
+def _ask(
+    oracle: Oracle, eta_u: FloatArray, eta_v: FloatArray, found: dict[tuple[float, ...], int]
+) -> None:
+    """Add the answers to what was found, each with the number of the question that showed it."""
+    for i, (u, v) in enumerate(zip(eta_u, eta_v, strict=True)):
+        found.setdefault(tuple(oracle(u, v).vertex.tolist()), i)
+
+
+@functools.cache
+def templates_of(kind: str) -> list[Template]:
+    """Return the examples of an installed type whose structures can be listed."""
+    found = []
+    for example in installed().factors[kind].value.examples():
+        listed = [structures_of(oracle) for oracle in oracles_of(example)]
+        if any(structures is None for structures in listed):
+            continue
+        shape = example.variables.shape
+        places = example.links(np.arange(np.prod(shape, dtype=np.int64)).reshape(shape))
+        rows = [
+            Row(places[example.slots_of(i)], *structures)
+            for i, structures in enumerate(listed)
+            if structures is not None
+        ]
+        shape_v = example.n_factors, example.n_additionals
+        declare = functools.partial(_again, example)
+        found.append(Template(kind, int(np.prod(shape)), shape_v, rows, declare))
+    return found
+
+
+def _again(
+    example: Factor, u: Variables, variables: IntArray, negated: BoolArray, eta_v: FloatArray
+) -> Factor:
+    """Declare an example over other variables, with other scores."""
+    again, shape = copy.copy(example), example.variables.shape
+    view = Variables(u.graph, u.index[variables].reshape(shape), negated.reshape(shape))
+    again.variables = view.without_ownership()
+    if example.additionals is not None:
+        again.additionals = eta_v.reshape(tuple(example.additionals.shape))
+    return again
+
+
+def _of_parameters(rng: np.random.Generator) -> Template:
+    """Draw a factor of random arity and parameters, whose structures the judges list."""
+    kind, m, n, parameters = random_structures(rng, str(rng.choice(KINDS)))
+
+    def declare(u: Variables, variables: IntArray, negated: BoolArray, eta_v: FloatArray) -> Factor:
+        declared = Declared(kind, variables, negated, m, n, eta_v[0], parameters)
+        return declared.declare(u, eta_v[0])
+
+    size = m.shape[1]
+    return Template(kind, size, (1, n.shape[1]), [Row(np.arange(size), m, n)], declare)
+
+
+# -------------------------------------------------------------------- drawing
+
+
+def draw_graph(seed: int) -> StressGraph:
+    """Draw a graph; some have no solution."""
+    rng = np.random.default_rng(seed)
+    scale, ties = float(rng.choice(SCALES)), str(rng.choice(TIES))
+    templates = list(_draw_templates(rng))
+    size = sum(template.size for template in templates)
+    n_variables = max(2, int(size / rng.uniform(1.0, 2.5)))
+    slots = np.repeat(np.arange(n_variables), 4)
+    rng.shuffle(slots)
+    assignment = rng.integers(0, 2, size=n_variables).astype(np.float64)
+    careless = 0.3 if rng.random() < 0.15 else 0.0  # contradictions, in some graphs
+    pieces: list[Piece] = []
+    for template in templates:
+        variables, slots = slots[: template.size], slots[template.size :]
+        if pieces and rng.random() < 0.15:
+            pieces.append(_duplicate(rng, pieces[-1], n_variables, assignment))
+        pieces.append(_place(rng, template, variables, assignment, careless))
+    scored = [_scored(rng, piece, scale, ties) for piece in pieces]
+    eta = scale * _draw_scores(rng, n_variables, ties)
+    if rng.random() < 0.25:
+        allowed = assignment if rng.random() < 0.8 else np.zeros(n_variables)
+        eta[(allowed == 0.0) & (rng.random(n_variables) < 0.15)] = -np.inf
+    return StressGraph(eta, scored, scale, ties)
+
+
+def _draw_templates(rng: np.random.Generator) -> Iterator[Template]:
+    """Draw up to 6 declarations, as long as they are not too large for the judges."""
+    kinds, room = sorted(installed().factors), MOST_STRUCTURES
+    for _ in range(int(rng.integers(1, 7))):
+        if rng.random() < 0.3:
+            template = _of_parameters(rng)
+        else:
+            offered = templates_of(str(rng.choice(kinds)))
+            if not offered:
+                continue
+            template = offered[int(rng.integers(len(offered)))]
+        if template.n_structures <= room:
+            room -= template.n_structures
+            yield template
+
+
+def _place(
+    rng: np.random.Generator,
+    template: Template,
+    variables: IntArray,
+    assignment: FloatArray,
+    careless: float,
+) -> Piece:
+    """Put a template over variables, negated as an assignment needs it unless careless."""
+    negated = rng.random(template.size) < 0.5
+    for row in template.rows:
+        whole = row.m[((row.m == 0.0) | (row.m == 1.0)).all(axis=1)]
+        if len(whole) and rng.random() >= careless:
+            satisfied = whole[rng.integers(len(whole))]
+            negated[row.places] = assignment[variables[row.places]] != satisfied
+    return Piece(template, variables, negated, np.zeros(template.shape_v))
+
+
+def _duplicate(
+    rng: np.random.Generator, piece: Piece, n_variables: int, assignment: FloatArray
+) -> Piece:
+    """Return a declaration once more, or with one slot over another variable."""
+    variables, negated = piece.variables.copy(), piece.negated.copy()
+    if len(variables) and rng.random() < 0.5:
+        k, other = int(rng.integers(len(variables))), int(rng.integers(n_variables))
+        negated[k] ^= bool(assignment[variables[k]] != assignment[other])
+        variables[k] = other
+    return Piece(piece.template, variables, negated, piece.eta_v)
+
+
+def _scored(rng: np.random.Generator, piece: Piece, scale: float, ties: str) -> Piece:
+    """Draw the additionals' scores; few are forbidden."""
+    shape = piece.template.shape_v
+    eta_v = scale * _draw_scores(rng, shape[0] * shape[1], ties).reshape(shape)
+    if rng.random() < 0.05:
+        eta_v[rng.random(shape) < 0.1] = -np.inf
+    return Piece(piece.template, piece.variables, piece.negated, eta_v)
+
+
+def _draw_scores(rng: np.random.Generator, n: int, ties: str) -> FloatArray:
+    scores = rng.normal(size=n)
+    if ties == "equal":
+        return np.full(n, float(rng.integers(-1, 2)))
+    if ties == "rounded":
+        return np.round(scores)
+    if ties == "nearly rounded":
+        return np.round(scores) + 1e-9 * scores
+    if ties == "uneven":
+        return np.asarray(scores * 10.0 ** rng.uniform(-3.0, 0.0, size=n))
+    return scores
