@@ -29,7 +29,7 @@ FLOAT = 8
 
 PER_LINK, PER_LINK_POLISHED = 4, 6
 PER_VARIABLE, PER_VARIABLE_POLISHED = 6, 6
-PER_ADDITIONAL, PER_ADDITIONAL_POLISHED = 3, 3
+PER_ADDITIONAL, PER_ADDITIONAL_POLISHED = 2, 3
 PER_FACTOR = 2
 """Numbers that a solve takes beside the layout: always, and beyond that in a polished graph.
 The test for contradictions, which only graphs that are slow to agree come to, takes about ten more
