@@ -2,9 +2,9 @@
 
 ``python benchmarks/bench.py`` prints, for every workload and batch size, milliseconds an instance
 of building and solving the graph (forward), of the backward pass, and the ratio of the earlier
-library's time to ours; then the ratio to ours at other tolerances, its time still to 1e-6. Times on a shared machine mean little by themselves, so every measurement
-lies between two runs of the calibration, a sort of a million numbers, and the reference is scaled
-by their mean.
+library's time to ours; then the ratio to ours at other tolerances, its time still to 1e-6. Times
+on a shared machine mean little by themselves, so every measurement lies between two runs of the
+calibration, a sort of a million numbers, and the reference is scaled by their mean.
 """
 
 from __future__ import annotations
