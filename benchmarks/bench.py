@@ -23,7 +23,9 @@ from rich.table import Table
 from lpsmap import ConvergenceWarning
 from workloads import REFERENCE_SORT, WORKLOADS, Workload
 
-SOLVES_A_RUN = 8
+SHORTEST_RUN = 0.05
+"""Seconds that a run takes at least, with as many solves in a row, as in training: the calibration
+before it leaves other numbers in the caches."""
 
 
 @dataclass(frozen=True)
@@ -58,14 +60,10 @@ def seconds(function: Callable[[], object]) -> float:
 def measure(
     workload: Workload, batch: int, tol: float, threads: int, runs: int, sort: Calibration
 ) -> Measurement:
-    """Run a workload some times, each between two calibrations, and take medians.
-
-    A run solves small batches several times in a row: the calibration empties the caches.
-    """
+    """Run a workload some times, each between two calibrations, and take medians."""
     make = workload.build(batch, np.random.default_rng(0))
-    repeats = max(1, SOLVES_A_RUN // batch)
-    forward, backward, ratios = [], [], []
-    for run in range(runs + 1):
+    repeats, forward, backward, ratios = 1, [], [], []
+    for run in range(runs + 2):
         before, there, back = sort.milliseconds(), 0.0, 0.0
         for _ in range(repeats):
             start = time.perf_counter()
@@ -75,8 +73,9 @@ def measure(
             there += middle - start
             back += time.perf_counter() - middle
         machine = 0.5 * (before + sort.milliseconds()) / REFERENCE_SORT
-        if run == 0:
-            continue  # compiles, or loads what was compiled
+        if run < 2:  # the first one compiles, or loads what was compiled
+            repeats = max(1, round(SHORTEST_RUN / (there + back)))
+            continue
         forward.append(1e3 * there / (repeats * batch))
         backward.append(1e3 * back / (repeats * batch))
         ratios.append(workload.reference * machine / (forward[-1] + backward[-1]))

@@ -40,7 +40,7 @@ more structures in an active set, the more.
 
 MAX_PRODUCTS = 2000
 
-CHEAPER = 4
+CHEAPER = 2
 """By about so much a product takes less than a solve."""
 
 

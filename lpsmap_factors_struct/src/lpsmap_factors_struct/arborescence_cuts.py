@@ -19,7 +19,11 @@ __all__ = ["FlowMemory", "flow_memory", "violated_sets"]
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
+WordArray = npt.NDArray[np.uint64]
 FlagArray = npt.NDArray[np.int8]
+
+ONE = np.uint64(1)
+"""Words are unsigned: numba looks at each signed index, whether it counts from the end."""
 
 SOURCE = 2**62
 """Mark of the words that are part of the source: later than any search."""
@@ -30,9 +34,9 @@ class FlowMemory(NamedTuple):
 
     residual: FloatArray
     """(n * n,) residual capacities, of the arc from word h to word m at ``m * n + h``."""
-    near: IntArray
+    near: WordArray
     """(n * n,) for each word, those that an arc joins it with."""
-    degree: IntArray
+    degree: WordArray
     """(n,) their number."""
     direct: FloatArray
     """(n,) capacity from the source right into each word."""
@@ -40,9 +44,9 @@ class FlowMemory(NamedTuple):
     """(n,) what a flow leaves of it."""
     seen: IntArray
     """(n,) the number of the latest search that reached a word, or a large one for the source."""
-    towards: IntArray
+    towards: WordArray
     """(n,) for each word the search reached, the next on its path."""
-    queue: IntArray
+    queue: WordArray
     """(n,) the words in the order the search reached them."""
     changed: FlagArray
     """(n,) whether a flow changed residual capacities of the arcs into a word."""
@@ -53,13 +57,13 @@ def flow_memory(n: int) -> FlowMemory:
     """Return working memory for sentences of up to `n` words."""
     return FlowMemory(
         residual=np.empty(n * n),
-        near=np.empty(n * n, dtype=np.int64),
-        degree=np.empty(n, dtype=np.int64),
+        near=np.empty(n * n, dtype=np.uint64),
+        degree=np.empty(n, dtype=np.uint64),
         direct=np.empty(n),
         supply=np.empty(n),
         seen=np.empty(n, dtype=np.int64),
-        towards=np.empty(n, dtype=np.int64),
-        queue=np.empty(n, dtype=np.int64),
+        towards=np.empty(n, dtype=np.uint64),
+        queue=np.empty(n, dtype=np.uint64),
         changed=np.empty(n, dtype=np.int8),
     )
 
@@ -95,72 +99,72 @@ def violated_sets(
         The number of sets there are then.
     """
     residual, near, degree, direct, supply, seen, towards, queue, changed = memory
-    negligible = tolerance / (n * n)
-    _neighbours(capacity, n, near, degree)
+    negligible, size = tolerance / (n * n), np.uint64(n)
+    _neighbours(capacity, size, near, degree)
     copy(capacity[: n * n], residual)
     seen[:n] = 0
     changed[:n] = 0
-    for word in range(n):
-        direct[word] = capacity[word * n + word]
+    for word in range(size):
+        direct[word] = capacity[word * size + word]
     search = 0
     for _ in range(n):
-        sink, most = 0, -1.0
-        for word in range(n):
+        sink, most = np.uint64(0), -1.0
+        for word in range(size):
             if direct[word] > most and seen[word] != SOURCE:
-                sink, most = word, direct[word]
+                sink, most = np.uint64(word), direct[word]
         if most < 1.0 - tolerance:
             copy(direct[:n], supply)
             search, reached = _flow(
-                sink, n, 1.0 - tolerance, negligible, search,
+                sink, size, 1.0 - tolerance, negligible, search,
                 residual, near, degree, supply, seen, towards, queue, changed,
             )  # fmt: skip
-            for word in range(n):
+            for word in range(size):
                 if changed[word]:
                     changed[word] = 0
-                    at = word * n
-                    copy(capacity[at : at + n], residual[at:])
-            if reached > 1 and count < len(member):
+                    at = word * size
+                    copy(capacity[at : at + size], residual[at:])
+            if reached > ONE and count < len(member):
                 member[count, :n] = 0.0
                 for i in range(reached):
                     member[count, queue[i]] = 1.0
                 count += 1
         seen[sink] = SOURCE
         for j in range(degree[sink]):
-            other = near[sink * n + j]
-            direct[other] += capacity[other * n + sink]
+            other = near[sink * size + j]
+            direct[other] += capacity[other * size + sink]
     return count
 
 
 @leaf
-def _neighbours(capacity: FloatArray, n: int, near: IntArray, degree: IntArray) -> None:
+def _neighbours(capacity: FloatArray, n: np.uint64, near: WordArray, degree: WordArray) -> None:
     """List for each word the others that an arc of some capacity joins it with."""
     degree[:n] = 0
     for word in range(n):
         for head in range(n):
             if capacity[word * n + head] > 0.0 and head != word:
                 near[word * n + degree[word]] = head
-                degree[word] += 1
+                degree[word] += ONE
                 if capacity[head * n + word] == 0.0:
                     near[head * n + degree[head]] = word
-                    degree[head] += 1
+                    degree[head] += ONE
 
 
 @leaf
 def _flow(
-    sink: int,
-    n: int,
+    sink: np.uint64,
+    n: np.uint64,
     enough: float,
     negligible: float,
     search: int,
     residual: FloatArray,
-    near: IntArray,
-    degree: IntArray,
+    near: WordArray,
+    degree: WordArray,
     supply: FloatArray,
     seen: IntArray,
-    towards: IntArray,
-    queue: IntArray,
+    towards: WordArray,
+    queue: WordArray,
     changed: FlagArray,
-) -> tuple[int, int]:
+) -> tuple[int, np.uint64]:
     """Send `enough` from the source to `sink`, along shortest paths (Edmonds & Karp 1972) at first.
 
     A search goes on from where a path's supply ran out, and starts again where its arcs were full.
@@ -180,17 +184,17 @@ def _flow(
             residual[sink * n + word] -= sent
     while flow < enough:
         search += 1
-        before, reached, full, i = flow, 1, False, 0
+        before, reached, full, i = flow, ONE, False, np.uint64(0)
         seen[sink], towards[sink], queue[0] = search, sink, sink
         while i < reached and not full:
             word = queue[i]
-            i += 1
+            i += ONE
             for j in range(degree[word]):
                 other = near[word * n + j]
                 if seen[other] >= search or residual[word * n + other] <= negligible:
                     continue
                 seen[other], towards[other], queue[reached] = search, word, other
-                reached += 1
+                reached += ONE
                 if supply[other] > negligible:
                     flow += _send(other, sink, n, residual, supply, towards, changed)
                     if supply[other] > negligible:
@@ -198,17 +202,17 @@ def _flow(
                         break
         if flow == before:
             return search, reached
-    return search, 0
+    return search, np.uint64(0)
 
 
 @leaf
 def _send(
-    start: int,
-    sink: int,
-    n: int,
+    start: np.uint64,
+    sink: np.uint64,
+    n: np.uint64,
     residual: FloatArray,
     supply: FloatArray,
-    towards: IntArray,
+    towards: WordArray,
     changed: FlagArray,
 ) -> float:
     """Send as much as fits along the path that leads from a word with supply to the sink."""
