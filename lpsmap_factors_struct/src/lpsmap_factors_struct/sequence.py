@@ -23,13 +23,18 @@ def reduced_states(scores: FloatArray, length: int, n_states: int, target: Float
 
     A forced state, of hugely positive score, would otherwise swallow the digits of all sums.
     """
-    for t in range(length):
-        row = scores[t * n_states : (t + 1) * n_states]
-        most = row[0]
-        for s in range(n_states):
-            most = max(most, row[s])
-        for s in range(n_states):
-            target[t * n_states + s] = row[s] - most
+    n, two = np.uint64(n_states), np.uint64(2)
+    even, here = n - n % two, np.uint64(0)
+    for _ in range(length):
+        a = b = scores[here + n - np.uint64(1)]
+        for s in range(np.uint64(0), even, two):  # two chains of comparisons at once
+            p, q = scores[here + s], scores[here + s + np.uint64(1)]
+            a = p if p > a else a
+            b = q if q > b else b
+        most = a if a > b else b
+        for s in range(n):
+            target[here + s] = scores[here + s] - most
+        here += n
 
 
 @leaf
