@@ -9,6 +9,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Iterable, Sequence
 from decimal import Context, Decimal, localcontext
+from fractions import Fraction
 from typing import Any, NamedTuple
 
 import clarabel
@@ -298,7 +299,8 @@ class _Program(NamedTuple):
         ArithmeticError
             If some scores stay large: of variables in no factor, or amid degenerate constraints.
         """
-        c, matrix = self.c.astype(np.longdouble), self.equalities.astype(np.longdouble)
+        c = np.array([Fraction(x) for x in self.c.tolist()], dtype=object)
+        entries = list(zip(*np.nonzero(self.equalities), strict=True))
         largest, cut = float(np.abs(self.c).max(initial=0.0)), np.inf
         if largest <= FAR:
             return self
@@ -311,7 +313,9 @@ class _Program(NamedTuple):
             if np.abs(near).max(initial=0.0) <= FAR:
                 return program
             _, y, _ = program.interior_point(regularization, True)
-            c = c - matrix.T @ y
+            exact = [Fraction(x) for x in y.tolist()]  # degenerate constraints make y huge
+            for i, j in entries:
+                c[j] -= Fraction(float(self.equalities[i, j])) * exact[i]
             cut = max(FAR, 1e-2 * min(cut, largest))
         raise ArithmeticError(f"centred: scores of {np.abs(near).max():.1e} are left")
 

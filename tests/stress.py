@@ -92,7 +92,7 @@ class Watchdog:
     @contextmanager
     def watch(self, seed: int) -> Iterator[None]:
         """Watch over what is done with the graph of a seed."""
-        timer = threading.Timer(self._seconds, self._end, [seed])
+        timer = threading.Timer(self._seconds, self._end, [seed, time.process_time()])
         timer.daemon = True
         timer.start()
         try:
@@ -100,8 +100,12 @@ class Watchdog:
         finally:
             timer.cancel()
 
-    def _end(self, seed: int) -> None:
-        print(f"\nseed {seed}: no answer within {self._seconds:g} s", file=sys.stderr)
+    def _end(self, seed: int, before: float) -> None:
+        busy = time.process_time() - before  # little on a machine that had no time for us
+        print(
+            f"\nseed {seed}: no answer within {self._seconds:g} s, {busy:.1f} s of them busy",
+            file=sys.stderr,
+        )
         faulthandler.dump_traceback(all_threads=True)
         os._exit(1)
 
