@@ -9,8 +9,22 @@ import numpy as np
 import pytest
 from scipy.optimize import linprog
 
-from lpsmap import AtMostOne, Budget, FactorGraph, Or, Solution, Status, Variables, Xor
+from lpsmap import (
+    AtMostOne,
+    Budget,
+    DepTree,
+    FactorGraph,
+    Imply,
+    Or,
+    Sequence,
+    Solution,
+    Status,
+    Variables,
+    Xor,
+)
 from lpsmap_core import ConvergenceWarning, Factor
+from lpsmap_core.active_set import ActiveSets
+from lpsmap_core.infeasible import FIRST_TEST
 from random_graphs import Polytope, random_graph
 
 Declare = Callable[[Variables], Factor]
@@ -141,3 +155,53 @@ def test_a_forbidden_additional_is_named_with_its_factor() -> None:
     with pytest.warns(ConvergenceWarning, match="because of Polytope 1"):
         solution = graph.solve()
     assert solution.contradictions == {1: [(factor, 1)]}
+
+
+# -------------------------------------------------------------------- with forbidden scores
+
+
+def test_a_contradiction_of_forbidden_additionals_and_variables() -> None:
+    """Each factor has structures left, but none that agree: found by the stress run."""
+    graph = FactorGraph()
+    u = graph.variable_from([[1.0, 0.0], [0.0, -np.inf]])
+    switch = np.array([[-np.inf, 0.0], [0.0, -np.inf]])  # a step must change the state
+    graph.add(Sequence(u, switch))
+    graph.add(Xor([u[0, 0], u[0, 1]]))
+    graph.add(Imply([u[0, 0], u[1, 0]]))
+    graph.add(Imply([u[0, 1], u[1, 1]]))
+    with pytest.warns(ConvergenceWarning):
+        solution = graph.solve()
+    assert solution.status.tolist() == [Status.INFEASIBLE]
+
+
+def test_looking_for_a_contradiction_leaves_the_faces_alone() -> None:
+    """The latest look can be at the very limit of iterations."""
+    rng = np.random.default_rng(3)
+    graph = FactorGraph()
+    u = graph.variable_from(rng.standard_normal((6, 6)))
+    graph.add(DepTree(u, projective=True))
+    graph.add(Budget(u, 1, axis=1))
+    with pytest.warns(ConvergenceWarning):
+        state = graph.solve(max_iter=FIRST_TEST, step_size=1e-3, adapt=False).state
+    (b,) = (b for b, solver in enumerate(state.solvers) if isinstance(solver, ActiveSets))
+    found = state.solvers[b].structures(np.array([0]))
+    weight = np.repeat(found.probability, np.diff(found.offsets))
+    slots = np.bincount(found.entry, found.value * weight, state.part.buckets[b].n_links)
+    links = state.links_of(b)
+    z = state.problem.iterate.z[links]
+    np.testing.assert_allclose(slots / state.part.delta[links], z, rtol=0, atol=1e-12)
+
+
+def test_the_objective_is_finite_where_a_variable_is_forbidden(rng: np.random.Generator) -> None:
+    """Whatever the tolerance leaves of its marginal."""
+    scores = rng.standard_normal((40, 5, 5))
+    scores[rng.random(scores.shape) < 0.2] = -np.inf
+    graph = FactorGraph()
+    u = graph.variable_from(scores)
+    graph.add(DepTree(u, projective=True))
+    graph.add(Budget(u, 3, axis=1))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)  # some have no tree left
+        solution = graph.solve(tol=1e-2, adapt=False)
+    assert (solution.status == Status.CONVERGED).sum() > 10
+    assert np.isfinite(solution.objective[solution.status == Status.CONVERGED]).all()

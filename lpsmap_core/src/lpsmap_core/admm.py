@@ -28,7 +28,7 @@ import numpy.typing as npt
 
 from lpsmap_core.compile import kernel, leaf
 from lpsmap_core.faces import Work, make_work
-from lpsmap_core.infeasible import InfeasibilityTest
+from lpsmap_core.infeasible import FIRST_TEST, InfeasibilityTest
 from lpsmap_core.layout import Part
 from lpsmap_core.native import borrowed
 from lpsmap_core.polish import EARLY, PERIOD, Polish, make_polish, polish_settled, take_back
@@ -141,7 +141,7 @@ def solve_part(
             stop = min(stop, last + PERIOD)
         run(coupled, Limits(stop, inner, options.tol, options.adapt))
         coupled &= ~progress.converged
-        if stop == test.next_iteration:
+        if stop == test.next_iteration or (stop == options.max_iter and stop > FIRST_TEST):
             coupled &= ~test.find(coupled)
         state.out_of_time = time.perf_counter() > deadline
     return state

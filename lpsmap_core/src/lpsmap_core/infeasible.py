@@ -4,6 +4,7 @@ Let r be numbers on the links that sum to zero over the links of every variable.
 copies of any marginals <r, C mu> = 0. If the largest <r, z> over each factor's own polytope sums to
 less than zero, no point of the polytopes is consistent. The gap between the variables' means and
 their copies is such an r, and in a contradictory component it converges to one that proves it.
+What a score of ``-inf`` forbids is no part of the polytopes.
 """
 
 from __future__ import annotations
@@ -11,22 +12,28 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
+from lpsmap_core.active_set import ActiveSets
+from lpsmap_core.layout import ranges
+from lpsmap_core.local import local_solver
 from lpsmap_core.state import MOST_STRUCTURES, PartState, sums
 
-__all__ = ["InfeasibilityTest", "find_violations"]
+__all__ = ["FIRST_TEST", "InfeasibilityTest", "find_violations"]
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
 BoolArray = npt.NDArray[np.bool_]
 
 FIRST_TEST = 60
-"""The first iteration at which to test; then at every doubling."""
+"""The first iteration at which to test; then at every doubling, and at last at the limit."""
 
 SUSPECT = 1e-5
 """Primal residual below which a component counts as on its way."""
 
 SHARPNESS = 1e6
 """Scale of the scores at which a projection stands in for the largest <r, z>."""
+
+FORBIDDEN = 1e3 * SHARPNESS
+"""Against what is forbidden."""
 
 BYSTANDER = 1e-2
 """Factors where r is smaller than this, relative to its largest number, are left out of a proof if
@@ -51,7 +58,7 @@ class InfeasibilityTest:
         if not suspect.any():
             return suspect
         gap = self._gap()
-        found = suspect & (self._support(suspect, gap) < 0.0)
+        found = suspect & (self._support(suspect, gap)[0] < 0.0)
         if found.any():
             progress.infeasible[found] = True
             self._name(found, gap)
@@ -60,10 +67,11 @@ class InfeasibilityTest:
     def _name(self, found: BoolArray, gap: FloatArray) -> None:
         """Note the factors of the proofs, without those that the proofs can do without."""
         part, blocks = self.state.part, self.state.problem.blocks
-        n_factors = len(blocks.component)
-        factor = np.repeat(
-            np.arange(n_factors), np.concatenate([np.diff(b.offsets) for b in part.buckets])
-        )
+        factor, n_factors = self._factor(), len(blocks.component)
+        bound, needed = self._support(found, np.zeros(part.n_links))
+        single = found & (bound < 0.0)  # where a factor alone needs what is forbidden
+        _note(self.state, single[blocks.component] & (needed > VIOLATION * FORBIDDEN))
+        found = found & ~single
         largest = np.zeros(n_factors)
         np.maximum.at(largest, factor, np.abs(gap))
         involved = largest > BYSTANDER
@@ -71,9 +79,14 @@ class InfeasibilityTest:
         degree = np.bincount(part.link_variable, involved[factor], part.n_variables)
         excess = sums(part.link_variable, core, part.n_variables) / np.maximum(degree, 1.0)
         core -= np.where(involved[factor], excess[part.link_variable], 0.0)
-        proven = found & (self._support(found, core) < 0.0)
+        proven = found & (self._support(found, core)[0] < 0.0)
         named = np.where(proven[blocks.component], involved, largest > 0.0)
         _note(self.state, named & found[blocks.component])
+
+    def _factor(self) -> IntArray:
+        """Return for each link its factor, counted over all buckets."""
+        arity = [np.diff(bucket.offsets) for bucket in self.state.part.buckets]
+        return np.repeat(np.arange(sum(map(len, arity))), np.concatenate(arity))
 
     def _gap(self) -> FloatArray:
         """Return the gaps between means and copies, in every component at most 1."""
@@ -87,25 +100,47 @@ class InfeasibilityTest:
         np.maximum.at(size, owner, np.abs(gap))
         return gap / np.where(size > 0.0, size, 1.0)[owner]
 
-    def _support(self, suspect: BoolArray, gap: FloatArray) -> FloatArray:
+    def _support(self, suspect: BoolArray, gap: FloatArray) -> tuple[FloatArray, FloatArray]:
         """Return for each suspect component an upper bound of its largest <r, z>.
 
-        With z_t the projection of t r, <r, z> <= <r, z_t> + ||z||^2 / (2 t) for every z.
+        And for each factor how much of what is forbidden it holds there, times its penalty.
+        With z_t the projection of t r, <r, z> <= <r, z_t> + ||z||^2 / (2 t) for every z; and with
+        scores -B for what is forbidden, of which z_t holds b and z nothing, B b / t less.
         """
-        state, part = self.state, self.state.part
+        state, part, problem = self.state, self.state.part, self.state.problem
         owner = part.component[part.link_variable]
-        scores, z = SHARPNESS * part.sign * gap, np.zeros(part.n_links)
+        barred = (problem.iterate.eta <= -problem.huge)[part.link_variable]
+        penalty = np.where(barred, FORBIDDEN, 0.0)
+        scores, z = part.sign * (SHARPNESS * gap - penalty), np.zeros(part.n_links)
+        penalty_v = np.where(problem.extras.eta <= -problem.huge, FORBIDDEN, 0.0)
+        needed_v = np.zeros(len(penalty_v))
         unsure = np.zeros(part.n_components, dtype=bool)
         for b, (bucket, solver) in enumerate(zip(part.buckets, state.solvers, strict=True)):
-            chosen, links = np.flatnonzero(suspect[bucket.component]), state.links_of(b)
-            if chosen.size:
-                no_v, v = np.zeros(bucket.n_additionals), np.empty(bucket.n_additionals)
-                solver.solve(chosen, scores[links], no_v, z[links], v, MOST_STRUCTURES, np.inf)
-                unsure[bucket.component[np.intersect1d(chosen, solver.unsolved())]] = True
-        best = gap * (part.sign * z + part.shift)
+            chosen = np.flatnonzero(suspect[bucket.component])
+            if not chosen.size:
+                continue
+            links = part.starts[b] + ranges(bucket.offsets, chosen)
+            some, found = bucket.select(chosen), np.empty(len(links))
+            extra = problem.blocks.additionals[b] + ranges(bucket.additional_offsets, chosen)
+            v = np.empty(some.n_additionals)
+            # a solver of its own: the loop goes on with the faces that it has
+            other = local_solver(some, part.delta[links], generic=isinstance(solver, ActiveSets))
+            everything = np.arange(some.n_factors)
+            a, eta_v = scores[links], -penalty_v[extra]
+            other.solve(everything, a, eta_v, found, v, MOST_STRUCTURES, 0.1 * FORBIDDEN)
+            other.raise_error()
+            unsure[some.component[other.unsolved()]] = True
+            z[links] = found
+            needed_v[extra] = penalty_v[extra] * v
+        copies = part.sign * z + part.shift
         slack = 0.5 / SHARPNESS / part.delta**2
-        bound = sums(owner, best + slack, part.n_components)
-        return np.where(unsure, np.inf, bound)
+        blocks, n_factors = problem.blocks, len(problem.blocks.component)
+        of_additional = np.repeat(np.arange(n_factors), np.diff(blocks.additional_offsets))
+        needed = sums(self._factor(), penalty * copies, n_factors)
+        needed += sums(of_additional, needed_v, n_factors)
+        bound = sums(owner, gap * copies + slack, part.n_components)
+        bound -= sums(blocks.component, needed, part.n_components) / SHARPNESS
+        return np.where(unsure, np.inf, bound), needed
 
 
 def find_violations(state: PartState) -> None:

@@ -287,10 +287,8 @@ class Solution:
 
 
 def _products(scores: FloatArray, marginals: FloatArray) -> FloatArray:
-    """Return their products, 0 where a forbidden marginal is 0."""
-    return np.where(marginals == 0.0, 0.0, marginals) * np.where(
-        (marginals == 0.0) & np.isinf(scores), 0.0, scores
-    )
+    """Return their products, 0 where the marginal is forbidden, whatever tolerance leaves of it."""
+    return marginals * np.where(np.isneginf(scores), 0.0, scores)
 
 
 def _flat(values: FloatArray, factor: Factor) -> FloatArray:
