@@ -15,7 +15,8 @@ import pytest
 
 import judges
 from lpsmap_core import FactorGraph
-from lpsmap_core.active_set import RUNNING, ActiveSets
+from lpsmap_core.active_set import ActiveSets
+from lpsmap_core.active_steps import RUNNING
 from lpsmap_core.layout import build_layout
 from random_graphs import Polytope, random_polytope
 

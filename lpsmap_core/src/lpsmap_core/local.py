@@ -13,7 +13,8 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from lpsmap_core.active_set import RUNNING, ActiveSets
+from lpsmap_core.active_set import ActiveSets
+from lpsmap_core.active_steps import RUNNING
 from lpsmap_core.compile import COMPILED, kernel, leaf
 from lpsmap_core.factor import Factor, LocalSolution, has_array_code
 from lpsmap_core.layout import Bucket, ranges
