@@ -34,6 +34,7 @@ from scipy.sparse.csgraph import connected_components
 import judges
 from dense import DenseJacobian
 from lpsmap import ConvergenceWarning, Solution, Status
+from lpsmap_core.compile import CompilationNotice
 from stress_graphs import StressGraph, draw_graph
 
 FloatArray = npt.NDArray[np.float64]
@@ -223,8 +224,10 @@ def check_differences(
 def check_warnings(
     report: Report, solution: Solution, caught: list[warnings.WarningMessage]
 ) -> None:
-    """A warning about convergence goes with a status that is not ok, and there is no other."""
+    """A warning about convergence goes with a status that is not ok; of others only compiling."""
     for warning in caught:
+        if issubclass(warning.category, CompilationNotice):
+            continue
         if not issubclass(warning.category, ConvergenceWarning) or solution.ok:
             report.wrong.append(f"{warning.category.__name__}: {warning.message}")
     if not solution.ok and not caught:

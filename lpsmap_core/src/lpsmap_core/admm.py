@@ -117,7 +117,6 @@ def solve_part(
     polish = make_polish(state, adapt)
     work = make_work(part, state.problem.extras.eta.size, bool(polish.allowed.any()))
     together = any(solver.vectorised for solver in state.solvers)
-
     threads = 1 if together else options.threads
 
     def run(chosen: BoolArray, limits: Limits) -> None:

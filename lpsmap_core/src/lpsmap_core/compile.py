@@ -67,9 +67,8 @@ def leaf(function: Function) -> Function:
     Parameters
     ----------
     function
-        As for `kernel`. It makes no array but views, and what it returns holds none, but for
-        such as `lpsmap_core.native.borrowed` returns; it calls other leaves, or kernels that return
-        numbers.
+        As for `kernel`. It makes no array but views, returns none, and calls other leaves, or
+        kernels that return numbers.
 
     Returns
     -------

@@ -32,8 +32,8 @@ SUSPECT = 1e-5
 SHARPNESS = 1e6
 """Scale of the scores at which a projection stands in for the largest <r, z>."""
 
-FORBIDDEN = 1e3 * SHARPNESS
-"""Against what is forbidden."""
+PENALTY = 1e3 * SHARPNESS
+"""Taken off the scores of what is forbidden."""
 
 BYSTANDER = 1e-2
 """Factors where r is smaller than this, relative to its largest number, are left out of a proof if
@@ -68,10 +68,11 @@ class InfeasibilityTest:
         """Note the factors of the proofs, without those that the proofs can do without."""
         part, blocks = self.state.part, self.state.problem.blocks
         factor, n_factors = self._factor(), len(blocks.component)
-        bound, needed = self._support(found, np.zeros(part.n_links))
-        single = found & (bound < 0.0)  # where a factor alone needs what is forbidden
-        _note(self.state, single[blocks.component] & (needed > VIOLATION * FORBIDDEN))
-        found = found & ~single
+        if np.isfinite(self.state.problem.huge):
+            bound, needed = self._support(found, np.zeros(part.n_links))
+            single = found & (bound < 0.0)  # where a factor alone needs what is forbidden
+            _note(self.state, single[blocks.component] & (needed > VIOLATION * PENALTY))
+            found = found & ~single
         largest = np.zeros(n_factors)
         np.maximum.at(largest, factor, np.abs(gap))
         involved = largest > BYSTANDER
@@ -110,9 +111,9 @@ class InfeasibilityTest:
         state, part, problem = self.state, self.state.part, self.state.problem
         owner = part.component[part.link_variable]
         barred = (problem.iterate.eta <= -problem.huge)[part.link_variable]
-        penalty = np.where(barred, FORBIDDEN, 0.0)
+        penalty = np.where(barred, PENALTY, 0.0)
         scores, z = part.sign * (SHARPNESS * gap - penalty), np.zeros(part.n_links)
-        penalty_v = np.where(problem.extras.eta <= -problem.huge, FORBIDDEN, 0.0)
+        penalty_v = np.where(problem.extras.eta <= -problem.huge, PENALTY, 0.0)
         needed_v = np.zeros(len(penalty_v))
         unsure = np.zeros(part.n_components, dtype=bool)
         for b, (bucket, solver) in enumerate(zip(part.buckets, state.solvers, strict=True)):
@@ -127,7 +128,7 @@ class InfeasibilityTest:
             other = local_solver(some, part.delta[links], generic=isinstance(solver, ActiveSets))
             everything = np.arange(some.n_factors)
             a, eta_v = scores[links], -penalty_v[extra]
-            other.solve(everything, a, eta_v, found, v, MOST_STRUCTURES, 0.1 * FORBIDDEN)
+            other.solve(everything, a, eta_v, found, v, MOST_STRUCTURES, 0.1 * PENALTY)
             other.raise_error()
             unsure[some.component[other.unsolved()]] = True
             z[links] = found

@@ -75,10 +75,13 @@ def in_shares(
                 errors[i] = error
                 break
 
-    others = [_begin(work) for _ in range(min(threads, len(shares)) - 1)]
-    work()
-    for ended in others:
-        ended.acquire()
+    others: list[_thread.LockType] = []
+    try:
+        others += (_begin(work) for _ in range(min(threads, len(shares)) - 1))
+        work()
+    finally:  # whatever happens here, the others write to what the caller holds
+        for ended in others:
+            ended.acquire()
     for i in sorted(errors):
         raise errors[i]
     return [results[i] for i in range(len(shares))]
