@@ -89,7 +89,13 @@ def measure(
 
 
 @click.command(context_settings={"show_default": True})
-@click.option("--batch", "batches", type=int, multiple=True, default=(1, 64), help="Batch sizes.")
+@click.option(
+    "--batch",
+    "batches",
+    type=int,
+    multiple=True,
+    help="Batch sizes, instead of those that the workloads are met with.",
+)
 @click.option(
     "--tol",
     "tols",
@@ -119,7 +125,7 @@ def main(
         *others,
     ):
         table.add_column(column, justify="left" if column == "workload" else "right")
-    cases = [(w, batch) for w in chosen for batch in batches]
+    cases = [(w, batch) for w in chosen for batch in batches or w.batches]
     warnings.simplefilter("ignore", ConvergenceWarning)
     for workload, batch in track(cases, description="measuring", console=Console(stderr=True)):
         found = [measure(workload, batch, tol, threads, runs, sort) for tol in tols]

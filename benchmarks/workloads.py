@@ -34,11 +34,14 @@ class Workload:
     reference
         The earlier library's milliseconds an instance, forward plus backward, solved to 1e-6 (for
         one factor: its users' idiom of 50 active-set iterations, often not solved).
+    batches
+        Batch sizes that it is met with.
     """
 
     name: str
     build: Build
     reference: float
+    batches: tuple[int, ...] = (16,)
 
 
 def matching(m: int, n: int) -> Build:
@@ -120,9 +123,9 @@ def sequence(length: int, states: int, at_most_one: bool) -> Build:
 
 
 WORKLOADS = [
-    Workload("matching 8x14", matching(8, 14), 3.739 + 0.296),
+    Workload("matching 8x14", matching(8, 14), 3.739 + 0.296, (1, 128)),
     Workload("matching 30x40", matching(30, 40), 50.779 + 3.05),
-    Workload("pairs k=159", pairs(159), 228.132 + 210.531),
+    Workload("pairs k=159", pairs(159), 228.132 + 210.531, (4,)),
     Workload("tree n=20", tree(20, None), 0.94 + 0.086),
     Workload("tree n=50", tree(50, None), 5.099 + 0.125),
     Workload("tree n=100", tree(100, None), 25.073 + 0.4),

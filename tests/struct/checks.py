@@ -258,7 +258,7 @@ def _local_solutions(
     bucket = build_layout(graph.n_variables, [factor]).buckets[0]
     z, v = np.full(a.size, np.nan), np.full(eta_v.size, np.nan)
     solver = local_solver(bucket, delta.reshape(-1), generic)
-    solver.solve(np.arange(len(a)), a.reshape(-1), eta_v.reshape(-1), z, v, 1000, np.inf)
+    solver.solve(np.arange(len(a)), a.reshape(-1), eta_v.reshape(-1), z, v, 1000)
     assert not solver.unsolved().size
     return z.reshape(a.shape), v.reshape(eta_v.shape)
 

@@ -34,7 +34,7 @@ class Problem:
     def solve(self, generic=False, solver=None):
         solver = solver or self.solver(generic)
         z = np.full(self.bucket.n_links, np.nan)
-        solver.solve(self.rows, self.links(self.a), NOTHING, z, NOTHING, 100_000, np.inf)
+        solver.solve(self.rows, self.links(self.a), NOTHING, z, NOTHING, 100_000)
         assert not solver.unsolved().size
         return z, solver
 

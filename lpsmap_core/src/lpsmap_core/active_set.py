@@ -31,9 +31,11 @@ from lpsmap_core.active_steps import (
 )
 from lpsmap_core.compile import COMPILED
 from lpsmap_core.factor import Factor
+from lpsmap_core.forced import NOTHING_BARRED
 from lpsmap_core.layout import Bucket
 from lpsmap_core.native import (
     CALL,
+    FORBIDS,
     JVP,
     RECORD_SIZE,
     SOLVE,
@@ -49,6 +51,7 @@ __all__ = ["ActiveSets", "first_capacity"]
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
+ByteArray = npt.NDArray[np.int8]
 
 FEWEST_PLACES, MOST_PLACES = 4, 16
 """Structures that a set has room for before it grows: a quarter of its variables, within these."""
@@ -66,12 +69,16 @@ class ActiveSets:
         Factors whose type has a MAP oracle.
     delta
         For each slot, the square root of its variable's degree.
+    barred
+        For each additional, whether it is forbidden; without, no slot is forced either.
     """
 
     vectorised = False
 
-    def __init__(self, bucket: Bucket, delta: FloatArray) -> None:
+    def __init__(self, bucket: Bucket, delta: FloatArray, barred: ByteArray | None = None) -> None:
         self.bucket = bucket
+        self.forbids = barred is not None
+        self.barred = NOTHING_BARRED if barred is None else barred
         self.inverse_delta = 1.0 / delta
         factor_type = bucket.type
         width = factor_type.vertex_sizes(
@@ -112,14 +119,14 @@ class ActiveSets:
         z: FloatArray,
         v: FloatArray,
         max_iterations: int,
-        huge: float = np.inf,
     ) -> None:
         """Solve the local problems of `rows`, warm-started from their latest active sets.
 
-        Writes `z` and `v` of these factors. A factor whose iterations ran out keeps status
-        ``RUNNING``; one that cannot improve in floating point has ``STALLED``.
+        The scores `a` of forced slots are infinite. Writes `z` and `v` of these factors. One whose
+        iterations ran out keeps status ``RUNNING``; one that cannot improve in floating point has
+        ``STALLED``.
         """
-        solve_active_sets(self._handle, rows, a, eta_v, z, v, max_iterations, huge)
+        solve_active_sets(self._handle, rows, a, eta_v, z, v, max_iterations)
         self.raise_error()
 
     def jvp(
@@ -142,7 +149,7 @@ class ActiveSets:
         return np.flatnonzero(self.status == RUNNING)
 
     def complete_faces(
-        self, rows: IntArray, a: FloatArray, eta_v: FloatArray, z: FloatArray, huge: float
+        self, rows: IntArray, a: FloatArray, eta_v: FloatArray, z: FloatArray
     ) -> None:
         """Add, with weight zero, structures that are tied with the active ones at `z`.
 
@@ -153,7 +160,7 @@ class ActiveSets:
         larger for some structure of the face unless the simplex has all its dimensions.
         """
         rows = rows[self.status[rows] != RUNNING]
-        complete(self._handle, rows, a, eta_v, z, huge)
+        complete(self._handle, rows, a, eta_v, z)
         self.raise_error()
 
     def raise_error(self) -> None:
@@ -203,6 +210,7 @@ class ActiveSets:
         oracle = bucket.type.map_kernel
         record[MAP] = 0 if oracle is None else address_of(oracle, "map")
         record[N_PARAMETERS] = bucket.parameters.shape[1]
+        record[FORBIDS] = self.forbids
         pack(record, STATUS, [self.status])
         arrays: list[npt.NDArray[Any]] = [
             bucket.offsets,
@@ -217,6 +225,7 @@ class ActiveSets:
             self.address,
             self.length,
             self.active,
+            self.barred,
         ]
         pack(record, ARRAYS, arrays)
 

@@ -13,12 +13,15 @@ import numpy.typing as npt
 
 from lpsmap_core.active_memory import ActiveSet, carve
 from lpsmap_core.compile import COMPILED, general_position, kernel, leaf
+from lpsmap_core.forced import ORACLE, decide
 from lpsmap_core.gram import append, fill_gram, residual_direction
 from lpsmap_core.native import (
     CALL,
     FAILED,
     FIRST_FREE,
+    FORBIDS,
     STATUS,
+    bytes_at,
     call_python,
     floats,
     floats_at,
@@ -46,6 +49,7 @@ __all__ = [
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
 BoolArray = npt.NDArray[np.bool_]
+ByteArray = npt.NDArray[np.int8]
 IndexArray = npt.NDArray[np.int32]
 
 RUNNING, OPTIMAL, STALLED = 0, 1, 2
@@ -71,10 +75,12 @@ class Problem(NamedTuple):
     additional_offsets: IntArray
     inverse_delta: FloatArray
     a: FloatArray
+    """Infinite in forced slots. All structures of a feasible face agree on these, so that they are
+    left out of sums whose differences matter."""
     eta_v: FloatArray
-    huge: float
-    """Scores of at least this magnitude stand for forbidden or forced variables. All structures of
-    a feasible face agree on them, so that they are left out of sums whose differences matter."""
+    forbids: bool
+    """Whether any slot may be forced, or any additional barred."""
+    barred: ByteArray
 
 
 class Candidates(NamedTuple):
@@ -92,7 +98,7 @@ GROW, ASK = 0, 1
 """What compiled loops call Python for."""
 
 MAP, N_PARAMETERS, ARRAYS = FIRST_FREE, FIRST_FREE + 1, FIRST_FREE + 2
-_SCORES, _CANDIDATES, _SETS = ARRAYS + 10, ARRAYS + 12, ARRAYS + 20
+_SCORES, _CANDIDATES, _SETS, _BARRED = ARRAYS + 10, ARRAYS + 12, ARRAYS + 20, ARRAYS + 30
 """Positions in the record: the oracle's address, and addresses and lengths of arrays."""
 
 if COMPILED:
@@ -129,14 +135,15 @@ if COMPILED:
         return floats_at(sets, _SCORES)  # type: ignore[no-any-return]
 
     @kernel
-    def _problem_of(sets: Any, a: FloatArray, eta_v: FloatArray, huge: float) -> Problem:
+    def _problem_of(sets: Any, a: FloatArray, eta_v: FloatArray) -> Problem:
         return Problem(
             ints_at(sets, ARRAYS),
             ints_at(sets, ARRAYS + 2),
             floats_at(sets, ARRAYS + 4),
             a,
             eta_v,
-            huge,
+            sets[FORBIDS] != 0,
+            bytes_at(sets, _BARRED),
         )
 
     @kernel
@@ -192,9 +199,10 @@ else:
     def _scores_of(sets: Any) -> FloatArray:
         return sets.scores  # type: ignore[no-any-return]
 
-    def _problem_of(sets: Any, a: FloatArray, eta_v: FloatArray, huge: float) -> Problem:
+    def _problem_of(sets: Any, a: FloatArray, eta_v: FloatArray) -> Problem:
         offsets, additional_offsets = sets.bucket.offsets, sets.bucket.additional_offsets
-        return Problem(offsets, additional_offsets, sets.inverse_delta, a, eta_v, huge)
+        delta, forbids, barred = sets.inverse_delta, sets.forbids, sets.barred
+        return Problem(offsets, additional_offsets, delta, a, eta_v, forbids, barred)
 
     def _find_candidates(sets: Any, rows: IntArray, eta_v: FloatArray) -> bool:
         sets.solve_map(rows, eta_v)
@@ -216,10 +224,9 @@ def solve_active_sets(
     z: FloatArray,
     v: FloatArray,
     max_iterations: int,
-    huge: float,
 ) -> None:
     """Solve the local problems of `rows`; see `ActiveSets.solve`."""
-    problem, candidates = _problem_of(sets, a, eta_v, huge), _candidates_of(sets)
+    problem, candidates = _problem_of(sets, a, eta_v), _candidates_of(sets)
     scores = _scores_of(sets)
     _restart(sets, rows, problem, z, scores)
     running = rows
@@ -242,15 +249,13 @@ def multiply_active_sets(
     out_v: FloatArray,
 ) -> None:
     """Multiply the Jacobians of `rows`; see `ActiveSets.jvp`."""
-    _jvp(sets, rows, _problem_of(sets, d_u, d_v, np.inf), out_u, out_v)
+    _jvp(sets, rows, _problem_of(sets, d_u, d_v), out_u, out_v)
 
 
 @kernel
-def complete(
-    sets: Any, rows: IntArray, a: FloatArray, eta_v: FloatArray, z: FloatArray, huge: float
-) -> None:
+def complete(sets: Any, rows: IntArray, a: FloatArray, eta_v: FloatArray, z: FloatArray) -> None:
     """Complete the faces of `rows`; see `ActiveSets.complete_faces`."""
-    problem, candidates = _problem_of(sets, a, eta_v, huge), _candidates_of(sets)
+    problem, candidates = _problem_of(sets, a, eta_v), _candidates_of(sets)
     scores = _scores_of(sets)
     wave, along, nothing = np.zeros(len(a)), np.zeros(len(a)), np.empty(0)
     adopted = np.zeros(len(problem.offsets) - 1, dtype=np.bool_)
@@ -405,11 +410,12 @@ def _tilt(
         largest = 0.0
         for i in range(lo, hi):
             scores[i] = (problem.a[i] - z[i]) * problem.inverse_delta[i]
-            if abs(problem.a[i]) < problem.huge:
+            if abs(problem.a[i]) < np.inf:
                 largest = max(largest, abs(scores[i]))
         for i in range(lo, hi):
             off = (wave[i] - along[i]) * problem.inverse_delta[i]
             scores[i] += TILT * (largest + 1.0) * off
+        _make_finite(f, problem, scores[lo:hi])
 
 
 @kernel
@@ -483,7 +489,7 @@ def _score_at(
     for e in range(begin, middle):
         link = lo + own.entry[e]
         a = problem.a[link]
-        if abs(a) < problem.huge:
+        if abs(a) < np.inf:
             w = own.value[e] * problem.inverse_delta[link]
             score += (a - z[link]) * w
             magnitude += abs(a * w)
@@ -507,7 +513,7 @@ def _linear_term(f: int, place: int, problem: Problem, own: ActiveSet) -> float:
     total = 0.0
     for e in range(begin, middle):
         link = lo + own.entry[e]
-        if abs(problem.a[link]) < problem.huge:
+        if abs(problem.a[link]) < np.inf:
             total += problem.a[link] * problem.inverse_delta[link] * own.value[e]
     first = problem.additional_offsets[f] - (hi - lo)
     end = begin + own.size[place] if len(problem.eta_v) > 0 else middle
@@ -535,6 +541,15 @@ def _write_variables(
     for j in range(hi - lo):
         copies[j] *= inverse[j]
         score[j] = (a[j] - copies[j]) * inverse[j]
+    _make_finite(f, problem, score)
+
+
+@leaf
+def _make_finite(f: int, problem: Problem, score: FloatArray) -> None:
+    """Give the oracle finite scores of a factor's forced slots."""
+    if problem.forbids:
+        extra = slice(problem.additional_offsets[f], problem.additional_offsets[f + 1])
+        decide(score, problem.eta_v[extra], problem.barred[extra], ORACLE)
 
 
 @kernel

@@ -67,10 +67,10 @@ def check_optimality(state: PartState) -> Optimality:
     without a compiled oracle solve their local problems once more, for scores without the step
     size.
     """
-    part, problem, z = state.part, state.problem, state.problem.iterate.z
+    part, z = state.part, state.problem.iterate.z
     owner, n = part.component[part.link_variable], part.n_components
     a = state.slot_scores()
-    forced = problem.iterate.eta[part.link_variable] <= -problem.huge
+    forced = state.forbidden[part.link_variable]
     violation, size, squares = np.zeros(n), np.ones(n), np.zeros(n)
     for b, (bucket, solver) in enumerate(zip(part.buckets, state.solvers, strict=True)):
         links = state.links_of(b)
@@ -83,7 +83,7 @@ def check_optimality(state: PartState) -> Optimality:
     means = (state.marginals() / part.root_degree)[part.link_variable]
     consistent = part.sign * means + part.shift
     difference = z - consistent
-    slope = np.where(difference == 0.0, 0.0, a - 0.5 * (z + consistent))
+    slope = np.where(forced, 0.0, a) - 0.5 * (z + consistent)
     return Optimality(
         violation=violation,
         excess=sums(owner, slope * difference, n),
@@ -129,8 +129,8 @@ def _solve_on(state: PartState, chosen: BoolArray, threads: int) -> PartState:
     """Return the solution to rounding in some components, from where the loop ended."""
     part, problem = state.part, state.problem
     iterate, progress = problem.iterate, problem.progress
-    eta = np.where(iterate.eta <= -problem.huge, -np.inf, iterate.eta)
-    eta_v = np.where(problem.extras.eta <= -problem.huge, -np.inf, problem.extras.eta)
+    eta = np.where(state.forbidden, -np.inf, iterate.eta)
+    eta_v = np.where(problem.extras.barred, -np.inf, problem.extras.eta)
     by_bucket = [eta_v[state.additionals_of(b)] for b in range(len(part.buckets))]
     most = max(FEWEST_ITERATIONS, 2 * int(progress.iterations[chosen].max()))
     warm = WarmStart(iterate.u, iterate.dual, progress.gamma, chosen)
@@ -146,9 +146,9 @@ def _ask_oracle(
     delta, z = part.delta[state.links_of(b)], state.problem.iterate.z[state.links_of(b)]
     additionals = state.additionals_of(b)
     eta_v, v = state.problem.extras.eta[additionals], state.problem.extras.v[additionals]
-    # Forced slots keep no more of their huge scores than it takes to decide: the rest is rounding.
+    # Forced slots get no more than it takes to decide: the rest would be rounding.
     slope = a - z
-    barred = eta_v <= -state.problem.huge
+    barred = state.problem.extras.barred[additionals] != 0
     allowed = np.where(forced, 0.0, np.abs(slope) / delta)
     decisive = 1.0 + _by_factor(bucket, allowed, np.where(barred, 0.0, np.abs(eta_v)))
     of_link = np.repeat(decisive, np.diff(bucket.offsets))
@@ -169,9 +169,10 @@ def _project_again(
     links, additionals = state.links_of(b), state.additionals_of(b)
     z, v, eta_v = problem.iterate.z[links], problem.extras.v[additionals], problem.extras.eta
     eta_v, best, best_v = eta_v[additionals], np.empty_like(z), np.empty_like(v)
-    solver = local_solver(bucket, part.delta[links])
+    barred = problem.extras.barred[additionals] if state.forbids else None
+    solver = local_solver(bucket, part.delta[links], barred=barred)
     rows = np.arange(bucket.n_factors)
-    solver.solve(rows, a, eta_v, best, best_v, MOST_STRUCTURES, problem.huge)
+    solver.solve(rows, a, eta_v, best, best_v, MOST_STRUCTURES)
     move = best - z
     gains = _by_factor(bucket, (a - 0.5 * (best + z)) * move, eta_v * (best_v - v))
     slope = np.where(forced, 0.0, np.abs(a - z))

@@ -31,6 +31,7 @@ import numpy.typing as npt
 from lpsmap_core.active_set import ActiveSets
 from lpsmap_core.distribution import Distribution, Distributions
 from lpsmap_core.factor import Factor
+from lpsmap_core.forced import ORACLE, decide
 from lpsmap_core.graph import ConvergenceWarning
 from lpsmap_core.layout import build_layout
 from lpsmap_core.state import Options, start
@@ -243,9 +244,11 @@ class _Problem:
         assert isinstance(sets, ActiveSets)
         self._sets = sets
         self._sign, self._shift, self.arity = part.sign, part.shift, part.n_links
-        finite = state.problem.iterate.eta[part.link_variable], state.problem.extras.eta
-        self.theta = np.concatenate(finite)
-        self.forbidden = self.theta <= -state.problem.huge
+        iterate, extras = state.problem.iterate, state.problem.extras
+        theta_u = np.where(state.forbidden, -np.inf, iterate.eta)[part.link_variable]
+        self.forbidden = np.concatenate([theta_u == -np.inf, extras.barred != 0])
+        decide(theta_u, extras.eta, extras.barred, ORACLE)
+        self.theta = np.concatenate([theta_u, extras.eta])
 
     def first_structure(self) -> FloatArray:
         """Return the best-scoring structure."""

@@ -33,7 +33,7 @@ SHARPNESS = 1e6
 """Scale of the scores at which a projection stands in for the largest <r, z>."""
 
 PENALTY = 1e3 * SHARPNESS
-"""Taken off the scores of what is forbidden."""
+"""Taken off the scores of additionals that are forbidden."""
 
 BYSTANDER = 1e-2
 """Factors where r is smaller than this, relative to its largest number, are left out of a proof if
@@ -68,10 +68,10 @@ class InfeasibilityTest:
         """Note the factors of the proofs, without those that the proofs can do without."""
         part, blocks = self.state.part, self.state.problem.blocks
         factor, n_factors = self._factor(), len(blocks.component)
-        if np.isfinite(self.state.problem.huge):
-            bound, needed = self._support(found, np.zeros(part.n_links))
+        if self.state.forbids:
+            bound, needs = self._support(found, np.zeros(part.n_links))
             single = found & (bound < 0.0)  # where a factor alone needs what is forbidden
-            _note(self.state, single[blocks.component] & (needed > VIOLATION * PENALTY))
+            _note(self.state, single[blocks.component] & needs)
             found = found & ~single
         largest = np.zeros(n_factors)
         np.maximum.at(largest, factor, np.abs(gap))
@@ -101,73 +101,82 @@ class InfeasibilityTest:
         np.maximum.at(size, owner, np.abs(gap))
         return gap / np.where(size > 0.0, size, 1.0)[owner]
 
-    def _support(self, suspect: BoolArray, gap: FloatArray) -> tuple[FloatArray, FloatArray]:
+    def _support(self, suspect: BoolArray, gap: FloatArray) -> tuple[FloatArray, BoolArray]:
         """Return for each suspect component an upper bound of its largest <r, z>.
 
-        And for each factor how much of what is forbidden it holds there, times its penalty.
-        With z_t the projection of t r, <r, z> <= <r, z_t> + ||z||^2 / (2 t) for every z; and with
-        scores -B for what is forbidden, of which z_t holds b and z nothing, B b / t less.
+        And for each factor whether all its structures hold something that is forbidden. With z_t
+        the projection of t r onto the others, <r, z> <= <r, z_t> + ||z||^2 / (2 t) for every z.
         """
         state, part, problem = self.state, self.state.part, self.state.problem
         owner = part.component[part.link_variable]
-        barred = (problem.iterate.eta <= -problem.huge)[part.link_variable]
-        penalty = np.where(barred, PENALTY, 0.0)
-        scores, z = part.sign * (SHARPNESS * gap - penalty), np.zeros(part.n_links)
-        penalty_v = np.where(problem.extras.eta <= -problem.huge, PENALTY, 0.0)
-        needed_v = np.zeros(len(penalty_v))
+        forbidden = state.forbidden[part.link_variable]
+        scores = part.sign * np.where(forbidden, -np.inf, SHARPNESS * gap)
+        scores_v = np.where(problem.extras.barred, -PENALTY, 0.0)
+        z, v = np.zeros(part.n_links), np.zeros(len(scores_v))
         unsure = np.zeros(part.n_components, dtype=bool)
-        for b, (bucket, solver) in enumerate(zip(part.buckets, state.solvers, strict=True)):
-            chosen = np.flatnonzero(suspect[bucket.component])
-            if not chosen.size:
-                continue
-            links = part.starts[b] + ranges(bucket.offsets, chosen)
-            some, found = bucket.select(chosen), np.empty(len(links))
-            extra = problem.blocks.additionals[b] + ranges(bucket.additional_offsets, chosen)
-            v = np.empty(some.n_additionals)
-            # a solver of its own: the loop goes on with the faces that it has
-            other = local_solver(some, part.delta[links], generic=isinstance(solver, ActiveSets))
-            everything = np.arange(some.n_factors)
-            a, eta_v = scores[links], -penalty_v[extra]
-            other.solve(everything, a, eta_v, found, v, MOST_STRUCTURES, 0.1 * PENALTY)
-            other.raise_error()
-            unsure[some.component[other.unsolved()]] = True
-            z[links] = found
-            needed_v[extra] = penalty_v[extra] * v
+        for b in range(len(part.buckets)):
+            chosen = np.flatnonzero(suspect[part.buckets[b].component])
+            if chosen.size:
+                unsure[self._project(b, chosen, scores, scores_v, z, v)] = True
         copies = part.sign * z + part.shift
         slack = 0.5 / SHARPNESS / part.delta**2
+        held = np.where(forbidden, part.delta * copies, 0.0)
         blocks, n_factors = problem.blocks, len(problem.blocks.component)
         of_additional = np.repeat(np.arange(n_factors), np.diff(blocks.additional_offsets))
-        needed = sums(self._factor(), penalty * copies, n_factors)
-        needed += sums(of_additional, needed_v, n_factors)
+        held_by = sums(self._factor(), held, n_factors)
+        held_by += sums(of_additional, np.where(problem.extras.barred, v, 0.0), n_factors)
+        needs = held_by > VIOLATION
         bound = sums(owner, gap * copies + slack, part.n_components)
-        bound -= sums(blocks.component, needed, part.n_components) / SHARPNESS
-        return np.where(unsure, np.inf, bound), needed
+        bound[blocks.component[needs]] = -np.inf
+        return np.where(unsure, np.inf, bound), needs
+
+    def _project(
+        self,
+        b: int,
+        rows: IntArray,
+        scores: FloatArray,
+        scores_v: FloatArray,
+        z: FloatArray,
+        v: FloatArray,
+    ) -> IntArray:
+        """Write the local solutions of some factors; return components where one is not found.
+
+        Their solver is their own: the loop goes on with the faces that it has.
+        """
+        state, part, problem = self.state, self.state.part, self.state.problem
+        bucket = part.buckets[b]
+        links = part.starts[b] + ranges(bucket.offsets, rows)
+        extra = problem.blocks.additionals[b] + ranges(bucket.additional_offsets, rows)
+        some, generic = bucket.select(rows), isinstance(state.solvers[b], ActiveSets)
+        barred = problem.extras.barred[extra] if state.forbids else None
+        solver = local_solver(some, part.delta[links], generic=generic, barred=barred)
+        found, found_v = np.empty(len(links)), np.empty(len(extra))
+        everything = np.arange(some.n_factors)
+        solver.solve(everything, scores[links], scores_v[extra], found, found_v, MOST_STRUCTURES)
+        solver.raise_error()
+        z[links], v[extra] = found, found_v
+        return some.component[solver.unsolved()]
 
 
 def find_violations(state: PartState) -> None:
-    """Mark components that need what a score of ``-inf`` forbids, and note the factors that do.
-
-    A factor needs it where its local solution stays against scores that are huge.
-    """
-    part, problem = state.part, state.problem
-    if np.isinf(problem.huge):
+    """Mark components that need what a score of ``-inf`` forbids, and note the factors that do."""
+    if not state.forbids:
         return
+    part, problem = state.part, state.problem
     blocks, extras, progress = problem.blocks, problem.extras, problem.progress
-    wrong = (problem.iterate.eta <= -problem.huge) & (state.marginals() > VIOLATION)
+    wrong = state.forbidden & (state.marginals() > VIOLATION)
     of_component = np.bincount(part.component, wrong, part.n_components) > 0.0
-    barred = np.flatnonzero((extras.eta <= -problem.huge) & (extras.v > VIOLATION))
+    barred = np.flatnonzero(extras.barred & (extras.v > VIOLATION))
     with_barred = np.searchsorted(blocks.additional_offsets, barred, side="right") - 1
     of_component[blocks.component[with_barred]] = True
     found = of_component & progress.converged
     if not found.any():
         return
     progress.infeasible[found] = True
-    a, room = state.slot_scores(), part.delta * problem.iterate.z
-    against = ((a < -BYSTANDER * problem.huge) & (room > VIOLATION)) | (
-        (a > BYSTANDER * problem.huge) & (room < 1.0 - VIOLATION)
-    )
+    copies = part.delta * (part.sign * problem.iterate.z + part.shift)
+    held = state.forbidden[part.link_variable] & (copies > VIOLATION)
     offsets = np.concatenate([[0], *(np.diff(b.offsets) for b in part.buckets)]).cumsum()
-    total = np.concatenate([[0], np.cumsum(against)])
+    total = np.concatenate([[0], np.cumsum(held)])
     named = total[offsets[1:]] > total[offsets[:-1]]
     named[with_barred] = True
     _note(state, named & found[blocks.component])

@@ -17,11 +17,13 @@ from lpsmap_core.active_set import ActiveSets
 from lpsmap_core.active_steps import RUNNING
 from lpsmap_core.compile import COMPILED, kernel, leaf
 from lpsmap_core.factor import Factor, LocalSolution, has_array_code
+from lpsmap_core.forced import NOTHING_BARRED, decide_rows
 from lpsmap_core.layout import Bucket, ranges
 from lpsmap_core.native import (
     CALL,
     FAILED,
     FIRST_FREE,
+    FORBIDS,
     JVP,
     RECORD_SIZE,
     SOLVE,
@@ -52,6 +54,7 @@ __all__ = [
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
 BoolArray = npt.NDArray[np.bool_]
+ByteArray = npt.NDArray[np.int8]
 
 
 class LocalSolver(Protocol):
@@ -70,9 +73,11 @@ class LocalSolver(Protocol):
         z: FloatArray,
         v: FloatArray,
         max_iterations: int,
-        huge: float,
     ) -> None:
-        """Solve the local problems of the factors in `rows`; write their slots of `z` and `v`."""
+        """Solve the local problems of the factors in `rows`; write their slots of `z` and `v`.
+
+        The scores `a` of forced slots are infinite; they can have become finite afterwards.
+        """
 
     def jvp(
         self, rows: IntArray, d_u: FloatArray, d_v: FloatArray, out_u: FloatArray, out_v: FloatArray
@@ -83,7 +88,7 @@ class LocalSolver(Protocol):
         """Return the factors whose latest local problem hit the iteration limit."""
 
     def complete_faces(
-        self, rows: IntArray, a: FloatArray, eta_v: FloatArray, z: FloatArray, huge: float
+        self, rows: IntArray, a: FloatArray, eta_v: FloatArray, z: FloatArray
     ) -> None:
         """Bring the faces of solved rows from what represents `z` to all that it could move on."""
 
@@ -94,7 +99,7 @@ class LocalSolver(Protocol):
 class SolverChoice(NamedTuple):
     """The solver of a bucket's local problems, and why it is this one."""
 
-    make: Callable[[Bucket, FloatArray], LocalSolver]
+    make: Callable[[Bucket, FloatArray, ByteArray | None], LocalSolver]
     name: str
     function: Callable[..., Any]
     """What it calls of the factor type."""
@@ -142,7 +147,11 @@ def _compiled(function: Callable[..., None] | None) -> str:
 
 
 def local_solver(
-    bucket: Bucket, delta: FloatArray, generic: bool = False, limited: bool = False
+    bucket: Bucket,
+    delta: FloatArray,
+    generic: bool = False,
+    limited: bool = False,
+    barred: ByteArray | None = None,
 ) -> LocalSolver:
     """Return the best solver that a bucket's factor type offers, see `choose_solver`.
 
@@ -154,8 +163,10 @@ def local_solver(
         Square roots of the degrees, one a slot.
     generic, limited
         As in `choose_solver`.
+    barred
+        For each additional, whether it is forbidden; without, no slot is forced either.
     """
-    return choose_solver(bucket.type, generic, limited).make(bucket, delta)
+    return choose_solver(bucket.type, generic, limited).make(bucket, delta, barred)
 
 
 def every_solver(bucket: Bucket, delta: FloatArray) -> dict[str, LocalSolver]:
@@ -189,9 +200,11 @@ class _ClosedForm:
 
     vectorised = True
 
-    def __init__(self, bucket: Bucket, delta: FloatArray) -> None:
+    def __init__(self, bucket: Bucket, delta: FloatArray, barred: ByteArray | None = None) -> None:
         self.bucket = bucket
         self.delta = delta
+        self.forbids = barred is not None
+        self.barred = NOTHING_BARRED if barred is None else barred
         self.face = np.zeros(bucket.n_links, dtype=np.int8)
         self.branch = np.zeros(bucket.n_factors, dtype=np.int8)
         self.record = np.zeros(RECORD_SIZE, dtype=np.int64)
@@ -207,7 +220,6 @@ class _ClosedForm:
         z: FloatArray,
         v: FloatArray,
         max_iterations: int,
-        huge: float,
     ) -> None:
         raise NotImplementedError
 
@@ -220,13 +232,19 @@ class _ClosedForm:
         return _NONE
 
     def complete_faces(
-        self, rows: IntArray, a: FloatArray, eta_v: FloatArray, z: FloatArray, huge: float
+        self, rows: IntArray, a: FloatArray, eta_v: FloatArray, z: FloatArray
     ) -> None:
         """Do nothing: a closed form reports the whole face."""
 
     def raise_error(self) -> None:
         if self._callback is not None:
             self._callback.raise_error()
+
+    def _make_finite(self, rows: IntArray, a: FloatArray, eta_v: FloatArray) -> None:
+        """Replace the infinite local scores of forced slots, which are the caller's."""
+        if self.forbids:
+            bucket, barred = self.bucket, self.barred
+            decide_rows(rows, bucket.offsets, a, bucket.additional_offsets, eta_v, barred)
 
     def _write_record(self) -> None:
         """Let compiled loops come back to Python."""
@@ -239,7 +257,7 @@ class _ClosedForm:
         kinds = (np.int64, np.float64, np.float64, np.float64, np.float64)
         rows, first, second, third, fourth = arrays_at(argument, kinds)
         if what == _SOLVE:
-            self.solve(rows, first, second, third, fourth, 0, np.inf)
+            self.solve(rows, first, second, third, fourth, 0)
         else:
             self.jvp(rows, first, second, third, fourth)
 
@@ -247,12 +265,12 @@ class _ClosedForm:
 class _CompiledForm(_ClosedForm):
     """A closed form as kernels on flat arrays."""
 
-    def __init__(self, bucket: Bucket, delta: FloatArray) -> None:
+    def __init__(self, bucket: Bucket, delta: FloatArray, barred: ByteArray | None = None) -> None:
         assert bucket.type.projection_kernel is not None
         assert bucket.type.jvp_kernel is not None
         self._project: Callable[..., None] = bucket.type.projection_kernel
         self._multiply: Callable[..., None] = bucket.type.jvp_kernel
-        super().__init__(bucket, delta)
+        super().__init__(bucket, delta, barred)
 
     def _write_record(self) -> None:
         project = address_of(self._project, "projection")
@@ -274,7 +292,9 @@ class _CompiledForm(_ClosedForm):
             bucket.link_parameter,
             self.face,
             self.branch,
+            self.barred,
         ]
+        record[FORBIDS] = self.forbids
         pack(record, _ARRAYS, arrays)
 
     def solve(
@@ -285,8 +305,8 @@ class _CompiledForm(_ClosedForm):
         z: FloatArray,
         v: FloatArray,
         max_iterations: int,
-        huge: float,
     ) -> None:
+        self._make_finite(rows, a, eta_v)
         bucket = self.bucket
         self._project(
             rows,
@@ -326,8 +346,8 @@ class _CompiledForm(_ClosedForm):
 class _ArrayForm(_ClosedForm):
     """A closed form in array-API code, called once for every arity in the bucket."""
 
-    def __init__(self, bucket: Bucket, delta: FloatArray) -> None:
-        super().__init__(bucket, delta)
+    def __init__(self, bucket: Bucket, delta: FloatArray, barred: ByteArray | None = None) -> None:
+        super().__init__(bucket, delta, barred)
         self._arity = np.diff(bucket.offsets)
         self._n_additionals = np.diff(bucket.additional_offsets)
 
@@ -339,8 +359,8 @@ class _ArrayForm(_ClosedForm):
         z: FloatArray,
         v: FloatArray,
         max_iterations: int,
-        huge: float,
     ) -> None:
+        self._make_finite(rows, a, eta_v)
         for group, slots, extra in self._groups(rows):
             solution = self.bucket.type.solve_sparsemap(
                 a[slots], eta_v[extra], self.delta[slots], *self._parameters(group, slots)
@@ -386,15 +406,17 @@ if COMPILED:
         z: FloatArray,
         v: FloatArray,
         max_iterations: int,
-        huge: float,
     ) -> None:
-        offsets = ints_at(record, _ARRAYS)
+        offsets, additional_offsets = ints_at(record, _ARRAYS), ints_at(record, _ARRAYS + 4)
+        if record[FORBIDS] != 0:
+            barred = bytes_at(record, _FACES + 4)
+            decide_rows(rows, offsets, a, additional_offsets, eta_v, barred)
         arguments = (
             rows,
             offsets,
             a,
             floats_at(record, _ARRAYS + 2),
-            ints_at(record, _ARRAYS + 4),
+            additional_offsets,
             eta_v,
             floats_at(record, _ARRAYS + 6).reshape((len(offsets) - 1, record[_N_PARAMETERS])),
             floats_at(record, _ARRAYS + 8),
@@ -458,7 +480,6 @@ if COMPILED:
         z: FloatArray,
         v: FloatArray,
         max_iterations: int,
-        huge: float,
     ) -> None:
         _ask_python(record, _SOLVE, rows, a, eta_v, z, v)
 
@@ -483,11 +504,10 @@ if COMPILED:
         z: FloatArray,
         v: FloatArray,
         max_iterations: int,
-        huge: float,
     ) -> bool:
         """Solve some local problems of bucket `b`; false if Python code raised."""
         record = solvers[b]
-        invoke(record[SOLVE], (record, rows, a, eta_v, z, v, np.int64(max_iterations), float(huge)))
+        invoke(record[SOLVE], (record, rows, a, eta_v, z, v, np.int64(max_iterations)))
         return record[FAILED] == 0  # type: ignore[no-any-return]
 
     @leaf
@@ -526,10 +546,9 @@ else:
         z: FloatArray,
         v: FloatArray,
         max_iterations: int,
-        huge: float,
     ) -> bool:
         """Solve some local problems of bucket `b`."""
-        solvers[b].solve(rows, a, eta_v, z, v, max_iterations, huge)
+        solvers[b].solve(rows, a, eta_v, z, v, max_iterations)
         return True
 
     def multiply_rows(

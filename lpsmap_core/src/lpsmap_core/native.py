@@ -24,6 +24,7 @@ __all__ = [
     "CALL",
     "FAILED",
     "FIRST_FREE",
+    "FORBIDS",
     "JVP",
     "RECORD_SIZE",
     "SOLVE",
@@ -47,9 +48,10 @@ IntArray = npt.NDArray[np.int64]
 RECORD_SIZE = 72
 """Room for the numbers of one solver."""
 
-SOLVE, JVP, CALL, FAILED, STATUS, FIRST_FREE = 0, 1, 2, 3, 4, 6
+SOLVE, JVP, CALL, FAILED, STATUS, FORBIDS, FIRST_FREE = 0, 1, 2, 3, 4, 6, 7
 """Positions in every record: addresses of the two kernels that serve its bucket and of a Python
-callback, whether that raised, the array of its factors' status (or none), and what is its own.
+callback, whether that raised, the array of its factors' status (or none), whether anything is
+forbidden, and what is its own.
 """
 
 
@@ -235,7 +237,7 @@ if COMPILED:
             *(_ints, _ints, _floats, *_problem, _int8s, _int8s),
             *(_floats, _floats, _floats, _floats),
         ),
-        "solve": (_ints, _ints, *[_floats] * 4, types.int64, types.float64),
+        "solve": (_ints, _ints, *[_floats] * 4, types.int64),
         "jvp": (_ints, _ints, *[_floats] * 4),
     }
     """Argument types of the kernels that are called by address."""

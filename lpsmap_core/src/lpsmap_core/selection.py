@@ -113,7 +113,6 @@ def solve_locally(
             iterate.z[lo:hi],
             extras.v[first:last],
             max_iterations,
-            problem.huge,
         ):
             return False
         owners = blocks.component[blocks.factors[b] : blocks.factors[b + 1]]

@@ -303,12 +303,14 @@ def _weighted_vertices(state: PartState, b: int, rows: IntArray) -> Vertices:
     part, whole, problem = state.part, state.part.buckets[b], state.problem
     bucket = whole.select(rows)
     links = part.starts[b] + ranges(whole.offsets, rows)
-    sets = ActiveSets(bucket, part.delta[links])
+    extra = ranges(whole.additional_offsets, rows)
+    barred = problem.extras.barred[state.additionals_of(b)]
+    sets = ActiveSets(bucket, part.delta[links], barred[extra] if state.forbids else None)
     z, v = np.empty(bucket.n_links), np.empty(bucket.n_additionals)
     everything = np.arange(len(rows))
     scaled = problem.extras.scaled[state.additionals_of(b)]
-    eta_v = scaled[ranges(whole.additional_offsets, rows)]
+    eta_v = scaled[extra]
     a = problem.iterate.a[links]
-    sets.solve(everything, a, eta_v, z, v, MOST_STRUCTURES, problem.huge)
+    sets.solve(everything, a, eta_v, z, v, MOST_STRUCTURES)
     found = sets.structures(everything)
     return found._replace(owner=rows[found.owner])

@@ -14,6 +14,7 @@ import numpy.typing as npt
 from lpsmap_core.active_set import ActiveSets
 from lpsmap_core.compile import kernel, leaf
 from lpsmap_core.factor import Factor
+from lpsmap_core.forced import FORBIDDEN
 from lpsmap_core.layout import Bucket, Part
 from lpsmap_core.local import LocalSolver, call_solvers, local_solver
 from lpsmap_core.threads import in_shares
@@ -39,6 +40,7 @@ __all__ = [
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
 BoolArray = npt.NDArray[np.bool_]
+ByteArray = npt.NDArray[np.int8]
 
 FIRST_STEP_SIZE = 5.0
 """First step size for scores near zero; it grows with their root mean square."""
@@ -52,9 +54,6 @@ EXACT = 1e-12
 
 ROUNDING = 1e-14
 """Changes below this multiple of a component's largest score are rounding."""
-
-FORBIDDEN = 1e6
-"""A forbidden variable's score, as a multiple of the largest magnitude of scores (at least 1)."""
 
 
 ONE = np.uint64(1)
@@ -120,9 +119,9 @@ class Iterate(NamedTuple):
     """The loop's state on variables and links."""
 
     eta: FloatArray
-    """Scores of the part's variables; a forbidden one has a finite, hugely negative score."""
+    """Scores of the part's variables, zero where they are forbidden: no face moves there."""
     score: FloatArray
-    """eta / delta, one a variable."""
+    """eta / delta, one a variable; ``-inf`` where it is forbidden."""
     u: FloatArray
     dual: FloatArray
     """In the order of the variables; local scores and solutions are in that of the factors."""
@@ -150,6 +149,8 @@ class Extras(NamedTuple):
     scaled: FloatArray
     """Scores over 1 + gamma, as in the local problems."""
     v: FloatArray
+    barred: ByteArray
+    """Whether they are forbidden."""
 
 
 class Progress(NamedTuple):
@@ -182,7 +183,6 @@ class Problem(NamedTuple):
     iterate: Iterate
     extras: Extras
     progress: Progress
-    huge: float
 
 
 @dataclass
@@ -198,6 +198,8 @@ class PartState:
     """(iterations, 2, n_components) residuals of every iteration if they are to be kept; NaN where
     a component did not take part.
     """
+    forbids: bool
+    """Whether any variable or additional is forbidden."""
     out_of_time: bool = False
     faces_complete: bool = False
     contradicting: dict[int, list[tuple[int, int]]] = field(default_factory=dict)
@@ -247,9 +249,13 @@ class PartState:
                 a=iterate.a[links],
                 eta_v=scaled,
                 z=iterate.z[links],
-                huge=self.problem.huge,
             )
             in_shares(complete, rows, np.diff(bucket.offsets)[rows], threads)
+
+    @property
+    def forbidden(self) -> BoolArray:
+        """For each variable, whether it is forbidden."""
+        return np.isneginf(self.problem.iterate.score)
 
     def exact(self) -> BoolArray:
         """Return for each component whether it converged with residuals that are rounding."""
@@ -262,7 +268,7 @@ class PartState:
         """Return ``eta / delta + lambda`` of every slot, in the slots' own signs.
 
         The local solutions maximise ``<., z> - 1/2 ||z||^2`` for these, where they agree. The duals
-        of every variable are made to sum to zero exactly.
+        of every variable are made to sum to zero exactly. Scores of forced slots are infinite.
         """
         part, iterate = self.part, self.problem.iterate
         degree = np.diff(part.variable_offsets)
@@ -285,17 +291,12 @@ def start(
     options: Options,
     warm: WarmStart | None = None,
 ) -> PartState:
-    """Return the state before the first iteration; scores of ``-inf`` become finite."""
+    """Return the state before the first iteration."""
+    blocks = _blocks(part)
     flat_v = eta_v[0] if len(eta_v) == 1 else np.concatenate([np.empty(0), *eta_v])
     largest = _largest_scores(part, eta, flat_v)
-    forbids, huge = bool(np.isinf(largest).any()), np.inf
-    if forbids:
-        allowed = np.isfinite(eta), np.isfinite(flat_v)
-        largest = _largest_scores(
-            part, np.where(allowed[0], eta, 0.0), np.where(allowed[1], flat_v, 0.0)
-        )
-        scale = largest.max()
-        huge = 0.1 * FORBIDDEN * scale
+    score, barred = eta / part.root_degree, np.zeros(len(flat_v), dtype=np.int8)
+    forbids = bool(np.isinf(largest).any())
     gamma = np.full(part.n_components, np.nan)
     if options.step_size is not None:
         gamma[:] = options.step_size
@@ -303,14 +304,22 @@ def start(
         gamma = _first_step_size(part, eta)
     gamma[part.direct] = 0.0
     if forbids:
-        eta = np.where(allowed[0], eta, -FORBIDDEN * scale)
-        flat_v = np.where(allowed[1], flat_v, -FORBIDDEN * scale)
-    solvers = [
-        local_solver(bucket, part.delta[lo:hi], options.generic, options.max_inner_iter is not None)
-        for bucket, lo, hi in zip(part.buckets, part.starts[:-1], part.starts[1:], strict=True)
-    ]
+        barred[:] = flat_v == -np.inf
+        eta, flat_v = np.where(score == -np.inf, 0.0, eta), np.where(barred, 0.0, flat_v)
+        largest = _largest_scores(part, eta, flat_v)
+        owner = np.repeat(blocks.component, np.diff(blocks.additional_offsets))
+        flat_v = np.where(barred, -FORBIDDEN * largest[owner], flat_v)
     n, n_links, n_variables = part.n_components, part.n_links, part.n_variables
-    blocks = _blocks(part)
+    solvers = [
+        local_solver(
+            bucket,
+            part.delta[slice(*blocks.links[b : b + 2])],
+            options.generic,
+            options.max_inner_iter is not None,
+            barred[slice(*blocks.additionals[b : b + 2])] if forbids else None,
+        )
+        for b, bucket in enumerate(part.buckets)
+    ]
     problem = Problem(
         links=Links(
             part.variable_offsets.view(np.uint64),
@@ -322,7 +331,7 @@ def start(
         blocks=blocks,
         iterate=Iterate(
             eta=eta,
-            score=eta / part.root_degree,
+            score=score,
             u=np.zeros(n_variables),
             dual=np.zeros(n_links),
             a=np.empty(n_links),
@@ -333,6 +342,7 @@ def start(
             # single factors have no step size, which their scores would be scaled by
             flat_v if part.direct.all() else flat_v.copy(),
             np.zeros(len(flat_v)),
+            barred,
         ),
         progress=Progress(
             gamma=gamma,
@@ -347,14 +357,13 @@ def start(
             rounding=ROUNDING * largest,
             warm=np.zeros(n, dtype=np.bool_),
         ),
-        huge=huge,
     )
     if warm is not None:
         _set_out_from(warm, part, problem)
         if warm.solved is not None:
             _take_active_sets(warm.solved, solvers, problem)
     trace = np.full((options.max_iter if options.trace else 0, 2, n), np.nan)
-    return PartState(part, problem, solvers, call_solvers(solvers), trace)
+    return PartState(part, problem, solvers, call_solvers(solvers), trace, forbids)
 
 
 def _set_out_from(warm: WarmStart, part: Part, problem: Problem) -> None:
@@ -370,13 +379,10 @@ def _set_out_from(warm: WarmStart, part: Part, problem: Problem) -> None:
 
 def _take_active_sets(old: PartState, solvers: list[LocalSolver], problem: Problem) -> None:
     """Copy active sets, unless other variables or additionals are forbidden than before."""
-    for scores, before in (
-        (problem.iterate.eta, old.problem.iterate.eta),
-        (problem.extras.eta, old.problem.extras.eta),
-    ):
-        forbidden, forbidden_before = scores <= -problem.huge, before <= -old.problem.huge
-        if not np.array_equal(forbidden, forbidden_before):
-            return
+    if not np.array_equal(np.isneginf(problem.iterate.score), old.forbidden):
+        return
+    if not np.array_equal(problem.extras.barred, old.problem.extras.barred):
+        return
     for solver, other in zip(solvers, old.solvers, strict=True):
         if isinstance(solver, ActiveSets) and isinstance(other, ActiveSets):
             solver.copy_from(other)
@@ -435,7 +441,7 @@ def _root_mean_squares(component: IntArray, eta: FloatArray, out: FloatArray) ->
     for v in range(len(eta)):
         if eta[v] > -np.inf:
             c = component[v]
-            squares[c] += (eta[v] / scale[c]) ** 2  # of huge scores, too
+            squares[c] += (eta[v] / scale[c]) ** 2  # which does not overflow
             count[c] += 1.0
     for c in range(n):
         mean = squares[c] / max(count[c], 1.0)

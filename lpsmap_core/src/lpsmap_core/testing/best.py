@@ -74,8 +74,8 @@ def check_ties(factor: Factor, *, seed: int = 0, draws: int = DRAWS) -> None:
 def check_forbidden(factor: Factor, *, seed: int = 0, draws: int = DRAWS) -> None:
     """Hugely negative scores forbid, hugely positive ones force, and the rest keep their digits.
 
-    A score of -inf reaches the oracle as a finite one of a million times the others, that of a
-    negated variable with a plus.
+    A score of -inf reaches the oracle as a finite one that outweighs all others together, that of
+    a negated variable with a plus; see `lpsmap_core.forced`.
     """
     rng = np.random.default_rng(seed)
     for oracle in oracles_of(factor):

@@ -60,7 +60,7 @@ class LocalProblems(NamedTuple):
         """Return a solver's solutions, NaN for factors that are not in `rows`."""
         z, v = np.full(len(self.a), np.nan), np.full(len(self.eta_v), np.nan)
         rows = self.everything if rows is None else rows
-        solver.solve(rows, self.a.copy(), self.eta_v.copy(), z, v, MOST_ITERATIONS, np.inf)
+        solver.solve(rows, self.a.copy(), self.eta_v.copy(), z, v, MOST_ITERATIONS)
         return Solved(z, v)
 
     def moved(self, d_u: FloatArray, d_v: FloatArray) -> LocalProblems:

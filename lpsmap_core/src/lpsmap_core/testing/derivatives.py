@@ -114,7 +114,7 @@ def _solved(
 
 def _solve_with_face(problems: LocalProblems, solver: LocalSolver) -> Solved:
     found = problems.solve(solver)
-    solver.complete_faces(problems.everything, problems.a, problems.eta_v, found.z, np.inf)
+    solver.complete_faces(problems.everything, problems.a, problems.eta_v, found.z)
     return found
 
 

@@ -221,7 +221,7 @@ def _compiled_questions(problems: LocalProblems) -> dict[str, Callable[[], list[
 def _solution_and_product(problems: LocalProblems, name: str) -> list[FloatArray]:
     solver = every_solver(problems.bucket, problems.delta)[name]
     z, v = np.full_like(problems.a, np.nan), np.full_like(problems.eta_v, np.nan)
-    solver.solve(problems.everything, problems.a, problems.eta_v, z, v, 1, np.inf)
+    solver.solve(problems.everything, problems.a, problems.eta_v, z, v, 1)
     out = Solved(np.full_like(z, np.nan), np.full_like(v, np.nan))
     solver.jvp(problems.everything, problems.a, problems.eta_v, *out)
     return [z, v, *out]
