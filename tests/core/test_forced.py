@@ -10,6 +10,9 @@ from lpsmap_core.forced import CLOSED_FORM, ORACLE, decide
 from stress import Watchdog, check_graph
 from stress_graphs import draw_graph
 
+PATIENCE = 500.0
+"""Seconds, in which kernels may have to be compiled."""
+
 
 @pytest.mark.parametrize("multiple", [CLOSED_FORM, ORACLE])
 def test_a_forced_slot_outweighs_all_others(multiple: float) -> None:
@@ -33,7 +36,14 @@ def test_graphs_that_lost_digits_to_forbidden_variables(seed: int) -> None:
     The polish worked with scores of minus a million times the largest.
     """
     assert (draw_graph(seed).eta == -np.inf).any()
-    assert check_graph(seed, Watchdog(60.0)).wrong == []
+    assert check_graph(seed, Watchdog(PATIENCE)).wrong == []
+
+
+def test_a_factor_without_allowed_structures_among_others() -> None:
+    """Its local problem has no solution to be found, which was taken for an iteration limit."""
+    report = check_graph(400899, Watchdog(PATIENCE))
+    assert report.wrong == []
+    assert report.statuses == ["INFEASIBLE", "INFEASIBLE"]
 
 
 @pytest.mark.parametrize("scale", [1.0, 1e8])

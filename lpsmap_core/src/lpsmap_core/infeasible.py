@@ -127,8 +127,10 @@ class InfeasibilityTest:
         held_by += sums(of_additional, np.where(problem.extras.barred, v, 0.0), n_factors)
         needs = held_by > VIOLATION
         bound = sums(owner, gap * copies + slack, part.n_components)
+        bound[unsure] = np.inf
+        # any one structure that holds it says so: oracles prefer those that do not
         bound[blocks.component[needs]] = -np.inf
-        return np.where(unsure, np.inf, bound), needs
+        return bound, needs
 
     def _project(
         self,
