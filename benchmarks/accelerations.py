@@ -4,7 +4,7 @@
 workloads at score scales from 0.1 to 100, one component at a time, by a loop in Python around the
 engine's own local solvers. To the plain loop it adds one thing after the other: over-relaxation,
 balanced residuals, spectral step sizes (Xu, Figueiredo & Goldstein 2017), and Anderson acceleration
-with a safeguard (Walker & Ni 2011). The last two rows are the engine. An iteration solves every local
+with a safeguard (Walker & Ni 2011). The last row is the engine. An iteration solves every local
 problem once, whatever else it does.
 """
 
