@@ -9,9 +9,9 @@ paper's line 6 put right, for a variable v, its links l and its factors f::
     u_v = mean over the links l of v of z_l
     lambda_l += gamma (u_v - z_l)
 
-with over-relaxation, a step size for every component that balances its two residuals, and a polish
-once the faces have settled. A component of one factor has step size 0, which makes its first
-iteration the solution.
+with over-relaxation, a step size for every component that balances its two residuals, a polish once
+the faces have settled, and Anderson acceleration of what takes long. A component of one factor has
+step size 0, which makes its first iteration the solution.
 
 Components are solved one after the other, so that what is worked on stays in the processor's cache;
 all together only where a solver is much faster on many factors at once. The whole loop is compiled
@@ -26,6 +26,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from lpsmap_core.anderson import Memory, accelerate, begin, make_memory, prepare, review
 from lpsmap_core.compile import kernel, leaf
 from lpsmap_core.faces import Work, make_work
 from lpsmap_core.infeasible import FIRST_TEST, InfeasibilityTest
@@ -56,10 +57,10 @@ RELAXATION = 1.6
 """Of 1, 1.6 and 1.8 this took the fewest iterations on most workloads."""
 
 BALANCE_PERIOD = 10
-BALANCE_RATIO = 5.0
+BALANCE_RATIO, BALANCE_RATIO_ACCELERATED = 5.0, 50.0
 BALANCE_FACTOR = 2.0
-"""Every so many iterations, a step size changes by the factor if its residuals differ by the
-ratio.
+"""Every so many iterations, a step size changes by the factor if its residuals differ by the ratio.
+That makes what acceleration has found worthless, so that it needs a larger one.
 """
 
 INNER_ITERATIONS = 5
@@ -163,18 +164,19 @@ def _run(
     """Run the loop on some components, one after the other or all together."""
     problem, polish, work = borrowed(problem), borrowed(polish), borrowed(work)
     solvers, trace = borrowed(solvers), borrowed(trace)
-    links, blocks = problem.links, problem.blocks
+    links, blocks, memory = problem.links, problem.blocks, make_memory(0)
     if together:
         chosen = np.zeros(len(problem.progress.gamma), dtype=np.bool_)
         for c in components:
             chosen[c] = True
         everything = select(blocks, 0, len(chosen))
         selection = keep(everything, links, blocks, chosen)
-        _iterate(selection, solvers, problem, polish, work, limits, trace)
+        _iterate(selection, solvers, problem, polish, work, memory, limits, trace)
     else:
         for c in components:
             selection = select(blocks, c, c + 1)
-            if not _iterate(selection, solvers, problem, polish, work, limits, trace):
+            begin(memory)
+            if not _iterate(selection, solvers, problem, polish, work, memory, limits, trace):
                 break
 
 
@@ -185,6 +187,7 @@ def _iterate(
     problem: Problem,
     polish: Polish,
     work: Work,
+    memory: Memory,
     limits: Limits,
     trace: FloatArray,
 ) -> bool:
@@ -197,6 +200,10 @@ def _iterate(
     running = np.empty(0, dtype=np.bool_)
     while len(selection.components) > 0 and iteration < limits.stop:
         iteration += 1
+        c, alone = selection.components[0], len(selection.components) == 1
+        accelerated = alone and polish.allowed[c] and iteration >= memory.phase[0]
+        if accelerated:
+            memory = prepare(c, problem, memory)
         _write_stale(selection, problem)
         if not solve_locally(selection, solvers, problem, limits.max_inner_iter):
             return False
@@ -207,8 +214,10 @@ def _iterate(
         if limits.adapt and (regular or iteration <= EARLY):
             polish_settled(selection, solvers, problem, polish, work, limits.tol, regular)
         _average(selection, problem, polish.now)
-        balance = limits.adapt and iteration % BALANCE_PERIOD == 0
-        n_finished = _judge(selection.components, progress, polish.now, limits.tol, balance)
+        ratio = BALANCE_RATIO_ACCELERATED if accelerated else BALANCE_RATIO
+        if not (limits.adapt and iteration % BALANCE_PERIOD == 0):
+            ratio = np.inf
+        n_finished = _judge(selection.components, progress, polish.now, limits.tol, ratio)
         if limits.adapt:
             take_back(selection, problem, polish)
         if len(trace) > 0:
@@ -217,6 +226,9 @@ def _iterate(
                 trace[iteration - 1, 1, c] = progress.change[c]
         if n_finished == len(selection.components):
             break
+        if accelerated:
+            accelerate(c, problem, memory)
+            review(c, iteration, problem, memory)
         if n_finished > 0:
             if len(running) == 0:
                 running = np.empty(len(progress.gamma), dtype=np.bool_)
@@ -298,7 +310,7 @@ def _average(selection: Selection, problem: Problem, moved: BoolArray) -> None:
 
 @leaf
 def _judge(
-    components: IntArray, progress: Progress, moved: BoolArray, tol: float, balance: bool
+    components: IntArray, progress: Progress, moved: BoolArray, tol: float, ratio: float
 ) -> int:
     """Judge convergence and balance step sizes; return how many components are finished."""
     n_finished = 0
@@ -310,18 +322,18 @@ def _judge(
         if primal <= tol and changed_little and not progress.unsolved[c]:
             progress.converged[c] = True
             n_finished += 1
-        elif balance:
-            progress.stale[c] |= _balance(c, progress)
+        elif ratio < np.inf:
+            progress.stale[c] |= _balance(c, progress, ratio)
     return n_finished
 
 
 @leaf
-def _balance(c: int, progress: Progress) -> bool:
+def _balance(c: int, progress: Progress, ratio: float) -> bool:
     """Change a component's step size if its residuals differ much; return whether it did."""
     primal, change, first = progress.primal[c], progress.change[c], progress.first_gamma[c]
-    if primal > BALANCE_RATIO * change:
+    if primal > ratio * change:
         gamma = progress.gamma[c] * BALANCE_FACTOR
-    elif change > BALANCE_RATIO * primal:
+    elif change > ratio * primal:
         gamma = progress.gamma[c] / BALANCE_FACTOR
     else:
         return False

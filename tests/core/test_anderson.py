@@ -1,0 +1,56 @@
+"""Anderson acceleration finishes what the plain loop and the polish do not."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from lpsmap import AtMostOne, FactorGraph, Sequence
+from lpsmap_core.anderson import MOST_MOVES, Memory, _multiply, _solve, make_memory
+
+N_LINKS = 30
+
+
+def memory_of(moves: np.ndarray, move: np.ndarray) -> Memory:
+    """Return a memory of these differences, in this order, and the latest move."""
+    memory = make_memory(len(move))
+    memory.move[:] = move
+    for k in range(len(moves)):
+        memory.moves[k] = moves[k]
+        _multiply(memory, k, k + 1)
+    return memory
+
+
+@pytest.mark.parametrize("n", [1, 3, MOST_MOVES])
+def test_weights_make_the_move_as_short_as_can_be(rng: np.random.Generator, n: int) -> None:
+    moves, move = rng.normal(size=(n, N_LINKS)), rng.normal(size=N_LINKS)
+    moves *= 10.0 ** rng.uniform(-6, 0, size=(n, 1))
+    moves *= np.abs(moves @ move)[:, None] / np.square(moves).sum(axis=1)[:, None]  # weights near 1
+    memory = memory_of(moves, move)
+    assert _solve(memory, n)
+    expected = np.linalg.lstsq(moves.T, move, rcond=None)[0]
+    np.testing.assert_allclose(memory.weights[:n], expected, rtol=1e-7)
+
+
+def test_far_jumps_are_not_taken(rng: np.random.Generator) -> None:
+    """A move that hardly changes says nothing about where it ends."""
+    move = rng.normal(size=N_LINKS)
+    assert not _solve(memory_of(1e-3 * move[None], move), 1)
+    assert not _solve(memory_of(np.zeros((1, N_LINKS)), move), 1)
+
+
+@pytest.mark.parametrize(("scale", "seed"), [(10.0, 0), (100.0, 16), (100.0, 20)])
+def test_sharp_sequences(scale: float, seed: int) -> None:
+    """The plain loop and the polish took 800 iterations for the first; 1,500 did not end the others."""
+    rng = np.random.default_rng(seed)
+    scores, transitions = rng.standard_normal((1, 14, 20)), rng.standard_normal((1, 13, 20, 20))
+    initial, final = rng.standard_normal((2, 1, 20))
+    graph = FactorGraph()
+    u = graph.variable_from(scale * scores)
+    graph.add(Sequence(u, scale * transitions, initial=scale * initial, final=scale * final))
+    graph.add(AtMostOne(u, axis=1))
+    solution = graph.solve(max_iter=1500)
+    assert solution.ok
+    assert solution.iterations.max() > 25
+    np.testing.assert_allclose(u.value.sum(axis=2), 1.0, rtol=0, atol=1e-5)
+    assert (u.value.sum(axis=1) <= 1.0 + 1e-5).all()
