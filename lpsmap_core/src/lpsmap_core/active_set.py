@@ -203,8 +203,8 @@ class ActiveSets:
         oracle = bucket.type.map_kernel
         record[MAP] = 0 if oracle is None else address_of(oracle, "map")
         record[N_PARAMETERS] = bucket.parameters.shape[1]
-        pack(record, STATUS, [self.status])
-        arrays: list[npt.NDArray[Any]] = [
+        pack(record, STATUS, (self.status,))
+        arrays = (
             bucket.offsets,
             bucket.additional_offsets,
             self.inverse_delta,
@@ -217,7 +217,7 @@ class ActiveSets:
             self.address,
             self.length,
             self.active,
-        ]
+        )
         pack(record, ARRAYS, arrays)
 
     def _write_addresses(self) -> None:

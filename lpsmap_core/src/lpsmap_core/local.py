@@ -266,7 +266,7 @@ class _CompiledForm(_ClosedForm):
         record[JVP] = address_of(_multiply_closed_form, "jvp")
         record[_PROJECT], record[_DIFFERENTIATE] = project, multiply
         record[_N_PARAMETERS] = bucket.parameters.shape[1]
-        arrays: list[npt.NDArray[Any]] = [
+        arrays = (
             bucket.offsets,
             self.delta,
             bucket.additional_offsets,
@@ -274,7 +274,7 @@ class _CompiledForm(_ClosedForm):
             bucket.link_parameter,
             self.face,
             self.branch,
-        ]
+        )
         pack(record, _ARRAYS, arrays)
 
     def solve(
