@@ -41,7 +41,7 @@ def test_far_jumps_are_not_taken(rng: np.random.Generator) -> None:
 
 @pytest.mark.parametrize(("scale", "seed"), [(10.0, 0), (100.0, 16), (100.0, 20)])
 def test_sharp_sequences(scale: float, seed: int) -> None:
-    """The plain loop and the polish took 800 iterations for the first; 1,500 did not end the others."""
+    """The loop and the polish took 800 iterations for the first, over 1,500 for the others."""
     rng = np.random.default_rng(seed)
     scores, transitions = rng.standard_normal((1, 14, 20)), rng.standard_normal((1, 13, 20, 20))
     initial, final = rng.standard_normal((2, 1, 20))

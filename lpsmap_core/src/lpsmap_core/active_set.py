@@ -211,8 +211,8 @@ class ActiveSets:
         record[MAP] = 0 if oracle is None else address_of(oracle, "map")
         record[N_PARAMETERS] = bucket.parameters.shape[1]
         record[FORBIDS] = self.forbids
-        pack(record, STATUS, [self.status])
-        arrays: list[npt.NDArray[Any]] = [
+        pack(record, STATUS, (self.status,))
+        arrays = (
             bucket.offsets,
             bucket.additional_offsets,
             self.inverse_delta,
@@ -226,7 +226,7 @@ class ActiveSets:
             self.length,
             self.active,
             self.barred,
-        ]
+        )
         pack(record, ARRAYS, arrays)
 
     def _write_addresses(self) -> None:

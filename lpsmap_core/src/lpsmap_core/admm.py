@@ -141,7 +141,8 @@ def solve_part(
             stop = min(stop, last + PERIOD)
         run(coupled, Limits(stop, inner, options.tol, options.adapt))
         coupled &= ~progress.converged
-        if stop == test.next_iteration or (stop == options.max_iter and stop > FIRST_TEST):
+        last_chance = stop == options.max_iter and stop > FIRST_TEST
+        if coupled.any() and (stop == test.next_iteration or last_chance):
             coupled &= ~test.find(coupled)
         state.out_of_time = time.perf_counter() > deadline
     return state

@@ -78,6 +78,8 @@ def multiply_jacobian(
     together = any(solver.vectorised for solver in state.solvers)
     calls, problem, n_unfinished = state.calls, state.problem, 0
     for kind in (chosen & state.part.direct, chosen & ~state.part.direct):
+        if not kind.any():
+            continue
         n_unfinished += sum(
             in_shares(
                 lambda some: int(_run(some, together, calls, problem, work, d_v, product)),

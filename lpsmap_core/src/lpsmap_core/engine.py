@@ -8,6 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from lpsmap_core.admm import solve_part
+from lpsmap_core.compile import leaf
 from lpsmap_core.factor import Factor
 from lpsmap_core.infeasible import find_violations
 from lpsmap_core.layout import Layout, ranges
@@ -81,23 +82,30 @@ def _non_finite_components(
 ) -> BoolArray:
     """Return for each component whether a score of it is NaN or +inf."""
     bad = np.zeros(layout.n_components, dtype=bool)
-    wrong = np.isnan(scores) | (scores == np.inf)
-    if wrong.any():
+    if not _are_scores(scores):
+        wrong = np.isnan(scores) | (scores == np.inf)
         components = layout.component[wrong]
         bad[components[components >= 0]] = True
     position = {id(factor): i for i, factor in enumerate(factors)}
     for bucket in layout.buckets:
         for d, factor in enumerate(bucket.declarations):
             values = additionals[position[id(factor)]]
-            if not values.size:
-                continue
-            wrong_rows = ~(values.max(axis=1, initial=-np.inf) < np.inf)  # a NaN is not less
-            if wrong_rows.any():
+            if not _are_scores(values.reshape(-1)):
+                wrong_rows = ~(values.max(axis=1, initial=-np.inf) < np.inf)
                 of_row = np.empty(factor.n_factors, dtype=np.int64)
                 mine = bucket.declaration == d
                 of_row[bucket.row[mine]] = bucket.component[mine]
                 bad[of_row[wrong_rows]] = True
     return bad
+
+
+@leaf
+def _are_scores(values: FloatArray) -> bool:
+    """Whether none of some numbers is NaN or +inf."""
+    wrong = 0
+    for value in values:
+        wrong += not value < np.inf  # a NaN is not less
+    return wrong == 0
 
 
 def _gather(
@@ -159,8 +167,7 @@ _STATUSES = np.array(
 def _status(state: PartState) -> npt.NDArray[np.object_]:
     """Return the status of every component with finite scores."""
     part, progress = state.part, state.problem.progress
-    number = np.full(part.n_components, 1 if state.out_of_time else 0)
-    number[progress.converged] = 2
+    number = np.where(progress.converged, 2, 1 if state.out_of_time else 0)
     number[state.exact()] = 3
     number[progress.unsolved & part.direct] = 4
     number[progress.infeasible] = 5

@@ -51,19 +51,22 @@ def make_work(part: Part, n_additionals: int, wanted: bool = True) -> Work:
     n, n_variables, n_links = part.n_components, part.n_variables, part.n_links
     if not wanted:
         n = n_variables = n_links = n_additionals = 0
+    inputs, outputs = np.empty((2, n_links))
+    residual, direction, image = np.empty((3, n_variables))
+    target, size, next_size, curvature = np.empty((4, n))
     return Work(
-        inputs=np.empty(n_links),
-        outputs=np.empty(n_links),
-        no_v=np.zeros(n_additionals),
-        outputs_v=np.zeros(n_additionals),
-        residual=np.empty(n_variables),
-        direction=np.empty(n_variables),
-        image=np.empty(n_variables),
-        target=np.empty(n),
-        size=np.empty(n),
-        next_size=np.empty(n),
-        curvature=np.empty(n),
-        running=np.zeros(n, dtype=np.bool_),
+        inputs,
+        outputs,
+        np.zeros(n_additionals),
+        np.zeros(n_additionals),
+        residual,
+        direction,
+        image,
+        target,
+        size,
+        next_size,
+        curvature,
+        np.zeros(n, dtype=np.bool_),
     )
 
 

@@ -143,12 +143,11 @@ class Factor(abc.ABC):
         self.lengths = None if lengths is None else self._checked_lengths(lengths)
         self._masked = mask is not None
         self.keep = self._kept_entries(mask)
-        counts = (
-            np.full(self.n_factors, math.prod(self.event_shape), dtype=np.int64)
+        self.offsets: IntArray = (
+            np.arange(self.n_factors + 1, dtype=np.int64) * math.prod(self.event_shape)
             if self.keep is None
-            else self.keep.sum(axis=tuple(range(split, self.keep.ndim)), dtype=np.int64).reshape(-1)
+            else _offsets(self.keep.sum(axis=tuple(range(split, self.keep.ndim))).reshape(-1))
         )
-        self.offsets = _offsets(counts)
         listed = additionals is not None and not hasattr(additionals, "shape")
         self.additionals = np.asarray(additionals, dtype=np.float64) if listed else additionals
         self.n_additionals = self._count_additionals()
@@ -432,7 +431,7 @@ class Factor(abc.ABC):
                 f"{type(self).__name__}: additionals has shape {shape}; expected it to start with "
                 f"the batch shape {self.batch_shape}. Broadcast it first."
             )
-        return int(np.prod(shape[batch:], dtype=np.int64))
+        return math.prod(shape[batch:])
 
     def _broadcast(self, name: str, value: npt.ArrayLike, shape: tuple[int, ...]) -> Any:
         array = np.asarray(value)

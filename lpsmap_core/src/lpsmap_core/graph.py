@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 import warnings
 from typing import Any, TypeVar
 
@@ -97,8 +98,8 @@ class FactorGraph:
             If the scores are not real numbers.
         """
         array = self._as_scores(scores)
-        index = np.arange(self._n_variables, self._n_variables + int(np.prod(array.shape)))
         shape = tuple(array.shape)
+        index = np.arange(self._n_variables, self._n_variables + math.prod(shape))
         self._scores.append(array)
         self._n_variables += len(index)
         self._forget()
@@ -375,7 +376,7 @@ class FactorGraph:
         first = 0
         for number, block in enumerate(self._scores):
             shape = tuple(block.shape)
-            index = np.arange(first, first + int(np.prod(shape))).reshape(shape)
+            index = np.arange(first, first + math.prod(shape)).reshape(shape)
             same = variables.graph is self and np.array_equal(variables.index, index)
             if same and not variables.negated.any():
                 return number
@@ -433,7 +434,7 @@ class FactorGraph:
     def _report(self, solution: Solution, scores: FloatArray) -> None:
         """Warn once of all components that were not solved."""
         failed = solution.failed
-        free = np.flatnonzero(np.isnan(solution.values) & (solution.layout.component < 0))
+        free = solution.free[np.isnan(solution.values[solution.free])]
         if not failed.size and not free.size:
             return
         statuses = solution.status[failed]
@@ -474,7 +475,7 @@ class FactorGraph:
 
     def _place(self, variable: int, scores: FloatArray) -> str:
         """Say where a variable's score stands among the blocks as they were given."""
-        sizes = [int(np.prod(tuple(block.shape))) for block in self._scores]
+        sizes = [math.prod(block.shape) for block in self._scores]
         starts = np.concatenate([[0], np.cumsum(sizes)])
         number = int(np.searchsorted(starts, variable, side="right")) - 1
         at = np.unravel_index(variable - starts[number], tuple(self._scores[number].shape))

@@ -284,7 +284,7 @@ class _CompiledForm(_ClosedForm):
         record[JVP] = address_of(_multiply_closed_form, "jvp")
         record[_PROJECT], record[_DIFFERENTIATE] = project, multiply
         record[_N_PARAMETERS] = bucket.parameters.shape[1]
-        arrays: list[npt.NDArray[Any]] = [
+        arrays = (
             bucket.offsets,
             self.delta,
             bucket.additional_offsets,
@@ -293,7 +293,7 @@ class _CompiledForm(_ClosedForm):
             self.face,
             self.branch,
             self.barred,
-        ]
+        )
         record[FORBIDS] = self.forbids
         pack(record, _ARRAYS, arrays)
 

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from lpsmap_core.compile import COMPILED
+from lpsmap_core.compile import COMPILED, leaf
 
 __all__ = [
     "CALL",
@@ -84,18 +84,6 @@ class Callback:
             raise self._errors.pop()
 
 
-def pack(record: IntArray, start: int, arrays: Sequence[npt.NDArray[Any]]) -> None:
-    """Write address and length of each array into a record, from a position on.
-
-    The arrays must be contiguous, and outlive the record.
-    """
-    numbers: list[int] = []
-    for array in arrays:
-        assert array.flags.c_contiguous
-        numbers += array.__array_interface__["data"][0], array.size
-    record[start : start + len(numbers)] = numbers
-
-
 def arrays_at(address: int, kinds: Sequence[type]) -> list[npt.NDArray[Any]]:
     """Return, in Python, the arrays whose addresses and lengths stand at an address."""
     numbers = _array(address, 2 * len(kinds), np.int64).reshape(-1, 2).tolist()
@@ -110,6 +98,7 @@ def _array(address: int, size: int, kind: type) -> npt.NDArray[Any]:
     return array
 
 
+pack: Any
 floats: Any
 floats_at: Any
 ints_at: Any
@@ -151,6 +140,33 @@ if COMPILED:
             return builder.call(pointer, values[1:])
 
         return types.int64(types.int64, types.int64, types.int64), generate
+
+    @intrinsic  # type: ignore[untyped-decorator]
+    def _addresses(typing_context: Any, arrays: Any) -> Any:
+        """Return address and length of each contiguous array of a tuple, one after the other."""
+        kinds = list(arrays)
+        if any(kind.layout != "C" for kind in kinds):
+            return None
+        numbers = types.UniTuple(types.int64, 2 * len(kinds))
+
+        def generate(context: Any, builder: Any, signature: Any, values: Any) -> Any:
+            found = []
+            for kind, value in zip(kinds, cgutils.unpack_tuple(builder, values[0]), strict=True):
+                array = context.make_array(kind)(context, builder, value)
+                found += [builder.ptrtoint(array.data, ir.IntType(64)), array.nitems]
+            return context.make_tuple(builder, signature.return_type, found)
+
+        return numbers(arrays), generate
+
+    @leaf
+    def pack(record: IntArray, start: int, arrays: Any) -> None:
+        """Write address and length of each array of a tuple into a record, from a position on.
+
+        The arrays must be contiguous, and outlive the record.
+        """
+        numbers = _addresses(arrays)
+        for i in range(len(numbers)):
+            record[start + i] = numbers[i]
 
     @intrinsic  # type: ignore[untyped-decorator]
     def borrowed(typing_context: Any, value: Any) -> Any:
@@ -245,7 +261,7 @@ if COMPILED:
 else:
     # never called: what is not compiled calls Python objects
     SIGNATURES = {}
-    invoke = call_python = None
+    pack = invoke = call_python = None
     floats = floats_at = ints_at = int32s_at = bytes_at = None
 
     def borrowed(value: Any) -> Any:

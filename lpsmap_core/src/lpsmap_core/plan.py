@@ -28,9 +28,9 @@ FLOAT = 8
 """Bytes of a number."""
 
 PER_LINK, PER_LINK_POLISHED = 4, 6
-PER_VARIABLE, PER_VARIABLE_POLISHED = 6, 6
+PER_VARIABLE, PER_VARIABLE_POLISHED = 5, 6
 PER_ADDITIONAL, PER_ADDITIONAL_POLISHED = 2, 3
-PER_FACTOR = 2
+PER_FACTOR = 1
 """Numbers that a solve takes beside the layout: always, and beyond that in a polished graph.
 The test for contradictions, which only graphs that are slow to agree come to, takes about ten more
 a link while it lasts. A test holds these numbers against what solves take."""
@@ -295,12 +295,13 @@ def _active_set_bytes(bucket: Bucket) -> int:
 
 def _array_bytes(layout: Layout) -> int:
     """Return the bytes of a layout's arrays, those of its declarations left out."""
+    part = layout.part
+    records = (layout, part, *layout.buckets, *part.buckets)
+    arrays = [x for record in records for x in vars(record).values() if isinstance(x, np.ndarray)]
     owners = {}
-    for record in (layout, layout.part, *layout.buckets, *layout.part.buckets):
-        for array in vars(record).values():
-            if isinstance(array, np.ndarray):
-                owner = array.base if isinstance(array.base, np.ndarray) else array
-                owners[id(owner)] = owner.nbytes
+    for array in (*arrays, *part.blocks, *part.links):
+        owner = array.base if isinstance(array.base, np.ndarray) else array
+        owners[owner.ctypes.data] = owner.nbytes
     return sum(owners.values())
 
 

@@ -26,8 +26,9 @@ import numpy.typing as npt
 
 from lpsmap_core.compile import general_position, kernel, leaf
 from lpsmap_core.faces import Work, reduce
+from lpsmap_core.layout import Links
 from lpsmap_core.selection import Selection, gather, keep, multiply_locally, scatter
-from lpsmap_core.state import ONE, Links, PartState, Problem
+from lpsmap_core.state import ONE, PartState, Problem
 
 __all__ = ["MOST_LINKS", "PERIOD", "Polish", "make_polish", "polish_settled", "take_back"]
 
@@ -90,20 +91,13 @@ def make_polish(state: PartState, wanted: bool) -> Polish:
     n_links, n_variables = (part.n_links, part.n_variables) if allowed.any() else (0, 0)
     if np.abs(eta).max(initial=0.0) >= LARGEST_SCORE:
         allowed[part.component[np.abs(eta) >= LARGEST_SCORE]] = False
+    tried, now, pending, worse = np.zeros((4, part.n_components), dtype=np.bool_)
+    probed, offset, error, dual = np.empty((4, n_links))
+    probed.fill(np.nan)
+    mu, t, u = np.empty((3, n_variables))
+    before = np.zeros(part.n_components)
     return Polish(
-        allowed=allowed,
-        before=np.zeros(part.n_components),
-        tried=np.zeros(part.n_components, dtype=np.bool_),
-        now=np.zeros(part.n_components, dtype=np.bool_),
-        pending=np.zeros(part.n_components, dtype=np.bool_),
-        worse=np.zeros(part.n_components, dtype=np.bool_),
-        probed=np.full(n_links, np.nan),
-        offset=np.empty(n_links),
-        error=np.empty(n_links),
-        mu=np.empty(n_variables),
-        t=np.empty(n_variables),
-        u=np.empty(n_variables),
-        dual=np.empty(n_links),
+        allowed, before, tried, now, pending, worse, probed, offset, error, mu, t, u, dual
     )
 
 

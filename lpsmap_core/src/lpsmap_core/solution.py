@@ -26,6 +26,7 @@ __all__ = ["Solution", "Status"]
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
+BoolArray = npt.NDArray[np.bool_]
 
 
 class Status(enum.Enum):
@@ -106,7 +107,16 @@ class Solution:
     @property
     def failed(self) -> IntArray:
         """Numbers of the components that are not solved."""
-        return np.flatnonzero([not status.ok for status in self.status])
+        solved = (Status.SOLVED, Status.CONVERGED)
+        failed = [c for c, status in enumerate(self.status.tolist()) if status not in solved]
+        return np.array(failed, dtype=np.int64)
+
+    @functools.cached_property
+    def free(self) -> IntArray:
+        """Numbers of the variables in no factor, whose values are their scores cut to [0, 1]."""
+        if self.state.part.n_variables == len(self.values):
+            return np.empty(0, dtype=np.int64)
+        return np.flatnonzero(self.layout.component < 0)
 
     @functools.cached_property
     def objective(self) -> FloatArray:
@@ -157,8 +167,7 @@ class Solution:
         the solve did.
         """
         bound = error_bounds(self.state, self._optimality, self.threads)
-        unknown = (Status.NON_FINITE, Status.INFEASIBLE)
-        bound[[status in unknown for status in self.status]] = np.inf
+        bound[self._has(Status.NON_FINITE, Status.INFEASIBLE)] = np.inf
         return bound
 
     @functools.cached_property
@@ -218,14 +227,24 @@ class Solution:
         d_scores, d_additional_scores
             Gradients in the scores of the variables and of each declaration's additionals. They are
             zero in components of status ``NON_FINITE`` or ``INFEASIBLE``.
+
+        Raises
+        ------
+        ValueError
+            If there is not one number in `d_values` for each variable.
         """
         d = np.asarray(d_values, dtype=np.float64).reshape(-1)
-        free = self.layout.component < 0
-        out = np.where(free & (self.scores > 0.0) & (self.scores < 1.0), d, 0.0)
+        if len(d) != len(self.values):
+            raise ValueError(
+                f"vjp: d_values has {len(d)} entries; expected {len(self.values)}, one for each "
+                "variable of the graph."
+            )
+        out = np.zeros(len(d))
+        if self.free.size:
+            inside = self.free[(self.scores[self.free] > 0.0) & (self.scores[self.free] < 1.0)]
+            out[inside] = d[inside]
         d_extra = [np.asarray(x, dtype=np.float64) for x in d_additionals or []]
-        usable = np.array(
-            [s not in (Status.NON_FINITE, Status.INFEASIBLE) for s in self.status], dtype=bool
-        )
+        usable = ~self._has(Status.NON_FINITE, Status.INFEASIBLE)
         position = {id(factor): i for i, factor in enumerate(self.factors)}
 
         part, flat = self.state.part, np.zeros(self.state.problem.extras.eta.size)
@@ -262,7 +281,7 @@ class Solution:
                 f"structures: {factor!r} is not a factor of the solved graph; pass what fg.add "
                 "returned before this solve."
             )
-        finite = np.array([status is not Status.NON_FINITE for status in self.status], dtype=bool)
+        finite = ~self._has(Status.NON_FINITE)
         groups = []
         for b, bucket in enumerate(self.state.part.buckets):
             if type(factor) is bucket.type:
@@ -279,6 +298,10 @@ class Solution:
             self.additional_scores[position],
         )
         return Distributions(factor, vertices, scores, len(self.values))
+
+    def _has(self, *statuses: Status) -> BoolArray:
+        """Return for each component whether its status is one of some."""
+        return np.array([status in statuses for status in self.status.tolist()], dtype=bool)
 
     def __repr__(self) -> str:
         names, counts = np.unique([s.name for s in self.status], return_counts=True)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
@@ -15,7 +14,7 @@ from lpsmap_core.active_set import ActiveSets
 from lpsmap_core.compile import kernel, leaf
 from lpsmap_core.factor import Factor
 from lpsmap_core.forced import FORBIDDEN
-from lpsmap_core.layout import Bucket, Part
+from lpsmap_core.layout import Blocks, Links, Part
 from lpsmap_core.local import LocalSolver, call_solvers, local_solver
 from lpsmap_core.threads import in_shares
 
@@ -23,10 +22,8 @@ __all__ = [
     "EXACT",
     "MOST_STRUCTURES",
     "ONE",
-    "Blocks",
     "Extras",
     "Iterate",
-    "Links",
     "Options",
     "PartState",
     "Problem",
@@ -73,46 +70,6 @@ class Options:
     generic: bool = False
     trace: bool = False
     threads: int = 1
-
-
-class Links(NamedTuple):
-    """A part's structure as the kernels read it.
-
-    Links have two orders: that of the factors' slots, bucket by bucket, and that of the variables.
-    """
-
-    offsets: npt.NDArray[np.uint64]
-    """The links of variable v are ``offsets[v]:offsets[v + 1]`` in the order of the variables."""
-    links: npt.NDArray[np.uint32]
-    """For each link in the order of the variables, its place in the other order."""
-    component: IntArray
-    delta: FloatArray
-    """For each variable, the square root of its degree."""
-    negated: BoolArray
-    """In the order of the variables."""
-
-
-class Blocks(NamedTuple):
-    """Where buckets and components lie in the flat arrays."""
-
-    links: IntArray
-    """For each bucket, its first link; then the number of links. Likewise for its additionals and
-    its factors."""
-    additionals: IntArray
-    factors: IntArray
-    component: IntArray
-    """For each factor of all buckets, its component."""
-    additional_offsets: IntArray
-    """For each factor of all buckets, its first additional; then their number."""
-    of_component: IntArray
-    """(components + 1, buckets) first factor, counted in the bucket, of every component."""
-    variables: IntArray
-    """For each component, its first variable; then the number of variables."""
-    counting: IntArray
-    """The numbers 0, 1, 2, ...: consecutive components or factors are slices of it."""
-    variable_counting: npt.NDArray[np.uint64]
-    """The same numbers, unsigned: numba then leaves out its tests for negative indices, which
-    weigh in the loops over variables and links."""
 
 
 class Iterate(NamedTuple):
@@ -219,7 +176,7 @@ class PartState:
         They can be views of `values`.
         """
         found: dict[int, FloatArray] = {}
-        for b, bucket in enumerate(self.part.buckets):
+        for b, bucket in enumerate(self.part.buckets if values.size else []):
             arrays = bucket.split(values[self.additionals_of(b)])
             found.update(zip(map(id, bucket.declarations), arrays, strict=True))
         for factor in factors:
@@ -239,9 +196,9 @@ class PartState:
         self.faces_complete = True
         iterate, converged = self.problem.iterate, self.problem.progress.converged
         for b, (bucket, solver) in enumerate(zip(self.part.buckets, self.solvers, strict=True)):
-            links, additionals = self.links_of(b), self.additionals_of(b)
             if not isinstance(solver, ActiveSets):
                 continue
+            links, additionals = self.links_of(b), self.additionals_of(b)
             rows = np.flatnonzero(converged[bucket.component])
             scaled = self.problem.extras.scaled[additionals]
             complete = functools.partial(
@@ -292,50 +249,43 @@ def start(
     warm: WarmStart | None = None,
 ) -> PartState:
     """Return the state before the first iteration."""
-    blocks = _blocks(part)
-    flat_v = eta_v[0] if len(eta_v) == 1 else np.concatenate([np.empty(0), *eta_v])
-    largest = _largest_scores(part, eta, flat_v)
-    score, barred = eta / part.root_degree, np.zeros(len(flat_v), dtype=np.int8)
-    forbids = bool(np.isinf(largest).any())
     gamma = np.full(part.n_components, np.nan)
     if options.step_size is not None:
         gamma[:] = options.step_size
     elif not part.direct.all():
         gamma = _first_step_size(part, eta)
     gamma[part.direct] = 0.0
+    flat_v = eta_v[0] if len(eta_v) == 1 else np.concatenate([np.empty(0), *eta_v])
+    score, barred = eta / part.root_degree, np.zeros(len(flat_v), dtype=np.int8)
+    largest = _largest_scores(part, eta, flat_v)
+    forbids = bool(np.isinf(largest).any())
     if forbids:
-        barred[:] = flat_v == -np.inf
-        eta, flat_v = np.where(score == -np.inf, 0.0, eta), np.where(barred, 0.0, flat_v)
-        largest = _largest_scores(part, eta, flat_v)
-        owner = np.repeat(blocks.component, np.diff(blocks.additional_offsets))
-        flat_v = np.where(barred, -FORBIDDEN * largest[owner], flat_v)
+        eta, flat_v, largest = _made_finite(part, eta, flat_v, barred)
     n, n_links, n_variables = part.n_components, part.n_links, part.n_variables
+    dual, z = np.zeros((2, n_links))
+    primal, change = np.full((2, n), np.inf)
+    converged, infeasible, unsolved, from_earlier = np.zeros((4, n), dtype=np.bool_)
+    delta = part.delta
     solvers = [
         local_solver(
             bucket,
-            part.delta[slice(*blocks.links[b : b + 2])],
+            delta[slice(*part.blocks.links[b : b + 2])],
             options.generic,
             options.max_inner_iter is not None,
-            barred[slice(*blocks.additionals[b : b + 2])] if forbids else None,
+            barred[slice(*part.blocks.additionals[b : b + 2])] if forbids else None,
         )
         for b, bucket in enumerate(part.buckets)
     ]
     problem = Problem(
-        links=Links(
-            part.variable_offsets.view(np.uint64),
-            part.variable_links,
-            part.component,
-            part.root_degree,
-            part.negated[part.variable_links],
-        ),
-        blocks=blocks,
+        links=part.links,
+        blocks=part.blocks,
         iterate=Iterate(
             eta=eta,
             score=score,
             u=np.zeros(n_variables),
-            dual=np.zeros(n_links),
+            dual=dual,
             a=np.empty(n_links),
-            z=np.zeros(n_links),
+            z=z,
         ),
         extras=Extras(
             flat_v,
@@ -347,15 +297,15 @@ def start(
         progress=Progress(
             gamma=gamma,
             first_gamma=gamma.copy(),
-            primal=np.full(n, np.inf),
-            change=np.full(n, np.inf),
+            primal=primal,
+            change=change,
             iterations=np.zeros(n, dtype=np.int64),
-            converged=np.zeros(n, dtype=np.bool_),
-            infeasible=np.zeros(n, dtype=np.bool_),
-            unsolved=np.zeros(n, dtype=np.bool_),
+            converged=converged,
+            infeasible=infeasible,
+            unsolved=unsolved,
             stale=np.ones(n, dtype=np.bool_),
             rounding=ROUNDING * largest,
-            warm=np.zeros(n, dtype=np.bool_),
+            warm=from_earlier,
         ),
     )
     if warm is not None:
@@ -364,6 +314,21 @@ def start(
             _take_active_sets(warm.solved, solvers, problem)
     trace = np.full((options.max_iter if options.trace else 0, 2, n), np.nan)
     return PartState(part, problem, solvers, call_solvers(solvers), trace, forbids)
+
+
+def _made_finite(
+    part: Part, eta: FloatArray, eta_v: FloatArray, barred: ByteArray
+) -> tuple[FloatArray, FloatArray, FloatArray]:
+    """Return finite scores of variables and additionals, and the largest in every component.
+
+    Forbidden additionals are marked in `barred`.
+    """
+    barred[:] = np.isneginf(eta_v)
+    eta, eta_v = np.where(np.isneginf(eta), 0.0, eta), np.where(barred, 0.0, eta_v)
+    largest = _largest_scores(part, eta, eta_v)
+    blocks = part.blocks
+    owner = np.repeat(blocks.component, np.diff(blocks.additional_offsets))
+    return eta, np.where(barred, -FORBIDDEN * largest[owner], eta_v), largest
 
 
 def _set_out_from(warm: WarmStart, part: Part, problem: Problem) -> None:
@@ -386,41 +351,6 @@ def _take_active_sets(old: PartState, solvers: list[LocalSolver], problem: Probl
     for solver, other in zip(solvers, old.solvers, strict=True):
         if isinstance(solver, ActiveSets) and isinstance(other, ActiveSets):
             solver.copy_from(other)
-
-
-def _blocks(part: Part) -> Blocks:
-    buckets, n = part.buckets, part.n_components
-    additionals = _starts([bucket.n_additionals for bucket in buckets])
-    largest = max([part.n_variables, n, *(bucket.n_factors for bucket in buckets)])
-    counting = np.arange(largest)
-    return Blocks(
-        links=part.starts,
-        additionals=additionals,
-        factors=_starts([bucket.n_factors for bucket in buckets]),
-        component=np.concatenate([np.empty(0, np.int64), *(b.component for b in buckets)]),
-        additional_offsets=np.concatenate(
-            [
-                *(b.additional_offsets[:-1] + lo for b, lo in zip(buckets, additionals)),  # noqa: B905
-                additionals[-1:],
-            ]
-        ),
-        of_component=_first_rows(buckets, n),
-        variables=part.first_variable,
-        counting=counting,
-        variable_counting=counting.view(np.uint64),
-    )
-
-
-def _first_rows(buckets: list[Bucket], n_components: int) -> IntArray:
-    """Return every component's first factor in each bucket, whose factors are in their order."""
-    first = np.empty((n_components + 1, len(buckets)), dtype=np.int64)
-    for b, bucket in enumerate(buckets):
-        first[:, b] = np.searchsorted(bucket.component, np.arange(n_components + 1))
-    return first
-
-
-def _starts(counts: list[int]) -> IntArray:
-    return np.array([0, *itertools.accumulate(counts)])
 
 
 def _first_step_size(part: Part, eta: FloatArray) -> FloatArray:
@@ -450,24 +380,23 @@ def _root_mean_squares(component: IntArray, eta: FloatArray, out: FloatArray) ->
 
 def _largest_scores(part: Part, eta: FloatArray, eta_v: FloatArray) -> FloatArray:
     """Return the largest magnitude of the scores of every component, at least 1."""
-    largest = np.ones(part.n_components)
-    if part.n_components:
-        np.maximum(largest, _magnitudes(eta, part.first_variable[:-1]), out=largest)
-    lo = 0
-    for bucket in part.buckets:
-        flat, lo = eta_v[lo : lo + bucket.n_additionals], lo + bucket.n_additionals
-        if len(flat):
-            rows = np.flatnonzero(np.diff(bucket.additional_offsets))
-            found = _magnitudes(flat, bucket.additional_offsets[rows])
-            np.maximum.at(largest, bucket.component[rows], found)
+    largest = np.empty(part.n_components)
+    _magnitudes(part.blocks, eta, eta_v, largest)
     return largest
 
 
-def _magnitudes(scores: FloatArray, starts: IntArray) -> FloatArray:
-    """Return the largest magnitude among the scores from each start to the next."""
-    highest, lowest = np.maximum.reduceat(scores, starts), np.minimum.reduceat(scores, starts)
-    magnitudes: FloatArray = np.maximum(highest, -lowest)
-    return magnitudes
+@leaf
+def _magnitudes(blocks: Blocks, eta: FloatArray, eta_v: FloatArray, largest: FloatArray) -> None:
+    """Write what `_largest_scores` returns."""
+    for c in range(len(largest)):
+        largest[c] = 1.0
+        for v in range(blocks.variables[c], blocks.variables[c + 1]):
+            largest[c] = max(largest[c], abs(eta[v]))
+    if len(eta_v) > 0:
+        for f in range(len(blocks.component)):
+            c = blocks.component[f]
+            for i in range(blocks.additional_offsets[f], blocks.additional_offsets[f + 1]):
+                largest[c] = max(largest[c], abs(eta_v[i]))
 
 
 @leaf

@@ -121,11 +121,9 @@ class Variables:
 
     def moveaxis(self, source: int, destination: int) -> Variables:
         """Return the same variables with axis `source` at `destination`; see `numpy.moveaxis`."""
-        return Variables(
-            self._graph,
-            np.moveaxis(self.index, source, destination),
-            np.moveaxis(self.negated, source, destination),
-        )
+        order = list(range(self.ndim))
+        order.insert(range(self.ndim)[destination], order.pop(source))
+        return self.transpose(order)
 
     @property
     def T(self) -> Variables:  # noqa: N802 - NumPy's name

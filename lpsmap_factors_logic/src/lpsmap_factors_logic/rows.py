@@ -93,7 +93,7 @@ class LogicFactor(Factor):
 
     def _require_variables(self, why: str) -> None:
         """Refuse rows of no variables, on which the constraint cannot hold."""
-        empty = np.flatnonzero(np.diff(self.offsets) == 0)
+        empty = np.flatnonzero(self.offsets[1:] == self.offsets[:-1])
         if empty.size:
             raise ValueError(
                 f"{type(self).__name__}: {self._row_name(empty[0])} covers no variable; expected "
