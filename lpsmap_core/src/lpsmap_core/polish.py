@@ -4,8 +4,7 @@ If the faces are right, the solution is the projection of ``eta + C^T B eta_N`` 
 space on which all faces agree; conjugate gradients find it, and duals that belong to it. Whether
 the faces are right is for the loop to say: its next iteration reproduces the polished point if they
 are, and otherwise the loop goes back to where it was. A component is polished once its faces have
-stayed the same from one probe to the next; a probe is one product of the local Jacobians with
-numbers in general position.
+stayed the same from one probe to the next.
 
 With every local solution written as ``z = J a + B eta_N + c`` on its face (``c`` orthogonal to the
 face's directions), in local signs, where the copies of mu are ``C mu + shift``::
@@ -24,8 +23,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from lpsmap_core.compile import general_position, kernel, leaf
-from lpsmap_core.faces import Work, reduce
+from lpsmap_core.compile import kernel, leaf
+from lpsmap_core.faces import Work, probe, reduce, sort_out
 from lpsmap_core.selection import Selection, gather, keep, multiply_locally, scatter
 from lpsmap_core.state import ONE, Links, PartState, Problem
 
@@ -136,8 +135,9 @@ def polish_settled(
     settled = keep(probed, links, blocks, now)
     for c in settled.components:
         polish.before[c] = max(progress.primal[c], progress.change[c])
-    _find_mu(settled, solvers, problem, polish, work, tol)
-    _find_duals(settled, solvers, problem, polish, work)
+    n_moving = sort_out(settled, links, work)
+    _find_mu(settled, n_moving, solvers, problem, polish, work, tol)
+    _find_duals(settled, n_moving, solvers, problem, polish, work)
     return _move(settled, problem, polish)
 
 
@@ -168,14 +168,8 @@ def _find_settled(
     selection: Selection, solvers: Any, problem: Problem, polish: Polish, work: Work
 ) -> bool:
     """Leave in ``polish.now`` the components whose faces are the last probe's and not tried yet."""
-    links, blocks, now = problem.links, problem.blocks, polish.now
-    for v in selection.variables:
-        first = links.offsets[blocks.variables[links.component[v]]]
-        for e in range(links.offsets[v], links.offsets[v + ONE]):
-            work.inputs[links.links[e]] = general_position(int(e - first), 0)
-    multiply_locally(
-        selection, solvers, blocks, work.inputs, work.no_v, work.outputs, work.outputs_v
-    )
+    links, now = problem.links, polish.now
+    probe(selection, solvers, problem, work)
     for v in selection.variables:
         for e in range(links.offsets[v], links.offsets[v + ONE]):
             product = work.outputs[links.links[e]]
@@ -193,7 +187,13 @@ def _find_settled(
 
 @leaf
 def _find_mu(
-    selection: Selection, solvers: Any, problem: Problem, polish: Polish, work: Work, tol: float
+    selection: Selection,
+    n_moving: int,
+    solvers: Any,
+    problem: Problem,
+    polish: Polish,
+    work: Work,
+    tol: float,
 ) -> None:
     """Write ``shift - c`` and the means mu; ``polish.now`` keeps the components that succeed."""
     links, blocks, iterate, extras = problem.links, problem.blocks, problem.iterate, problem.extras
@@ -223,7 +223,7 @@ def _find_mu(
         for e in range(links.offsets[v], links.offsets[v + ONE]):
             outputs[links.links[e]] = inputs[links.links[e]] - outputs[links.links[e]]
     gather(selection, links, outputs, work.residual)
-    reduce(selection, solvers, problem, work, mu, MAX_PRODUCTS)
+    reduce(selection, n_moving, solvers, problem, work, mu, MAX_PRODUCTS)
     for c in selection.components:
         polish.now[c] = not work.running[c]
 
@@ -253,7 +253,12 @@ def _set_targets(
 
 @leaf
 def _find_duals(
-    selection: Selection, solvers: Any, problem: Problem, polish: Polish, work: Work
+    selection: Selection,
+    n_moving: int,
+    solvers: Any,
+    problem: Problem,
+    polish: Polish,
+    work: Work,
 ) -> None:
     """Write the correction of the duals, in local signs, to ``polish.error``."""
     links, blocks, iterate, extras = problem.links, problem.blocks, problem.iterate, problem.extras
@@ -271,7 +276,7 @@ def _find_duals(
             error[e] = _sign(e, links) * copy + polish.offset[e] - outputs[link]
             outputs[link] = -error[e]
     gather(selection, links, outputs, work.residual)
-    reduce(selection, solvers, problem, work, polish.t, MAX_PRODUCTS)
+    reduce(selection, n_moving, solvers, problem, work, polish.t, MAX_PRODUCTS)
     for c in selection.components:
         polish.now[c] = polish.now[c] and not work.running[c]
     scatter(selection, links, polish.t, inputs)
