@@ -27,7 +27,7 @@ import numpy as np
 import numpy.typing as npt
 
 from lpsmap_core.compile import kernel, leaf
-from lpsmap_core.faces import Work, make_work
+from lpsmap_core.faces import Work, draw, make_work
 from lpsmap_core.infeasible import FIRST_TEST, InfeasibilityTest
 from lpsmap_core.layout import Part
 from lpsmap_core.native import borrowed
@@ -195,6 +195,8 @@ def _iterate(
     progress = problem.progress
     iteration = progress.iterations[selection.components[0]]
     running = np.empty(0, dtype=np.bool_)
+    if iteration == 0 and len(polish.numbers) > 0:
+        draw(selection, problem, polish.numbers)
     while len(selection.components) > 0 and iteration < limits.stop:
         iteration += 1
         _write_stale(selection, problem)

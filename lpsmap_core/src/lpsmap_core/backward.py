@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from lpsmap_core.compile import kernel, leaf
-from lpsmap_core.faces import Work, apply, make_work, probe, reduce, sort_out
+from lpsmap_core.faces import Work, apply, draw, make_work, reduce, sort_out
 from lpsmap_core.native import borrowed
 from lpsmap_core.selection import Selection, gather, keep, multiply_locally, scatter, select
 from lpsmap_core.state import ONE, PartState, Problem
@@ -151,7 +151,10 @@ def _multiply(
         gather(selection, links, work.outputs, work.image)
         for v in selection.variables:
             product[v] += work.image[v]
-    probe(selection, solvers, problem, work)
+    draw(selection, problem, work.inputs)
+    multiply_locally(
+        selection, solvers, blocks, work.inputs, work.no_v, work.outputs, work.outputs_v
+    )
     n_moving = sort_out(selection, links, work)
     apply(selection, solvers, problem, work, product, work.residual)
     _set_targets(selection, solvers, problem, work, product)

@@ -6,7 +6,7 @@ J C``. ``J`` is an orthogonal projection, so that ``I - S`` is symmetric with ei
 
 Most copies cannot move at all: their rows and columns of ``J`` are zero. Variables all of whose
 copies are such are left out of the conjugate gradients; in a matching of 30x40 they are nine of
-ten. A `probe`, one product of ``J`` with numbers in general position, tells them.
+ten. One product of ``J`` with numbers in general position tells them.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from lpsmap_core.layout import Part
 from lpsmap_core.selection import Selection, multiply_locally, scatter, subtract_gathered
 from lpsmap_core.state import ONE, Links, Problem
 
-__all__ = ["Work", "apply", "make_work", "probe", "reduce", "sort_out"]
+__all__ = ["Work", "apply", "draw", "make_work", "reduce", "sort_out"]
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
@@ -97,25 +97,26 @@ def apply(
 
 
 @leaf
-def probe(selection: Selection, solvers: Any, problem: Problem, work: Work) -> None:
-    """Write products of the local Jacobians with numbers in general position to ``work.outputs``.
+def draw(selection: Selection, problem: Problem, out: FloatArray) -> None:
+    """Write numbers in general position on the links; a component's are always the same.
 
-    They tell faces apart, and are zero only for copies that cannot move.
+    Products of the local Jacobians with them tell faces apart, and are zero only for copies that
+    cannot move.
     """
     links, blocks = problem.links, problem.blocks
     for v in selection.variables:
         first = links.offsets[blocks.variables[links.component[v]]]
         for e in range(links.offsets[v], links.offsets[v + ONE]):
             i = int(e - first)
-            work.inputs[links.links[e]] = general_position(i, 0) + NUDGE * i
-    multiply_locally(
-        selection, solvers, blocks, work.inputs, work.no_v, work.outputs, work.outputs_v
-    )
+            out[links.links[e]] = general_position(i, 0) + NUDGE * i
 
 
 @leaf
 def sort_out(selection: Selection, links: Links, work: Work) -> int:
-    """Write the selected variables to ``work.order``, after a `probe`; return how many can move."""
+    """Write the selected variables to ``work.order``; return how many can move.
+
+    ``work.outputs`` holds the products with the numbers that `draw` writes.
+    """
     if len(selection.variables) == 0:
         return 0
     first = selection.variables[0]

@@ -4,7 +4,8 @@ If the faces are right, the solution is the projection of ``eta + C^T B eta_N`` 
 space on which all faces agree; conjugate gradients find it, and duals that belong to it. Whether
 the faces are right is for the loop to say: its next iteration reproduces the polished point if they
 are, and otherwise the loop goes back to where it was. A component is polished once its faces have
-stayed the same from one probe to the next.
+stayed the same from one probe to the next; a probe is one product of the local Jacobians with
+numbers in general position.
 
 With every local solution written as ``z = J a + B eta_N + c`` on its face (``c`` orthogonal to the
 face's directions), in local signs, where the copies of mu are ``C mu + shift``::
@@ -24,7 +25,7 @@ import numpy as np
 import numpy.typing as npt
 
 from lpsmap_core.compile import kernel, leaf
-from lpsmap_core.faces import Work, probe, reduce, sort_out
+from lpsmap_core.faces import Work, reduce, sort_out
 from lpsmap_core.selection import Selection, gather, keep, multiply_locally, scatter
 from lpsmap_core.state import ONE, Links, PartState, Problem
 
@@ -68,8 +69,10 @@ class Polish(NamedTuple):
     """Moved, and not yet seen to converge."""
     worse: BoolArray
     """Put back in this iteration."""
+    numbers: FloatArray
+    """Numbers in general position on the links."""
     probed: FloatArray
-    """The products of the latest probe."""
+    """In the order of the variables, the products of the latest probe."""
     offset: FloatArray
     """``shift - c`` on the links."""
     error: FloatArray
@@ -96,6 +99,7 @@ def make_polish(state: PartState, wanted: bool) -> Polish:
         now=np.zeros(part.n_components, dtype=np.bool_),
         pending=np.zeros(part.n_components, dtype=np.bool_),
         worse=np.zeros(part.n_components, dtype=np.bool_),
+        numbers=np.empty(n_links),
         probed=np.full(n_links, np.nan),
         offset=np.empty(n_links),
         error=np.empty(n_links),
@@ -169,7 +173,15 @@ def _find_settled(
 ) -> bool:
     """Leave in ``polish.now`` the components whose faces are the last probe's and not tried yet."""
     links, now = problem.links, polish.now
-    probe(selection, solvers, problem, work)
+    multiply_locally(
+        selection,
+        solvers,
+        problem.blocks,
+        polish.numbers,
+        work.no_v,
+        work.outputs,
+        work.outputs_v,
+    )
     for v in selection.variables:
         for e in range(links.offsets[v], links.offsets[v + ONE]):
             product = work.outputs[links.links[e]]
