@@ -55,8 +55,8 @@ BoolArray = npt.NDArray[np.bool_]
 RELAXATION = 1.6
 """Of 1, 1.6 and 1.8 this took the fewest iterations on most workloads."""
 
-BALANCE_PERIOD = 10
-BALANCE_RATIO = 5.0
+BALANCE_PERIOD = 6
+BALANCE_RATIO = 10.0
 BALANCE_FACTOR = 2.0
 """Every so many iterations, a step size changes by the factor if its residuals differ by the
 ratio.

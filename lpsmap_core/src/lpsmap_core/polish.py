@@ -34,7 +34,7 @@ __all__ = ["MOST_LINKS", "PERIOD", "Polish", "make_polish", "polish_settled", "t
 FloatArray = npt.NDArray[np.float64]
 BoolArray = npt.NDArray[np.bool_]
 
-PERIOD = 5
+PERIOD = 3
 """Iterations between two probes of the faces."""
 
 EARLY = 2
