@@ -28,7 +28,7 @@ import numpy.typing as npt
 
 from lpsmap_core.anderson import Memory, accelerate, begin, make_memory, prepare, review
 from lpsmap_core.compile import kernel, leaf
-from lpsmap_core.faces import Work, make_work
+from lpsmap_core.faces import Work, draw, make_work
 from lpsmap_core.infeasible import FIRST_TEST, InfeasibilityTest
 from lpsmap_core.layout import Part
 from lpsmap_core.native import borrowed
@@ -56,8 +56,8 @@ BoolArray = npt.NDArray[np.bool_]
 RELAXATION = 1.6
 """Of 1, 1.6 and 1.8 this took the fewest iterations on most workloads."""
 
-BALANCE_PERIOD = 10
-BALANCE_RATIO, BALANCE_RATIO_ACCELERATED = 5.0, 50.0
+BALANCE_PERIOD = 6
+BALANCE_RATIO, BALANCE_RATIO_ACCELERATED = 10.0, 50.0
 BALANCE_FACTOR = 2.0
 """Every so many iterations, a step size changes by the factor if its residuals differ by the ratio.
 That makes what acceleration has found worthless, so that it needs a larger one.
@@ -199,6 +199,8 @@ def _iterate(
     progress = problem.progress
     iteration = progress.iterations[selection.components[0]]
     running = np.empty(0, dtype=np.bool_)
+    if iteration == 0 and len(polish.numbers) > 0:
+        draw(selection, problem, polish.numbers)
     while len(selection.components) > 0 and iteration < limits.stop:
         iteration += 1
         c, alone = selection.components[0], len(selection.components) == 1

@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from lpsmap_core.compile import kernel, leaf
-from lpsmap_core.faces import Work, apply, make_work, reduce
+from lpsmap_core.faces import Work, apply, draw, make_work, reduce, sort_out
 from lpsmap_core.native import borrowed
 from lpsmap_core.selection import Selection, gather, keep, multiply_locally, scatter, select
 from lpsmap_core.state import ONE, PartState, Problem
@@ -153,9 +153,14 @@ def _multiply(
         gather(selection, links, work.outputs, work.image)
         for v in selection.variables:
             product[v] += work.image[v]
+    draw(selection, problem, work.inputs)
+    multiply_locally(
+        selection, solvers, blocks, work.inputs, work.no_v, work.outputs, work.outputs_v
+    )
+    n_moving = sort_out(selection, links, work)
     apply(selection, solvers, problem, work, product, work.residual)
     _set_targets(selection, solvers, problem, work, product)
-    reduce(selection, solvers, problem, work, product, MAX_PRODUCTS)
+    reduce(selection, n_moving, solvers, problem, work, product, MAX_PRODUCTS)
     if len(d_v) > 0:
         scatter(selection, links, product, work.inputs)
         multiply_locally(

@@ -24,8 +24,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from lpsmap_core.compile import general_position, kernel, leaf
-from lpsmap_core.faces import Work, reduce
+from lpsmap_core.compile import kernel, leaf
+from lpsmap_core.faces import Work, reduce, sort_out
 from lpsmap_core.layout import Links
 from lpsmap_core.selection import Selection, gather, keep, multiply_locally, scatter
 from lpsmap_core.state import ONE, PartState, Problem
@@ -35,7 +35,7 @@ __all__ = ["MOST_LINKS", "PERIOD", "Polish", "make_polish", "polish_settled", "t
 FloatArray = npt.NDArray[np.float64]
 BoolArray = npt.NDArray[np.bool_]
 
-PERIOD = 5
+PERIOD = 3
 """Iterations between two probes of the faces."""
 
 EARLY = 2
@@ -70,8 +70,10 @@ class Polish(NamedTuple):
     """Moved, and not yet seen to converge."""
     worse: BoolArray
     """Put back in this iteration."""
+    numbers: FloatArray
+    """Numbers in general position on the links."""
     probed: FloatArray
-    """The products of the latest probe."""
+    """In the order of the variables, the products of the latest probe."""
     offset: FloatArray
     """``shift - c`` on the links."""
     error: FloatArray
@@ -92,12 +94,25 @@ def make_polish(state: PartState, wanted: bool) -> Polish:
     if np.abs(eta).max(initial=0.0) >= LARGEST_SCORE:
         allowed[part.component[np.abs(eta) >= LARGEST_SCORE]] = False
     tried, now, pending, worse = np.zeros((4, part.n_components), dtype=np.bool_)
-    probed, offset, error, dual = np.empty((4, n_links))
+    numbers, probed, offset, error, dual = np.empty((5, n_links))
     probed.fill(np.nan)
     mu, t, u = np.empty((3, n_variables))
     before = np.zeros(part.n_components)
     return Polish(
-        allowed, before, tried, now, pending, worse, probed, offset, error, mu, t, u, dual
+        allowed=allowed,
+        before=before,
+        tried=tried,
+        now=now,
+        pending=pending,
+        worse=worse,
+        numbers=numbers,
+        probed=probed,
+        offset=offset,
+        error=error,
+        mu=mu,
+        t=t,
+        u=u,
+        dual=dual,
     )
 
 
@@ -130,8 +145,9 @@ def polish_settled(
     settled = keep(probed, links, blocks, now)
     for c in settled.components:
         polish.before[c] = max(progress.primal[c], progress.change[c])
-    _find_mu(settled, solvers, problem, polish, work, tol)
-    _find_duals(settled, solvers, problem, polish, work)
+    n_moving = sort_out(settled, links, work)
+    _find_mu(settled, n_moving, solvers, problem, polish, work, tol)
+    _find_duals(settled, n_moving, solvers, problem, polish, work)
     return _move(settled, problem, polish)
 
 
@@ -162,13 +178,15 @@ def _find_settled(
     selection: Selection, solvers: Any, problem: Problem, polish: Polish, work: Work
 ) -> bool:
     """Leave in ``polish.now`` the components whose faces are the last probe's and not tried yet."""
-    links, blocks, now = problem.links, problem.blocks, polish.now
-    for v in selection.variables:
-        first = links.offsets[blocks.variables[links.component[v]]]
-        for e in range(links.offsets[v], links.offsets[v + ONE]):
-            work.inputs[links.links[e]] = general_position(int(e - first), 0)
+    links, now = problem.links, polish.now
     multiply_locally(
-        selection, solvers, blocks, work.inputs, work.no_v, work.outputs, work.outputs_v
+        selection,
+        solvers,
+        problem.blocks,
+        polish.numbers,
+        work.no_v,
+        work.outputs,
+        work.outputs_v,
     )
     for v in selection.variables:
         for e in range(links.offsets[v], links.offsets[v + ONE]):
@@ -187,7 +205,13 @@ def _find_settled(
 
 @leaf
 def _find_mu(
-    selection: Selection, solvers: Any, problem: Problem, polish: Polish, work: Work, tol: float
+    selection: Selection,
+    n_moving: int,
+    solvers: Any,
+    problem: Problem,
+    polish: Polish,
+    work: Work,
+    tol: float,
 ) -> None:
     """Write ``shift - c`` and the means mu; ``polish.now`` keeps the components that succeed."""
     links, blocks, iterate, extras = problem.links, problem.blocks, problem.iterate, problem.extras
@@ -217,7 +241,7 @@ def _find_mu(
         for e in range(links.offsets[v], links.offsets[v + ONE]):
             outputs[links.links[e]] = inputs[links.links[e]] - outputs[links.links[e]]
     gather(selection, links, outputs, work.residual)
-    reduce(selection, solvers, problem, work, mu, MAX_PRODUCTS)
+    reduce(selection, n_moving, solvers, problem, work, mu, MAX_PRODUCTS)
     for c in selection.components:
         polish.now[c] = not work.running[c]
 
@@ -247,7 +271,12 @@ def _set_targets(
 
 @leaf
 def _find_duals(
-    selection: Selection, solvers: Any, problem: Problem, polish: Polish, work: Work
+    selection: Selection,
+    n_moving: int,
+    solvers: Any,
+    problem: Problem,
+    polish: Polish,
+    work: Work,
 ) -> None:
     """Write the correction of the duals, in local signs, to ``polish.error``."""
     links, blocks, iterate, extras = problem.links, problem.blocks, problem.iterate, problem.extras
@@ -265,7 +294,7 @@ def _find_duals(
             error[e] = _sign(e, links) * copy + polish.offset[e] - outputs[link]
             outputs[link] = -error[e]
     gather(selection, links, outputs, work.residual)
-    reduce(selection, solvers, problem, work, polish.t, MAX_PRODUCTS)
+    reduce(selection, n_moving, solvers, problem, work, polish.t, MAX_PRODUCTS)
     for c in selection.components:
         polish.now[c] = polish.now[c] and not work.running[c]
     scatter(selection, links, polish.t, inputs)

@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 from array_api_compat import array_namespace, is_array_api_obj
 
-from lpsmap_core.compile import kernel, leaf
+from lpsmap_core.compile import leaf
 from lpsmap_core.factor import FREE, LOWER, TIED, UPPER, Factor, LocalSolution
 from lpsmap_core.graph import FactorGraph
 from lpsmap_core.variables import Variables, stack
@@ -162,10 +162,10 @@ def _gains(xp: Any, branch: Any) -> Any:
 
 
 BLOCK = 256
-"""Factors whose numbers lie side by side at a time, so that the arithmetic runs on many at once."""
+"""Factors that are looked at together, to see whether they lie side by side."""
 
 
-@kernel
+@leaf
 def _project(
     rows: IntArray,
     offsets: IntArray,
@@ -180,38 +180,44 @@ def _project(
     face: FaceArray,
     branch: FaceArray,
 ) -> None:
-    a1, a2, d1, d2 = np.empty(BLOCK), np.empty(BLOCK), np.empty(BLOCK), np.empty(BLOCK)
-    both, face1, face2 = np.empty(BLOCK), np.empty(BLOCK), np.empty(BLOCK)
-    case = np.empty(BLOCK)
-    for begin in range(0, len(rows), BLOCK):
-        block = rows[begin : begin + BLOCK]
-        for n in range(len(block)):
-            r = block[n]
-            i, k = np.uint64(offsets[r]), np.uint64(additional_offsets[r])
-            j = i + np.uint64(1)
-            a1[n], a2[n], d1[n], d2[n], both[n] = a[i], a[j], delta[i], delta[j], eta_v[k]
-        _solve_block(len(block), a1, a2, d1, d2, both, face1, face2, case)
-        for n in range(len(block)):
-            r = block[n]
-            i, k = np.uint64(offsets[r]), np.uint64(additional_offsets[r])
-            j = i + np.uint64(1)
-            z[i], z[j], v[k] = a1[n], a2[n], both[n]
-            face[i], face[j], branch[r] = int(face1[n]), int(face2[n]), int(case[n])
+    begin = 0
+    while begin < len(rows):
+        end = _end_of_block(rows, begin)
+        block = slice(rows[begin], rows[begin] + end - begin)
+        slots = slice(2 * block.start, 2 * block.stop)
+        _solve_block(
+            a[slots],
+            delta[slots],
+            eta_v[block],
+            z[slots],
+            v[block],
+            face[slots],
+            branch[block],
+        )
+        begin = end
+
+
+@leaf
+def _end_of_block(rows: IntArray, begin: int) -> int:
+    """Return where a block of rows ends whose factors lie side by side."""
+    end = min(begin + BLOCK, len(rows))
+    n_elsewhere = 0
+    for n in range(begin, end):
+        n_elsewhere += rows[np.uint64(n)] != rows[begin] + n - begin
+    return end if n_elsewhere == 0 else begin + 1
 
 
 @leaf
 def _solve_block(
-    size: int,
-    a1: FloatArray,
-    a2: FloatArray,
-    d1: FloatArray,
-    d2: FloatArray,
-    both: FloatArray,
-    face1: FloatArray,
-    face2: FloatArray,
-    case: FloatArray,
+    a: FloatArray,
+    delta: FloatArray,
+    eta_v: FloatArray,
+    z: FloatArray,
+    v: FloatArray,
+    face: FaceArray,
+    branch: FaceArray,
 ) -> None:
-    """Overwrite scores by solutions; write faces and branches, as floats.
+    """Solve factors that lie side by side.
 
     Of a positive score the variable that is lower without it gets all, or both get what makes them
     equal: ``m_i = clip(x_i + q_i share_i)`` (proposition 10 in one formula). A negative one is paid
@@ -219,9 +225,11 @@ def _solve_block(
     gives (appendix D.3.2), written out, so that small scores keep their digits. Nothing branches,
     so that the compiler can do several factors at once.
     """
-    for n in range(size):
-        w, x1, x2 = both[n], d1[n] * a1[n], d2[n] * a2[n]
-        q1, q2, attractive = d1[n] * d1[n], d2[n] * d2[n], w >= 0.0
+    for n in range(len(branch)):
+        i, j, k = np.uint64(2 * n), np.uint64(2 * n + 1), np.uint64(n)
+        d1, d2, w = delta[i], delta[j], eta_v[k]
+        x1, x2 = d1 * a[i], d2 * a[j]
+        q1, q2, attractive = d1 * d1, d2 * d2, w >= 0.0
         low, high = min(w, 0.0), max(w, 0.0)
         share = (x2 - x1 + q2 * w if attractive else 1.0 - x1 - x2) / (q1 + q2)
         at_low, at_high = share <= low, share >= high
@@ -242,14 +250,14 @@ def _solve_block(
         )
         m1 = 0.0 if low1 else (1.0 if high1 else m1)
         m2 = 0.0 if low2 else (1.0 if high2 else m2)
-        inside = TIED * 1.0 if tied else FREE * 1.0
-        face1[n] = LOWER * 1.0 if low1 else (UPPER * 1.0 if high1 else inside)
-        face2[n] = LOWER * 1.0 if low2 else (UPPER * 1.0 if high2 else inside)
-        a1[n], a2[n] = m1 / d1[n], m2 / d2[n]
+        inside = TIED if tied else FREE
+        face[i] = LOWER if low1 else (UPPER if high1 else inside)
+        face[j] = LOWER if low2 else (UPPER if high2 else inside)
+        z[i], z[j] = m1 / d1, m2 / d2
         overlap = max(0.0, m1 + m2 - 1.0) if at_low else 0.0
-        both[n] = min(m1, m2) if attractive else overlap
-        step = 2.0 if at_low else (1.0 if at_high else 0.0)
-        case[n] = (EQUAL * 1.0 if attractive else COMPLEMENTS * 1.0) - step
+        v[k] = min(m1, m2) if attractive else overlap
+        step = 2 if at_low else (1 if at_high else 0)
+        branch[k] = (EQUAL if attractive else COMPLEMENTS) - step
 
 
 @leaf
@@ -267,24 +275,58 @@ def _jvp(
     out_u: FloatArray,
     out_v: FloatArray,
 ) -> None:
-    for r in rows:
-        i, k = np.uint64(offsets[r]), np.uint64(additional_offsets[r])
-        j = i + np.uint64(1)
-        d1, d2, case = delta[i], delta[j], branch[r]
-        if case in (EQUAL, COMPLEMENTS):
-            t1, t2, t12 = 1.0 / d1, 1.0 / d2, 1.0
-            if case == COMPLEMENTS:
-                t2, t12 = -t2, 0.0
-            moved = 0.0
-            if face[i] == TIED:
-                moved = (t1 * d_u[i] + t2 * d_u[j] + t12 * d_v[k]) / (t1 * t1 + t2 * t2)
-            out_u[i], out_u[j], out_v[k] = t1 * moved, t2 * moved, t12 * moved
-            continue
-        reach1 = d1 if case in (FIRST, BOTH) else 0.0
-        reach2 = d2 if case in (SECOND, BOTH) else 0.0
-        out_u[i] = d_u[i] + reach1 * d_v[k] if face[i] == FREE else 0.0
-        out_u[j] = d_u[j] + reach2 * d_v[k] if face[j] == FREE else 0.0
-        out_v[k] = reach1 * out_u[i] + reach2 * out_u[j]
+    begin = 0
+    while begin < len(rows):
+        end = _end_of_block(rows, begin)
+        block = slice(rows[begin], rows[begin] + end - begin)
+        slots = slice(2 * block.start, 2 * block.stop)
+        _multiply_block(
+            delta[slots],
+            face[slots],
+            branch[block],
+            d_u[slots],
+            d_v[block],
+            out_u[slots],
+            out_v[block],
+        )
+        begin = end
+
+
+@leaf
+def _multiply_block(
+    delta: FloatArray,
+    face: FaceArray,
+    branch: FaceArray,
+    d_u: FloatArray,
+    d_v: FloatArray,
+    out_u: FloatArray,
+    out_v: FloatArray,
+) -> None:
+    """Multiply the Jacobians of factors side by side by both formulas of `Pair.jvp`.
+
+    One of the two gives zero, so that nothing branches.
+    """
+    for n in range(len(branch)):
+        i, j, k = np.uint64(2 * n), np.uint64(2 * n + 1), np.uint64(n)
+        d1, d2, x1, x2, x12, case = (
+            delta[i],
+            delta[j],
+            d_u[i],
+            d_u[j],
+            d_v[k],
+            branch[k],
+        )
+        tied, equal = face[i] == TIED, case == EQUAL
+        t1, t2 = d2 if tied else 0.0, d1 if tied else 0.0
+        t2 = t2 if equal else -t2
+        t12 = d1 * t1 if equal else 0.0
+        moved = (t1 * x1 + t2 * x2 + t12 * x12) / (d1 * d1 + d2 * d2)
+        reach1 = d1 if (case == FIRST) | (case == BOTH) else 0.0
+        reach2 = d2 if (case == SECOND) | (case == BOTH) else 0.0
+        along1 = x1 + reach1 * x12 if face[i] == FREE else 0.0
+        along2 = x2 + reach2 * x12 if face[j] == FREE else 0.0
+        out_u[i], out_u[j] = along1 + t1 * moved, along2 + t2 * moved
+        out_v[k] = reach1 * along1 + reach2 * along2 + t12 * moved
 
 
 Pair.projection_kernel = staticmethod(_project)

@@ -341,10 +341,10 @@ def jvp_kernel(
         along, norm = 0.0, 0.0
         if branch[r] == 1:
             for i in range(lo, hi):
-                w = delta[i] * costs[i] if costs.size > 0 else delta[i]
-                free = face[i] == FREE
-                along += w * d_u[i] * free
-                norm += w * w * free
+                if face[i] == FREE:
+                    w = delta[i] * costs[i] if costs.size > 0 else delta[i]
+                    along += w * d_u[i]
+                    norm += w * w
         shift = along / norm if norm > 0.0 else 0.0
         for i in range(lo, hi):
             w = delta[i] * costs[i] if costs.size > 0 else delta[i]

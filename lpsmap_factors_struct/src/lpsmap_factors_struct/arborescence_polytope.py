@@ -39,7 +39,7 @@ from lpsmap_factors_struct.arborescence_dual import (
     second_derivatives,
     tree_dual,
 )
-from lpsmap_factors_struct.arc_layout import arc_slot, n_words
+from lpsmap_factors_struct.arc_layout import PARTS, n_words, part_of_row
 from lpsmap_factors_struct.arrays import copy
 from lpsmap_factors_struct.pivoted_cholesky import factorise, solve
 from lpsmap_factors_struct.simplex_row import threshold
@@ -136,12 +136,23 @@ def multiply_jacobians(
         rank = _factorise_face(dual, n, width, count)
         _project_on_face(dual, n, width, count, rank, 0.0)
         for word in range(n):
-            for head in range(n):
-                slot = lo + arc_slot(word, head, n, packed) * n_labels
-                arc = (word * n + head) * n_labels
-                for i in range(n_labels):
-                    moves = dual.x[arc + i] > 0.0
-                    out_u[slot + i] = dual.y[arc + i] / delta[slot + i] if moves else 0.0
+            for part in range(PARTS):
+                slot, head, count = part_of_row(part, word, n, packed)
+                _write_moved(
+                    count * n_labels,
+                    dual.x[(word * n + head) * n_labels :],
+                    dual.y[(word * n + head) * n_labels :],
+                    delta[lo + slot * n_labels :],
+                    out_u[lo + slot * n_labels :],
+                )
+
+
+@leaf
+def _write_moved(
+    count: int, x: FloatArray, y: FloatArray, delta: FloatArray, out: FloatArray
+) -> None:
+    for i in range(np.uint64(count)):
+        out[i] = y[i] / delta[i] if x[i] > 0.0 else 0.0
 
 
 @leaf
@@ -159,15 +170,24 @@ def _gather(
     a: FloatArray, delta: FloatArray, n: int, n_labels: int, packed: bool, dual: TreeDual
 ) -> None:
     """Write ``y = delta a`` and ``q = delta^2``, by word and head."""
-    y, q, arc = dual.y, dual.q, 0
     for word in range(n):
-        for head in range(n):
-            slot = arc_slot(word, head, n, packed) * n_labels
-            for i in range(slot, slot + n_labels):
-                y[arc], q[arc] = delta[i] * a[i], delta[i] * delta[i]
-                arc += 1
+        for part in range(PARTS):
+            slot, head, count = part_of_row(part, word, n, packed)
+            _scale(
+                count * n_labels,
+                a[slot * n_labels :],
+                delta[slot * n_labels :],
+                dual.y[(word * n + head) * n_labels :],
+                dual.q[(word * n + head) * n_labels :],
+            )
     for i in range(n * n_labels):
         dual.head[i] = i // n_labels
+
+
+@leaf
+def _scale(count: int, a: FloatArray, delta: FloatArray, y: FloatArray, q: FloatArray) -> None:
+    for i in range(np.uint64(count)):
+        y[i], q[i] = delta[i] * a[i], delta[i] * delta[i]
 
 
 # -------------------------------------------------------------------- the projection
@@ -185,17 +205,20 @@ def _project_rows(dual: TreeDual, n: int, width: int) -> int:
     dual.size[0], support = 1.0, 0
     for word in range(n):
         begin, end = np.uint64(word * width), np.uint64((word + 1) * width)
-        for _ in range(2):  # the second time to mend the first one's rounding
-            level = threshold(y[begin:end], q[begin:end], width, near, scale)
-            total, next_on = 0.0, begin
+        level = threshold(y[begin:end], q[begin:end], width, near, scale)
+        for _ in range(3):  # but for the first time, to mend its rounding
+            total, weight, next_on = 0.0, 0.0, begin
             for i in range(begin, end):
                 y[i] -= level * q[i]
+                above = y[i] > 0.0
                 x[i] = max(0.0, y[i])
                 total += x[i]
+                weight += q[i] * above
                 on[next_on] = i
-                next_on += np.uint64(y[i] > 0.0)
-            if abs(total - 1.0) < width * EPSILON:
+                next_on += np.uint64(above)
+            if abs(total - 1.0) < width * EPSILON or weight == 0.0:
                 break
+            level = (total - 1.0) / weight
         tau[word], margin[word], n_on[word] = 0.0, MARGIN, next_on - begin
         n_arcs[word] = list_arcs(y, q, word * width, width, MARGIN, arcs)
         support += n_on[word]
@@ -338,18 +361,18 @@ def _read_face(
     face: FaceArray, n: int, n_labels: int, packed: bool, whole: bool, dual: TreeDual
 ) -> None:
     """Write the supports of a face, with ones as x; of rows with one arc only if `whole`."""
-    x, on, arc = dual.x, dual.on, 0
+    x, on = dual.x, dual.on
     for word in range(n):
-        begin, n_on = arc, 0
-        for head in range(n):
-            slot = arc_slot(word, head, n, packed) * n_labels
-            for i in range(slot, slot + n_labels):
-                code = face[i] & CODES
-                moves = code == FREE or (whole and code == UPPER)
+        begin, n_on = np.uint64(word * n * n_labels), np.uint64(0)
+        for part in range(PARTS):
+            slot, head, count = part_of_row(part, word, n, packed)
+            arc = np.uint64((word * n + head) * n_labels)
+            for code in face[slot * n_labels : (slot + count) * n_labels]:
+                moves = code & CODES == FREE or (whole and code & CODES == UPPER)
                 x[arc] = moves
                 on[begin + n_on] = arc
-                n_on += moves
-                arc += 1
+                n_on += np.uint64(moves)
+                arc += np.uint64(1)
         dual.n_on[word] = n_on
 
 
@@ -421,19 +444,38 @@ def _write_z(
     face: FaceArray,
 ) -> None:
     """Write z from y, and the codes of the face."""
-    y, x, arc = dual.y, dual.x, 0
     for word in range(n):
         single = dual.n_on[word] == 1
-        for head in range(n):
-            slot = arc_slot(word, head, n, packed) * n_labels
-            for i in range(slot, slot + n_labels):
-                if x[arc] == 0.0:
-                    z[i], face[i] = 0.0, LOWER
-                elif single:
-                    z[i], face[i] = 1.0 / delta[i], UPPER
-                else:
-                    z[i], face[i] = max(0.0, y[arc]) / delta[i], FREE
-                arc += 1
+        for part in range(PARTS):
+            slot, head, count = part_of_row(part, word, n, packed)
+            _write_arcs(
+                count * n_labels,
+                single,
+                dual.x[(word * n + head) * n_labels :],
+                dual.y[(word * n + head) * n_labels :],
+                delta[slot * n_labels :],
+                z[slot * n_labels :],
+                face[slot * n_labels :],
+            )
+
+
+@leaf
+def _write_arcs(
+    count: int,
+    single: bool,
+    x: FloatArray,
+    y: FloatArray,
+    delta: FloatArray,
+    z: FloatArray,
+    face: FaceArray,
+) -> None:
+    for i in range(np.uint64(count)):
+        if x[i] == 0.0:
+            z[i], face[i] = 0.0, LOWER
+        elif single:
+            z[i], face[i] = 1.0 / delta[i], UPPER
+        else:
+            z[i], face[i] = max(0.0, y[i]) / delta[i], FREE
 
 
 @leaf

@@ -6,7 +6,10 @@ import numpy as np
 
 from lpsmap_core.compile import leaf
 
-__all__ = ["arc_slot", "n_words"]
+__all__ = ["PARTS", "arc_slot", "n_words", "part_of_row"]
+
+PARTS = 3
+"""Parts of a word's arcs in which slots and heads go up together."""
 
 
 @leaf
@@ -24,3 +27,15 @@ def arc_slot(word: int, head: int, n: int, packed: bool) -> int:
     if head == word:
         return word * n
     return word * n + head + (1 if head < word else 0)
+
+
+@leaf
+def part_of_row(part: int, word: int, n: int, packed: bool) -> tuple[int, int, int]:
+    """Return the first slot and the first head of a part of a word's arcs, and their number."""
+    if packed:
+        return word * n, 0, n if part == 0 else 0
+    if part == 0:
+        return word * n, word, 1
+    if part == 1:
+        return word * n + 1, 0, word
+    return word * n + word + 1, word + 1, n - word - 1
