@@ -4,7 +4,7 @@
 tests, at score scales from 0.1 to 100, and prints the iterations to several tolerances: the median,
 90 % and the worst over all graphs and by scale. A graph counts as its slowest component; graphs
 that a limit stopped are counted beside. ``--plain 5000`` adds plain ADMM, with at most so many
-iterations: a fixed step size, as large as the scores ask for, and no polish.
+iterations: a fixed step size, as large as the scores ask for, neither polish nor acceleration.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ SCALES = (0.1, 1.0, 10.0, 100.0)
 
 METHODS: dict[str, dict[str, Any]] = {
     "plain": {"adapt": False},
-    "balanced and polished": {},
+    "the engine": {},
 }
-"""Options of `FactorGraph.solve`; the first is ADMM with a fixed step size, without the polish."""
+"""Options of `FactorGraph.solve`; the first is ADMM with a fixed step size and nothing else."""
 
 
 class Count(NamedTuple):

@@ -1,9 +1,9 @@
-"""Show what step sizes, balancing and the polish do to the residuals of three workloads.
+"""Show what step sizes do to the residuals of three workloads.
 
 ``python benchmarks/step_sizes.py --out docs/images/iterations.png`` solves a batch of each by ADMM
-at several fixed step sizes, at the one that the scale of the scores suggests, and with balanced
-step sizes and the polish. It draws the median residual over the batch against the iterations, and
-prints the iterations to 1e-6 and 1e-9.
+at several fixed step sizes, at the one that the scale of the scores suggests, and by the engine. It
+draws the median residual over the batch against the iterations, and prints the iterations to 1e-6
+and 1e-9.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ METHODS: dict[str, dict[str, Any]] = {
     "fixed at 2": {"adapt": False, "step_size": 2.0},
     "fixed at 10": {"adapt": False, "step_size": 10.0},
     "fixed by the scores' scale": {"adapt": False},
-    "balanced, polished": {},
+    "the engine": {},
 }
 
 TOLERANCES = (1e-6, 1e-9)
@@ -69,7 +69,7 @@ def draw(found: dict[str, dict[str, Residuals]], out: Path) -> None:
     for axis, (name, by_method) in zip(axes, found.items(), strict=True):
         for method, larger in by_method.items():
             median = np.maximum(np.median(larger, axis=1), FLOOR)
-            own = "balanced" in method
+            own = method == "the engine"
             axis.plot(
                 np.arange(1, len(median) + 1),
                 median,
