@@ -54,7 +54,7 @@ class InfeasibilityTest:
         """Mark running components that are proven infeasible; return which."""
         self.next_iteration *= 2
         progress = self.state.problem.progress
-        suspect = running & (progress.primal > SUSPECT)
+        suspect = running & ((progress.primal > SUSPECT) | self._hold_forbidden())
         if not suspect.any():
             return suspect
         gap = self._gap()
@@ -67,7 +67,7 @@ class InfeasibilityTest:
     def _name(self, found: BoolArray, gap: FloatArray) -> None:
         """Note the factors of the proofs, without those that the proofs can do without."""
         part, blocks = self.state.part, self.state.problem.blocks
-        factor, n_factors = self._factor(), len(blocks.component)
+        factor, n_factors = _factor_of_links(self.state), len(blocks.component)
         if self.state.forbids:
             bound, needs = self._support(found, np.zeros(part.n_links))
             single = found & (bound < 0.0)  # where a factor alone needs what is forbidden
@@ -84,10 +84,14 @@ class InfeasibilityTest:
         named = np.where(proven[blocks.component], involved, largest > 0.0)
         _note(self.state, named & found[blocks.component])
 
-    def _factor(self) -> IntArray:
-        """Return for each link its factor, counted over all buckets."""
-        arity = [np.diff(bucket.offsets) for bucket in self.state.part.buckets]
-        return np.repeat(np.arange(sum(map(len, arity))), np.concatenate(arity))
+    def _hold_forbidden(self) -> BoolArray:
+        """Return for each component whether a factor of it holds what is forbidden."""
+        state = self.state
+        if not state.forbids:
+            return np.zeros(state.part.n_components, dtype=bool)
+        problem = state.problem
+        holders = _holders(state, problem.iterate.z, problem.extras.v)
+        return _components_of(state, holders)
 
     def _gap(self) -> FloatArray:
         """Return the gaps between means and copies, in every component at most 1."""
@@ -120,16 +124,11 @@ class InfeasibilityTest:
                 unsure[self._project(b, chosen, scores, scores_v, z, v)] = True
         copies = part.sign * z + part.shift
         slack = 0.5 / SHARPNESS / part.delta**2
-        held = np.where(forbidden, part.delta * copies, 0.0)
-        blocks, n_factors = problem.blocks, len(problem.blocks.component)
-        of_additional = np.repeat(np.arange(n_factors), np.diff(blocks.additional_offsets))
-        held_by = sums(self._factor(), held, n_factors)
-        held_by += sums(of_additional, np.where(problem.extras.barred, v, 0.0), n_factors)
-        needs = held_by > VIOLATION
+        needs = _holders(state, z, v)
         bound = sums(owner, gap * copies + slack, part.n_components)
         bound[unsure] = np.inf
         # any one structure that holds it says so: oracles prefer those that do not
-        bound[blocks.component[needs]] = -np.inf
+        bound[_components_of(state, needs)] = -np.inf
         return bound, needs
 
     def _project(
@@ -164,24 +163,38 @@ def find_violations(state: PartState) -> None:
     """Mark components that need what a score of ``-inf`` forbids, and note the factors that do."""
     if not state.forbids:
         return
-    part, problem = state.part, state.problem
-    blocks, extras, progress = problem.blocks, problem.extras, problem.progress
-    wrong = state.forbidden & (state.marginals() > VIOLATION)
-    of_component = np.bincount(part.component, wrong, part.n_components) > 0.0
-    barred = np.flatnonzero(extras.barred & (extras.v > VIOLATION))
-    with_barred = np.searchsorted(blocks.additional_offsets, barred, side="right") - 1
-    of_component[blocks.component[with_barred]] = True
-    found = of_component & progress.converged
-    if not found.any():
-        return
+    problem, progress = state.problem, state.problem.progress
+    holders = _holders(state, problem.iterate.z, problem.extras.v)
+    # a factor that has no allowed structures can run out of iterations over them
+    finished = progress.converged | (state.part.direct & progress.unsolved)
+    found = _components_of(state, holders) & finished
     progress.infeasible[found] = True
-    copies = part.delta * (part.sign * problem.iterate.z + part.shift)
-    held = state.forbidden[part.link_variable] & (copies > VIOLATION)
-    offsets = np.concatenate([[0], *(np.diff(b.offsets) for b in part.buckets)]).cumsum()
-    total = np.concatenate([[0], np.cumsum(held)])
-    named = total[offsets[1:]] > total[offsets[:-1]]
-    named[with_barred] = True
-    _note(state, named & found[blocks.component])
+    _note(state, holders & found[problem.blocks.component])
+
+
+def _holders(state: PartState, z: FloatArray, v: FloatArray) -> BoolArray:
+    """Return for each factor whether local solutions hold something that is forbidden."""
+    part, problem = state.part, state.problem
+    n_factors = len(problem.blocks.component)
+    held = part.delta * (part.sign * z + part.shift)
+    held[~state.forbidden[part.link_variable]] = 0.0
+    of_additional = np.repeat(np.arange(n_factors), np.diff(problem.blocks.additional_offsets))
+    by_factor = sums(_factor_of_links(state), held, n_factors)
+    by_factor += sums(of_additional, np.where(problem.extras.barred, v, 0.0), n_factors)
+    return by_factor > VIOLATION
+
+
+def _components_of(state: PartState, factors: BoolArray) -> BoolArray:
+    """Return the components of some factors."""
+    chosen = np.zeros(state.part.n_components, dtype=bool)
+    chosen[state.problem.blocks.component[factors]] = True
+    return chosen
+
+
+def _factor_of_links(state: PartState) -> IntArray:
+    """Return for each link its factor, counted over all buckets."""
+    arity = [np.diff(bucket.offsets) for bucket in state.part.buckets]
+    return np.repeat(np.arange(sum(map(len, arity))), np.concatenate(arity))
 
 
 def _note(state: PartState, named: BoolArray) -> None:
