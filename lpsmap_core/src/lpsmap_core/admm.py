@@ -68,6 +68,10 @@ INNER_ITERATIONS = 5
 problems need not be solved to the end, since their sets are warm when the next ones come; but no
 component converges before its local problems are solved."""
 
+CLOCK_PERIOD = 10
+"""Iterations between two looks at the clock, where time is limited. Each costs acceleration what it
+has found."""
+
 TINY = 1e-290
 """Means below this are zero: numbers that shrink for ever would become slow to compute with."""
 
@@ -138,7 +142,7 @@ def solve_part(
     while coupled.any() and stop < options.max_iter and not state.out_of_time:
         last, stop = stop, min(test.next_iteration, options.max_iter)
         if options.max_time is not None:
-            stop = min(stop, last + PERIOD)
+            stop = min(stop, last + CLOCK_PERIOD)
         run(coupled, Limits(stop, inner, options.tol, options.adapt))
         coupled &= ~progress.converged
         last_chance = stop == options.max_iter and stop > FIRST_TEST
@@ -203,10 +207,10 @@ def _iterate(
         draw(selection, problem, polish.numbers)
     while len(selection.components) > 0 and iteration < limits.stop:
         iteration += 1
-        c, alone = selection.components[0], len(selection.components) == 1
-        accelerated = alone and polish.allowed[c] and iteration >= memory.phase[0]
+        only, alone = selection.components[0], len(selection.components) == 1
+        accelerated = alone and polish.allowed[only] and iteration >= memory.phase[0]
         if accelerated:
-            memory = prepare(c, problem, memory)
+            memory = prepare(only, problem, memory)
         _write_stale(selection, problem)
         if not solve_locally(selection, solvers, problem, limits.max_inner_iter):
             return False
@@ -224,14 +228,12 @@ def _iterate(
         if limits.adapt:
             take_back(selection, problem, polish)
         if len(trace) > 0:
-            for c in selection.components:
-                trace[iteration - 1, 0, c] = progress.primal[c]
-                trace[iteration - 1, 1, c] = progress.change[c]
+            _write_trace(selection.components, progress, trace[iteration - 1])
         if n_finished == len(selection.components):
             break
         if accelerated:
-            accelerate(c, problem, memory)
-            review(c, iteration, problem, memory)
+            accelerate(only, problem, memory)
+            review(only, iteration, problem, memory)
         if n_finished > 0:
             if len(running) == 0:
                 running = np.empty(len(progress.gamma), dtype=np.bool_)
@@ -239,6 +241,13 @@ def _iterate(
                 running[c] = not progress.converged[c]
             selection = keep(selection, problem.links, problem.blocks, running)
     return True
+
+
+@leaf
+def _write_trace(components: IntArray, progress: Progress, residuals: FloatArray) -> None:
+    """Write the residuals of some components, the primal ones in the first row."""
+    for c in components:
+        residuals[0, c], residuals[1, c] = progress.primal[c], progress.change[c]
 
 
 @kernel
