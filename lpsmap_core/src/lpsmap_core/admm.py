@@ -180,7 +180,7 @@ def _run(
     else:
         for c in components:
             selection = select(blocks, c, c + 1)
-            begin(memory)
+            begin(c, problem, memory)
             if not _iterate(selection, solvers, problem, polish, work, memory, limits, trace):
                 break
 

@@ -29,6 +29,9 @@ IntArray = npt.NDArray[np.int64]
 
 NEVER = 2**62
 
+MOST_LINKS = 100_000
+"""Of a component: it takes 150 bytes a link."""
+
 FIRST_ACCELERATED = 25
 """The iteration from which on a component is accelerated: most are finished by then."""
 
@@ -99,10 +102,19 @@ def make_memory(n_links: int) -> Memory:
 
 
 @leaf
-def begin(memory: Memory) -> None:
-    """Turn to another component."""
+def begin(c: int, problem: Problem, memory: Memory) -> None:
+    """Turn to component `c`."""
     memory.component[0] = -1
-    memory.phase[0], memory.phase[1], memory.phase[2] = FIRST_ACCELERATED, 0, FIRST_REST
+    allowed = _size(c, problem) <= MOST_LINKS
+    memory.phase[0] = FIRST_ACCELERATED if allowed else NEVER
+    memory.phase[1], memory.phase[2] = 0, FIRST_REST
+
+
+@leaf
+def _size(c: int, problem: Problem) -> int:
+    """Return how many links a component has."""
+    variables, offsets = problem.blocks.variables, problem.links.offsets
+    return int(offsets[variables[c + 1]] - offsets[variables[c]])
 
 
 @kernel
@@ -112,11 +124,10 @@ def prepare(c: int, problem: Problem, memory: Memory) -> Memory:
     Returns the memory, or a new one if its size is not the component's.
     """
     if memory.component[0] != c:
-        variables, offsets = problem.blocks.variables, problem.links.offsets
-        n_links = offsets[variables[c + 1]] - offsets[variables[c]]
+        n_links = _size(c, problem)
         if len(memory.point) != n_links:
             memory = make_memory(n_links)
-            begin(memory)
+            begin(c, problem, memory)
         memory.component[0], memory.used[0] = c, 0
     _note_point(c, problem, memory)
     return memory
