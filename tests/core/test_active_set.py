@@ -15,6 +15,7 @@ import pytest
 
 import judges
 from lpsmap_core import FactorGraph
+from lpsmap_core.active_memory import block_size, carve
 from lpsmap_core.active_set import ActiveSets
 from lpsmap_core.active_steps import RUNNING
 from lpsmap_core.layout import build_layout
@@ -248,3 +249,18 @@ for problem in problems(25, seed=8):
     assert len(rows[0]) == 25
     for compiled, plain in zip(*rows, strict=True):
         np.testing.assert_allclose(compiled, plain, rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize(("width", "capacity"), [(1, 4), (7, 5), (20, 16)])
+def test_a_block_is_as_large_as_what_is_carved_from_it(width: int, capacity: int) -> None:
+    block = np.empty(block_size(width, capacity))
+    one = np.zeros(1, dtype=np.int64)
+    arrays = [x for x in carve(block, width, capacity, one, one)[3:] if isinstance(x, np.ndarray)]
+    begins = [x.ctypes.data for x in arrays]
+    ends = [x.ctypes.data + x.nbytes for x in arrays]
+    assert begins[1:] == ends[:-1]
+    assert begins[0] == block.ctypes.data
+    assert ends[-1] == block.ctypes.data + block.nbytes
+    sizes = [len(x) for x in arrays]
+    entries = 2 * ((width * capacity + 1) // 2)  # whole words
+    assert sizes == [entries, width * capacity, *[capacity] * 6, capacity**2, capacity**2]
