@@ -74,7 +74,7 @@ def measure(
             back += time.perf_counter() - middle
         machine = 0.5 * (before + sort.milliseconds()) / REFERENCE_SORT
         if run < 2:  # the first one compiles, or loads what was compiled
-            repeats = max(1, round(SHORTEST_RUN / (there + back)))
+            repeats = max(1, round(SHORTEST_RUN * repeats / (there + back)))
             continue
         forward.append(1e3 * there / (repeats * batch))
         backward.append(1e3 * back / (repeats * batch))
