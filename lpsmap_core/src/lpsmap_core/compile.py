@@ -208,12 +208,16 @@ def _announced(dispatcher: Any) -> Iterator[None]:
 
 @leaf
 def general_position(i: int, stream: int) -> float:
-    """Return the i-th of some fixed numbers in [-1, 1) between which no simple relation holds.
+    """Return the i-th of some fixed numbers in [-1, 1] between which no simple relation holds.
 
-    Every `stream` has numbers of its own.
+    Every `stream` has numbers of its own, and no two that are equal: the steps are bijections of
+    the integers below 2^31 (sums, products with odd numbers, shifts, as in hash functions).
     """
-    prime = (1 << 31) - 1  # two rounds of congruential squares, which fit 64 bits
-    x = (7919 * (i + 1) + 104_729 * (stream + 1)) % prime
-    x = (x * x + 12_345) % prime
-    x = (x * x) % prime
-    return 2.0 * x / prime - 1.0
+    mask = (1 << 31) - 1
+    x = (0x5851F42D * (i + 1) + 0x14057B7F * (stream + 1)) & mask
+    x ^= x >> 16
+    x = (x * 0x7FEB352D) & mask
+    x ^= x >> 15
+    x = (x * 0x68E31DA5) & mask
+    x ^= x >> 16
+    return x * (2.0 / mask) - 1.0

@@ -28,10 +28,6 @@ IntArray = npt.NDArray[np.int64]
 BoolArray = npt.NDArray[np.bool_]
 
 
-NUDGE = 1e-10
-"""Keeps apart the few of many numbers in general position that are equal."""
-
-
 class Work(NamedTuple):
     """Memory for products with ``I - S`` and for conjugate gradients."""
 
@@ -110,8 +106,7 @@ def draw(selection: Selection, problem: Problem, out: FloatArray) -> None:
     for v in selection.variables:
         first = links.offsets[blocks.variables[links.component[v]]]
         for e in range(links.offsets[v], links.offsets[v + ONE]):
-            i = int(e - first)
-            out[links.links[e]] = general_position(i, 0) + NUDGE * i
+            out[links.links[e]] = general_position(int(e - first), 0)
 
 
 @leaf
