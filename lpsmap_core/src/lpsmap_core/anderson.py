@@ -6,7 +6,7 @@ can (Walker & Ni 2011): with g_i the move from w_i to its image F_i, the next po
 
     F_k - sum_i theta_i (F_(i+1) - F_i),   theta = argmin ||g_k - sum_i theta_i (g_(i+1) - g_i)||
 
-If the map then moves much farther than it did before, the loop goes back to F_k. Such combinations
+If the map then moves much farther than from the best point, the loop goes back to F_k. Such combinations
 need not converge, so that they have to show what they are good for: where the residuals do not fall
 the loop does without for a while, longer and longer. It balances the step size then, which changes
 the map.
@@ -45,7 +45,7 @@ FIRST_REST = 20
 """Plain iterations if they did not; twice as many every time."""
 
 SAFEGUARD = 2.0
-"""A combined point is given up if it moves this many times as far as the one before it."""
+"""A combined point is given up if it moves this many times as far as the best one before it."""
 
 MOST_WEIGHT = 50.0
 """Of a difference in a combination; larger ones jump to where other faces are."""
@@ -60,7 +60,7 @@ class Memory(NamedTuple):
     point: FloatArray
     """Where the iteration started, as ``w``."""
     image: FloatArray
-    """Where the last one that counts led, and how it moved there."""
+    """Where the last iteration that counts led; and how far that is from where it started."""
     move: FloatArray
     images: FloatArray
     """(MOST_MOVES, links) differences, each from one iteration to the next; likewise of moves."""
@@ -70,10 +70,11 @@ class Memory(NamedTuple):
     factor: FloatArray
     weights: FloatArray
     length: FloatArray
-    """Of the last move."""
+    """Of the shortest move."""
     used: IntArray
     """How many iterations in a row have gone into it."""
     component: IntArray
+    """Whose memory it is; -1 for nobody's."""
     phase: IntArray
     """The next iteration to accelerate; the next one to see what came of it, 0 if none is; and the
     length of the next rest."""
