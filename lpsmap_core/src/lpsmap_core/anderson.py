@@ -6,10 +6,10 @@ can (Walker & Ni 2011): with g_i the move from w_i to its image F_i, the next po
 
     F_k - sum_i theta_i (F_(i+1) - F_i),   theta = argmin ||g_k - sum_i theta_i (g_(i+1) - g_i)||
 
-If the map then moves much farther than from the best point, the loop goes back to F_k. Such combinations
-need not converge, so that they have to show what they are good for: where the residuals do not fall
-the loop does without for a while, longer and longer. It balances the step size then, which changes
-the map.
+If the map then moves much farther than from the best point, the loop goes back to F_k. Such
+combinations need not converge, so that they have to show what they are good for: where the
+residuals do not fall the loop does without for a while, longer and longer. It balances the step
+size then, which changes the map.
 """
 
 from __future__ import annotations
