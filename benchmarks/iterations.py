@@ -75,7 +75,7 @@ def count(
 def main(graphs: int, tolerances: tuple[float, ...], max_iter: int, plain: int, seed: int) -> None:
     """Print iterations by method, tolerance and scale."""
     warnings.simplefilter("ignore", ConvergenceWarning)
-    limits = {"plain": plain, "balanced and polished": max_iter}
+    limits = {"plain": plain, "the engine": max_iter}
     limits = {method: limit for method, limit in limits.items() if limit > 0}
     counts = list(count(graphs, tolerances, limits, seed))
     table = Table(title=f"iterations of {graphs} random graphs")
