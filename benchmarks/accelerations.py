@@ -71,7 +71,7 @@ METHODS = {
     "balanced, Anderson": Method(1.0, "balanced", anderson=True),
     "relaxed 1.6, balanced, Anderson": Method(1.6, "balanced", anderson=True),
 }
-ENGINE = "the engine: relaxed 1.6, balanced, polished"
+ENGINE = "the engine, which also polishes"
 
 
 class ScaledNormal:
