@@ -107,9 +107,7 @@ class Solution:
     @property
     def failed(self) -> IntArray:
         """Numbers of the components that are not solved."""
-        solved = (Status.SOLVED, Status.CONVERGED)
-        failed = [c for c, status in enumerate(self.status.tolist()) if status not in solved]
-        return np.array(failed, dtype=np.int64)
+        return np.flatnonzero(~self._has(*(status for status in Status if status.ok)))
 
     @functools.cached_property
     def free(self) -> IntArray:
