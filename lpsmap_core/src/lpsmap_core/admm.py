@@ -30,13 +30,14 @@ from lpsmap_core.anderson import Memory, accelerate, begin, make_memory, prepare
 from lpsmap_core.compile import kernel, leaf
 from lpsmap_core.faces import Work, draw, make_work
 from lpsmap_core.infeasible import FIRST_TEST, InfeasibilityTest
-from lpsmap_core.layout import Part
+from lpsmap_core.layout import Links, Part
 from lpsmap_core.native import borrowed
 from lpsmap_core.polish import EARLY, PERIOD, Polish, make_polish, polish_settled, take_back
 from lpsmap_core.selection import Selection, keep, select, solve_locally
 from lpsmap_core.state import (
     MOST_STRUCTURES,
     ONE,
+    Iterate,
     Options,
     PartState,
     Problem,
@@ -77,6 +78,8 @@ TINY = 1e-290
 
 WIDEST_RANGE = 1e4
 """A step size stays within this factor of its first value."""
+
+TWO = np.uint64(2)
 
 
 class Limits(NamedTuple):
@@ -280,44 +283,64 @@ def _average(selection: Selection, problem: Problem, moved: BoolArray) -> None:
 
     Leaves out the components that were `moved`, whose local solutions are not of their iterate.
     """
-    offsets, index, component, delta, negated = problem.links
-    _, score, u, duals, scores, z = problem.iterate
-    progress = problem.progress
-    current, skip, g, relax, inverse, step = -1, False, 0.0, 1.0, 1.0, 0.0
+    links, iterate, progress = problem.links, problem.iterate, problem.progress
+    current, skip, g, relax, inverse = -1, False, 0.0, 1.0, 1.0
     primal, change = 0.0, 0.0
     for v in selection.variables:
-        if component[v] != current:
+        if links.component[v] != current:
             if current >= 0 and not skip:
                 progress.primal[current], progress.change[current] = primal, g * change
-            current = component[v]
+            current = links.component[v]
             skip, g = moved[current], progress.gamma[current]
             relax = RELAXATION if g > 0.0 else 1.0
-            inverse, step, primal, change = 1.0 / (1.0 + g), relax * g, 0.0, 0.0
+            inverse, primal, change = 1.0 / (1.0 + g), 0.0, 0.0
         if skip:
             continue
-        lo, hi = offsets[v], offsets[v + ONE]
-        total = 0.0
-        for e in range(lo, hi):
-            copy = z[index[e]]
-            total += 1.0 / delta[v] - copy if negated[e] else copy
-        mean, previous = total / float(hi - lo), u[v]
-        relaxed = relax * mean + (1.0 - relax) * previous
-        u[v] = relaxed if abs(relaxed) > TINY else 0.0
-        base = score[v] + g * relaxed
-        largest = 0.0
-        for e in range(lo, hi):
-            link = index[e]
-            copy = z[link]
-            gap = mean - (1.0 / delta[v] - copy if negated[e] else copy)
-            largest = max(largest, abs(gap))
-            dual = duals[e] + step * gap
-            duals[e] = dual
-            a = (base + dual) * inverse
-            scores[link] = 1.0 / delta[v] - a if negated[e] else a
-        primal = max(primal, delta[v] * largest)
-        change = max(change, delta[v] * abs(mean - previous))
+        lo, hi = links.offsets[v], links.offsets[v + ONE]
+        if hi - lo == TWO:  # most are in two factors: compiled for just that, loops fall away
+            gap, moves = _average_copies(v, lo, lo + TWO, links, iterate, g, relax, inverse)
+        else:
+            gap, moves = _average_copies(v, lo, hi, links, iterate, g, relax, inverse)
+        primal, change = max(primal, gap), max(change, moves)
     if current >= 0 and not skip:
         progress.primal[current], progress.change[current] = primal, g * change
+
+
+@leaf
+def _average_copies(
+    v: np.uint64,
+    lo: np.uint64,
+    hi: np.uint64,
+    links: Links,
+    iterate: Iterate,
+    g: float,
+    relax: float,
+    inverse: float,
+) -> tuple[float, float]:
+    """Average the copies of one variable, on the links lo to hi; see `_average`.
+
+    Returns the largest disagreement of its copies, and how far its marginal moved.
+    """
+    _, index, _, delta, negated = links
+    _, score, u, duals, scores, z = iterate
+    total = 0.0
+    for e in range(lo, hi):
+        copy = z[index[e]]
+        total += 1.0 / delta[v] - copy if negated[e] else copy
+    mean, previous = total / float(hi - lo), u[v]
+    relaxed = relax * mean + (1.0 - relax) * previous
+    u[v] = relaxed if abs(relaxed) > TINY else 0.0
+    base, step, largest = score[v] + g * relaxed, relax * g, 0.0
+    for e in range(lo, hi):
+        link = index[e]
+        copy = z[link]
+        gap = mean - (1.0 / delta[v] - copy if negated[e] else copy)
+        largest = max(largest, abs(gap))
+        dual = duals[e] + step * gap
+        duals[e] = dual
+        a = (base + dual) * inverse
+        scores[link] = 1.0 / delta[v] - a if negated[e] else a
+    return delta[v] * largest, delta[v] * abs(mean - previous)
 
 
 @leaf

@@ -157,7 +157,7 @@ def _multiply(
     multiply_locally(
         selection, solvers, blocks, work.inputs, work.no_v, work.outputs, work.outputs_v
     )
-    n_moving = sort_out(selection, links, work)
+    n_moving = sort_out(selection, links, work.outputs, work)
     apply(selection, solvers, problem, work, product, work.residual)
     _set_targets(selection, solvers, problem, work, product)
     reduce(selection, n_moving, solvers, problem, work, product, MAX_PRODUCTS)

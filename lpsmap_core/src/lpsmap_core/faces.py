@@ -110,10 +110,10 @@ def draw(selection: Selection, problem: Problem, out: FloatArray) -> None:
 
 
 @leaf
-def sort_out(selection: Selection, links: Links, work: Work) -> int:
+def sort_out(selection: Selection, links: Links, products: FloatArray, work: Work) -> int:
     """Write the selected variables to ``work.order``; return how many can move.
 
-    ``work.outputs`` holds the products with the numbers that `draw` writes.
+    `products` are those of the local Jacobians with the numbers that `draw` writes.
     """
     if len(selection.variables) == 0:
         return 0
@@ -122,7 +122,7 @@ def sort_out(selection: Selection, links: Links, work: Work) -> int:
     for v in selection.variables:
         moves = False
         for e in range(links.offsets[v], links.offsets[v + ONE]):
-            moves |= work.outputs[links.links[e]] != 0.0
+            moves |= products[links.links[e]] != 0.0
         if moves:
             work.order[n] = v
             n += ONE

@@ -33,6 +33,7 @@ from lpsmap_core.state import ONE, PartState, Problem
 __all__ = ["MOST_LINKS", "PERIOD", "Polish", "make_polish", "polish_settled", "take_back"]
 
 FloatArray = npt.NDArray[np.float64]
+IntArray = npt.NDArray[np.int64]
 BoolArray = npt.NDArray[np.bool_]
 
 PERIOD = 3
@@ -72,8 +73,11 @@ class Polish(NamedTuple):
     """Put back in this iteration."""
     numbers: FloatArray
     """Numbers in general position on the links."""
+    looks: IntArray
+    """How often it was time to probe a component, and which time it was done last."""
+    probed_at: IntArray
     probed: FloatArray
-    """In the order of the variables, the products of the latest probe."""
+    """(2, links) products of the latest two probes, which take turns."""
     offset: FloatArray
     """``shift - c`` on the links."""
     error: FloatArray
@@ -94,8 +98,7 @@ def make_polish(state: PartState, wanted: bool) -> Polish:
     if np.abs(eta).max(initial=0.0) >= LARGEST_SCORE:
         allowed[part.component[np.abs(eta) >= LARGEST_SCORE]] = False
     tried, now, pending, worse = np.zeros((4, part.n_components), dtype=np.bool_)
-    numbers, probed, offset, error, dual = np.empty((5, n_links))
-    probed.fill(np.nan)
+    numbers, offset, error, dual = np.empty((4, n_links))
     mu, t, u = np.empty((3, n_variables))
     before = np.zeros(part.n_components)
     return Polish(
@@ -106,7 +109,9 @@ def make_polish(state: PartState, wanted: bool) -> Polish:
         pending=pending,
         worse=worse,
         numbers=numbers,
-        probed=probed,
+        looks=np.zeros(part.n_components, dtype=np.int64),
+        probed_at=np.full(part.n_components, -1),
+        probed=np.empty((2, n_links)),
         offset=offset,
         error=error,
         mu=mu,
@@ -137,15 +142,17 @@ def polish_settled(
         due = regular or progress.warm[c]
         now[c] = polish.allowed[c] and due and not progress.unsolved[c]
         n_allowed += now[c]
+        polish.looks[c] += 1
     if n_allowed == 0:
         return False
     probed = keep(selection, links, blocks, now)
+    products = polish.probed[polish.looks[probed.components[0]] % 2]
     if not _find_settled(probed, solvers, problem, polish, work):
         return False
     settled = keep(probed, links, blocks, now)
     for c in settled.components:
         polish.before[c] = max(progress.primal[c], progress.change[c])
-    n_moving = sort_out(settled, links, work)
+    n_moving = sort_out(settled, links, products, work)
     _find_mu(settled, n_moving, solvers, problem, polish, work, tol)
     _find_duals(settled, n_moving, solvers, problem, polish, work)
     return _move(settled, problem, polish)
@@ -178,23 +185,22 @@ def _find_settled(
     selection: Selection, solvers: Any, problem: Problem, polish: Polish, work: Work
 ) -> bool:
     """Leave in ``polish.now`` the components whose faces are the last probe's and not tried yet."""
-    links, now = problem.links, polish.now
+    links, now, look = problem.links, polish.now, polish.looks[selection.components[0]]
+    latest, before = polish.probed[look % 2], polish.probed[1 - look % 2]
     multiply_locally(
-        selection,
-        solvers,
-        problem.blocks,
-        polish.numbers,
-        work.no_v,
-        work.outputs,
-        work.outputs_v,
+        selection, solvers, problem.blocks, polish.numbers, work.no_v, latest, work.outputs_v
     )
+    for c in selection.components:
+        now[c] = polish.probed_at[c] == look - 1
+        polish.tried[c] &= now[c]
+        polish.probed_at[c] = look
     for v in selection.variables:
+        c = links.component[v]
+        if not now[c]:
+            continue
         for e in range(links.offsets[v], links.offsets[v + ONE]):
-            product = work.outputs[links.links[e]]
-            if product != polish.probed[e]:
-                polish.probed[e] = product
-                polish.tried[links.component[v]] = False
-                now[links.component[v]] = False
+            now[c] &= latest[links.links[e]] == before[links.links[e]]
+        polish.tried[c] &= now[c]
     any_settled = False
     for c in selection.components:
         now[c] = now[c] and not polish.tried[c]
