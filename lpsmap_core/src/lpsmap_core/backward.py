@@ -56,7 +56,7 @@ def multiply_jacobian(
     d
         One number a variable of the part.
     d_v
-        One number an additional of all its buckets.
+        One number an additional of all its buckets; or none at all, for zeros.
     chosen
         Components to treat; the results of others are zero.
     threads
@@ -73,7 +73,9 @@ def multiply_jacobian(
         If a component needs more than `MAX_PRODUCTS` products with ``S``.
     """
     state.complete_faces(threads)
-    work = make_work(state.part, d_v.size)
+    work = make_work(state.part, state.problem.extras.eta.size)
+    if not chosen.all():
+        work.outputs_v.fill(0.0)
     product = np.where(chosen[state.part.component], d, 0.0)
     together = any(solver.vectorised for solver in state.solvers)
     calls, problem, n_unfinished = state.calls, state.problem, 0
@@ -141,8 +143,11 @@ def _multiply(
     links, blocks = problem.links, problem.blocks
     if problem.progress.gamma[selection.components[0]] == 0.0:
         # alone, a factor's Jacobian is the answer: what iterations would see is only rounding
+        inputs_v = d_v if len(d_v) > 0 else work.no_v
         scatter(selection, links, product, work.inputs)
-        multiply_locally(selection, solvers, blocks, work.inputs, d_v, work.outputs, work.outputs_v)
+        multiply_locally(
+            selection, solvers, blocks, work.inputs, inputs_v, work.outputs, work.outputs_v
+        )
         gather(selection, links, work.outputs, product)
         return 0
     if len(d_v) > 0:
@@ -161,7 +166,7 @@ def _multiply(
     apply(selection, solvers, problem, work, product, work.residual)
     _set_targets(selection, solvers, problem, work, product)
     reduce(selection, n_moving, solvers, problem, work, product, MAX_PRODUCTS)
-    if len(d_v) > 0:
+    if len(work.outputs_v) > 0:
         scatter(selection, links, product, work.inputs)
         multiply_locally(
             selection, solvers, blocks, work.inputs, work.no_v, work.outputs, work.outputs_v

@@ -35,7 +35,7 @@ class Work(NamedTuple):
     """Numbers on the links; likewise the local Jacobians' `outputs`."""
     outputs: FloatArray
     no_v: FloatArray
-    """Zeros, and numbers on the additionals."""
+    """Zeros on the additionals; and the local Jacobians' output there."""
     outputs_v: FloatArray
     residual: FloatArray
     """Numbers on the variables, as are the next two."""
@@ -64,7 +64,7 @@ def make_work(part: Part, n_additionals: int, wanted: bool = True) -> Work:
         inputs=inputs,
         outputs=outputs,
         no_v=np.zeros(n_additionals),
-        outputs_v=np.zeros(n_additionals),
+        outputs_v=np.empty(n_additionals),
         residual=residual,
         direction=direction,
         image=image,

@@ -7,6 +7,7 @@ one thread solves with arrays of its own.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
@@ -80,7 +81,7 @@ class Bucket:
             component=self.component[rows],
         )
 
-    @property
+    @functools.cached_property
     def _is_declaration(self) -> bool:
         """Whether the bucket is one declaration, its factors in their order."""
         return (
@@ -387,10 +388,12 @@ def _join(parent: IntArray, variables: IntArray) -> None:
     if len(variables) == 0:
         return
     a = variables[0]
+    while parent[a] != a:
+        parent[a] = parent[parent[a]]
+        a = parent[a]
     for b in variables:
-        while parent[a] != a:
-            parent[a] = parent[parent[a]]
-            a = parent[a]
+        if parent[b] == a:
+            continue
         while parent[b] != b:
             parent[b] = parent[parent[b]]
             b = parent[b]

@@ -245,7 +245,8 @@ class Solution:
         usable = ~self._has(Status.NON_FINITE, Status.INFEASIBLE)
         position = {id(factor): i for i, factor in enumerate(self.factors)}
 
-        part, flat = self.state.part, np.zeros(self.state.problem.extras.eta.size)
+        part = self.state.part
+        flat = np.empty(self.state.problem.extras.eta.size if d_extra else 0)
         for b, bucket in enumerate(part.buckets if d_extra else []):
             given = [_flat(d_extra[position[id(f)]], f) for f in bucket.declarations]
             flat[self.state.additionals_of(b)] = bucket.scores(given)

@@ -106,7 +106,12 @@ class Variables:
         return (self[i] for i in range(len(self)))
 
     def __getitem__(self, key: Any) -> Variables:
-        return Variables(self._graph, np.asarray(self.index[key]), np.asarray(self.negated[key]))
+        index = np.asarray(self.index[key])
+        if self.negated.any():
+            negated = np.asarray(self.negated[key])
+        else:
+            negated = np.zeros(index.shape, dtype=np.bool_)
+        return Variables(self._graph, index, negated)
 
     def __invert__(self) -> Variables:
         return Variables(self._graph, self.index, ~self.negated)
@@ -177,7 +182,13 @@ def stack(variables: Sequence[Variables]) -> Variables:
             "length 1."
         ) from None
     negated = np.broadcast_arrays(*(view.negated for view in variables))
-    return Variables(variables[0].graph, np.stack(index, axis=-1), np.stack(negated, axis=-1))
+    return Variables(variables[0].graph, _stacked(index), _stacked(negated))
+
+
+def _stacked(arrays: Sequence[npt.NDArray[Any]]) -> npt.NDArray[Any]:
+    """Stack arrays along a new last axis, in C order whatever theirs is: factors read it so."""
+    out = np.empty((*arrays[0].shape, len(arrays)), dtype=arrays[0].dtype)
+    return np.stack(arrays, axis=-1, out=out)
 
 
 def as_variables(variables: Variables | Sequence[Variables], name: str = "variables") -> Variables:
