@@ -36,8 +36,11 @@ FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
 BoolArray = npt.NDArray[np.bool_]
 
-PERIOD = 3
+PERIOD = 2
 """Iterations between two probes of the faces."""
+
+CALM = 0.03
+"""Faces are probed once the marginals move by less than this in an iteration."""
 
 EARLY = 2
 """First iterations in which the faces are probed, too, if they may be those of an earlier solution.
@@ -52,6 +55,9 @@ polish takes half of the memory."""
 
 ACCURACY = 0.01
 """Polished points are as accurate as this, in units of the loop's tolerance."""
+
+OUTSIDE = 1e-3
+"""A marginal farther outside [0, 1] than this shows that the faces are wrong."""
 
 MAX_PRODUCTS = 100
 """Limit of products in each of the two systems; wrong faces can be badly conditioned."""
@@ -139,7 +145,7 @@ def polish_settled(
     links, blocks, progress, now = problem.links, problem.blocks, problem.progress, polish.now
     n_allowed = 0
     for c in selection.components:
-        due = regular or progress.warm[c]
+        due = regular and progress.change[c] <= CALM * progress.gamma[c] or progress.warm[c]
         now[c] = polish.allowed[c] and due and not progress.unsolved[c]
         n_allowed += now[c]
         polish.looks[c] += 1
@@ -154,8 +160,11 @@ def polish_settled(
         polish.before[c] = max(progress.primal[c], progress.change[c])
     n_moving = sort_out(settled, links, products, work)
     _find_mu(settled, n_moving, solvers, problem, polish, work, tol)
-    _find_duals(settled, n_moving, solvers, problem, polish, work)
-    return _move(settled, problem, polish)
+    plausible = keep(settled, links, blocks, now)
+    if len(plausible.components) < len(settled.components):
+        n_moving = sort_out(plausible, links, products, work)
+    _find_duals(plausible, n_moving, solvers, problem, polish, work)
+    return _move(plausible, problem, polish)
 
 
 @leaf
@@ -219,7 +228,10 @@ def _find_mu(
     work: Work,
     tol: float,
 ) -> None:
-    """Write ``shift - c`` and the means mu; ``polish.now`` keeps the components that succeed."""
+    """Write ``shift - c`` and the means mu; ``polish.now`` keeps the components that succeed.
+
+    Those whose faces are seen to be wrong are spared the duals, and the loop the way back.
+    """
     links, blocks, iterate, extras = problem.links, problem.blocks, problem.iterate, problem.extras
     inputs, outputs, offset, mu = work.inputs, work.outputs, polish.offset, polish.mu
     for v in selection.variables:
@@ -250,6 +262,8 @@ def _find_mu(
     reduce(selection, n_moving, solvers, problem, work, mu, MAX_PRODUCTS)
     for c in selection.components:
         polish.now[c] = not work.running[c]
+    for v in selection.variables:
+        polish.now[links.component[v]] &= -OUTSIDE <= mu[v] <= 1.0 + OUTSIDE
 
 
 @leaf
