@@ -120,37 +120,36 @@ def solve_part(
     deadline = time.perf_counter() + (np.inf if options.max_time is None else options.max_time)
     state = start(part, eta, eta_v, options, warm)
     progress = state.problem.progress
-    coupled = ~part.direct & ~skip
-    adapt = options.adapt and bool(coupled.any())
+    direct, coupled = np.flatnonzero(part.direct & ~skip), np.flatnonzero(~part.direct & ~skip)
+    adapt = options.adapt and len(coupled) > 0
     polish = make_polish(state, adapt)
     work = make_work(part, state.problem.extras.eta.size, bool(polish.allowed.any()))
     together = any(solver.vectorised for solver in state.solvers)
     threads = 1 if together else options.threads
 
-    def run(chosen: BoolArray, limits: Limits) -> None:
+    def run(components: IntArray, limits: Limits) -> None:
         calls, problem, trace = state.calls, state.problem, state.trace
         in_shares(
             lambda some: _run(some, together, calls, problem, polish, work, limits, trace),
-            np.flatnonzero(chosen),
-            part.sizes[chosen],
+            components,
+            part.sizes[components],
             threads,
         )
         state.raise_errors()
 
-    direct = part.direct & ~skip
-    if direct.any():
+    if len(direct):
         run(direct, Limits(1, options.max_inner_iter or MOST_STRUCTURES, options.tol, False))
     inner = options.max_inner_iter or INNER_ITERATIONS
     test, stop = InfeasibilityTest(state), 0
-    while coupled.any() and stop < options.max_iter and not state.out_of_time:
+    while len(coupled) and stop < options.max_iter and not state.out_of_time:
         last, stop = stop, min(test.next_iteration, options.max_iter)
         if options.max_time is not None:
             stop = min(stop, last + CLOCK_PERIOD)
         run(coupled, Limits(stop, inner, options.tol, options.adapt))
-        coupled &= ~progress.converged
+        coupled = coupled[~progress.converged[coupled]]
         last_chance = stop == options.max_iter and stop > FIRST_TEST
-        if coupled.any() and (stop == test.next_iteration or last_chance):
-            coupled &= ~test.find(coupled)
+        if len(coupled) and (stop == test.next_iteration or last_chance):
+            coupled = coupled[~test.find(coupled)]
         state.out_of_time = time.perf_counter() > deadline
     return state
 

@@ -79,13 +79,12 @@ def multiply_jacobian(
     product = np.where(chosen[state.part.component], d, 0.0)
     together = any(solver.vectorised for solver in state.solvers)
     calls, problem, n_unfinished = state.calls, state.problem, 0
-    for kind in (chosen & state.part.direct, chosen & ~state.part.direct):
-        if not kind.any():
-            continue
+    direct = state.part.direct
+    for kind in (np.flatnonzero(chosen & direct), np.flatnonzero(chosen & ~direct)):
         n_unfinished += sum(
             in_shares(
                 lambda some: int(_run(some, together, calls, problem, work, d_v, product)),
-                np.flatnonzero(kind),
+                kind,
                 state.part.sizes[kind] // CHEAPER,
                 1 if together else threads,
             )

@@ -50,19 +50,20 @@ class InfeasibilityTest:
         self.state = state
         self.next_iteration = FIRST_TEST
 
-    def find(self, running: BoolArray) -> BoolArray:
-        """Mark running components that are proven infeasible; return which."""
+    def find(self, running: IntArray) -> BoolArray:
+        """Mark running components that are proven infeasible; return for each whether it is."""
         self.next_iteration *= 2
         progress = self.state.problem.progress
-        suspect = running & ((progress.primal > SUSPECT) | self._hold_forbidden())
+        suspect = np.zeros(self.state.part.n_components, dtype=np.bool_)
+        suspect[running] = ((progress.primal > SUSPECT) | self._hold_forbidden())[running]
         if not suspect.any():
-            return suspect
+            return suspect[running]
         gap = self._gap()
         found = suspect & (self._support(suspect, gap)[0] < 0.0)
         if found.any():
             progress.infeasible[found] = True
             self._name(found, gap)
-        return found
+        return found[running]
 
     def _name(self, found: BoolArray, gap: FloatArray) -> None:
         """Note the factors of the proofs, without those that the proofs can do without."""

@@ -39,7 +39,7 @@ BoolArray = npt.NDArray[np.bool_]
 PERIOD = 2
 """Iterations between two probes of the faces."""
 
-CALM = 0.03
+CALM = 0.05
 """Faces are probed once the marginals move by less than this in an iteration."""
 
 EARLY = 2
@@ -55,6 +55,9 @@ polish takes half of the memory."""
 
 ACCURACY = 0.01
 """Polished points are as accurate as this, in units of the loop's tolerance."""
+
+MOST_DOUBLINGS = 4
+"""Limit of the rests after failures: 32 iterations."""
 
 OUTSIDE = 1e-3
 """A marginal farther outside [0, 1] than this shows that the faces are wrong."""
@@ -77,10 +80,13 @@ class Polish(NamedTuple):
     """Moved, and not yet seen to converge."""
     worse: BoolArray
     """Put back in this iteration."""
+    failures: IntArray
+    """How often it did not help, and the iteration before which it is not tried again."""
+    rests_until: IntArray
     numbers: FloatArray
     """Numbers in general position on the links."""
     looks: IntArray
-    """How often it was time to probe a component, and which time it was done last."""
+    """How often it was time to probe a component, and which time it was done last; 0 if never."""
     probed_at: IntArray
     probed: FloatArray
     """(2, links) products of the latest two probes, which take turns."""
@@ -96,17 +102,17 @@ class Polish(NamedTuple):
 
 def make_polish(state: PartState, wanted: bool) -> Polish:
     """Return the memory of the polish, empty if it is not wanted."""
-    part, eta = state.part, state.problem.iterate.eta
+    part, eta, n = state.part, state.problem.iterate.eta, state.part.n_components
     allowed = ~part.direct & (part.sizes <= MOST_LINKS)
     if not wanted:
         allowed[:] = False
     n_links, n_variables = (part.n_links, part.n_variables) if allowed.any() else (0, 0)
     if np.abs(eta).max(initial=0.0) >= LARGEST_SCORE:
         allowed[part.component[np.abs(eta) >= LARGEST_SCORE]] = False
-    tried, now, pending, worse = np.zeros((4, part.n_components), dtype=np.bool_)
+    tried, now, pending, worse = np.zeros((4, n), dtype=np.bool_)
     numbers, offset, error, dual = np.empty((4, n_links))
     mu, t, u = np.empty((3, n_variables))
-    before = np.zeros(part.n_components)
+    before, counts = np.zeros(n), np.zeros((4, n), dtype=np.int64)
     return Polish(
         allowed=allowed,
         before=before,
@@ -114,9 +120,11 @@ def make_polish(state: PartState, wanted: bool) -> Polish:
         now=now,
         pending=pending,
         worse=worse,
+        failures=counts[0],
+        rests_until=counts[1],
         numbers=numbers,
-        looks=np.zeros(part.n_components, dtype=np.int64),
-        probed_at=np.full(part.n_components, -1),
+        looks=counts[2],
+        probed_at=counts[3],
         probed=np.empty((2, n_links)),
         offset=offset,
         error=error,
@@ -145,7 +153,8 @@ def polish_settled(
     links, blocks, progress, now = problem.links, problem.blocks, problem.progress, polish.now
     n_allowed = 0
     for c in selection.components:
-        due = regular and progress.change[c] <= CALM * progress.gamma[c] or progress.warm[c]
+        calm = regular and progress.change[c] <= CALM * progress.gamma[c]
+        due = (calm or progress.warm[c]) and progress.iterations[c] >= polish.rests_until[c]
         now[c] = polish.allowed[c] and due and not progress.unsolved[c]
         n_allowed += now[c]
         polish.looks[c] += 1
@@ -164,7 +173,20 @@ def polish_settled(
     if len(plausible.components) < len(settled.components):
         n_moving = sort_out(plausible, links, products, work)
     _find_duals(plausible, n_moving, solvers, problem, polish, work)
+    for c in settled.components:
+        if not now[c]:
+            _rest(c, progress.iterations[c], polish)
     return _move(plausible, problem, polish)
+
+
+@leaf
+def _rest(c: int, iteration: int, polish: Polish) -> None:
+    """Leave a component to the loop, and to acceleration, for longer after every failure.
+
+    Where the loop circles through some faces, all wrong, it would be stopped at each for ever.
+    """
+    polish.rests_until[c] = iteration + PERIOD * 2 ** min(polish.failures[c], MOST_DOUBLINGS)
+    polish.failures[c] += 1
 
 
 @leaf
@@ -180,6 +202,7 @@ def take_back(selection: Selection, problem: Problem, polish: Polish) -> None:
             if not progress.converged[c] and not reached <= 0.5 * polish.before[c]:
                 progress.primal[c] = progress.change[c] = polish.before[c]
                 polish.worse[c] = progress.stale[c] = any_worse = True
+                _rest(c, progress.iterations[c], polish)
     if not any_worse:
         return
     for v in selection.variables:
@@ -200,7 +223,7 @@ def _find_settled(
         selection, solvers, problem.blocks, polish.numbers, work.no_v, latest, work.outputs_v
     )
     for c in selection.components:
-        now[c] = polish.probed_at[c] == look - 1
+        now[c] = 0 < polish.probed_at[c] == look - 1
         polish.tried[c] &= now[c]
         polish.probed_at[c] = look
     for v in selection.variables:

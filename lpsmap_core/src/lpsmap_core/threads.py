@@ -63,6 +63,8 @@ def in_shares(
         What the function raised for the first share for which it did, once all threads are done.
     """
     shares = cut(items, sizes, threads)
+    if len(shares) < 2:
+        return [function(share) for share in shares]
     results: dict[int, Result] = {}
     errors: dict[int, BaseException] = {}
     left = iter(range(len(shares)))  # `next` of it is atomic
