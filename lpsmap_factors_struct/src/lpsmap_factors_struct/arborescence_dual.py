@@ -38,7 +38,7 @@ __all__ = [
     "TreeDual",
     "add_up",
     "cuts_of",
-    "list_arcs",
+    "least_threshold",
     "list_cuts",
     "maximise",
     "second_derivatives",
@@ -55,6 +55,8 @@ GROWTH = 8.0
 """Factor between the scales that lead from scaled down scores to the scores; a power of 2."""
 TINY = 1e-300
 """Less than any weight, and not 0."""
+MARGIN = 0.25
+"""How far below 0 arcs are looked at from the start."""
 LARGEST = 1e300
 """Limit of what scores are scaled down by."""
 MOST_STEPS = 100
@@ -83,7 +85,7 @@ class TreeDual(NamedTuple):
     tau: FloatArray
     """(n,) multipliers of the rows."""
     margin: FloatArray
-    """(n,) of each row, how far below its first threshold arcs are still looked at."""
+    """(n,) of each row, how far below 0 arcs are looked at; -inf before any is."""
     arcs: IntArray
     """(n * width,) these arcs; others come to be looked at if the threshold falls so far."""
     n_arcs: IntArray
@@ -219,6 +221,26 @@ def list_arcs(
     return int(last - first)
 
 
+@leaf
+def least_threshold(
+    begin: int,
+    support: IntArray,
+    y: FloatArray,
+    q: FloatArray,
+    head: IntArray,
+    level: FloatArray,
+) -> float:
+    """Return the threshold of a row's `support`, a lower bound of the row's; -inf if it is empty.
+
+    A good one if the support is that of scores or multipliers close by.
+    """
+    total, weight = -1.0, 0.0
+    for i in support:
+        total += y[i] - q[i] * level[head[i - begin]]
+        weight += q[i]
+    return total / weight
+
+
 # -------------------------------------------------------------------- the dual function
 
 
@@ -236,17 +258,15 @@ def _evaluate(dual: TreeDual, n: int, width: int, count: int) -> None:
         if n_own == 0:
             continue
         add_up(word, n, member, own, n_own, sigma, level)
-        candidates = 0
-        for _ in range(2):  # the second time with all arcs that can matter
-            candidates = n_arcs[word]
-            for j in range(candidates):
-                i = arcs[begin + j]
-                row[j], weight[j] = y[i] - q[i] * level[head[i - begin]], q[i]
-            tau[word] = threshold(row, weight, candidates, near, scale)
-            if tau[word] + lowest >= -margin[word]:
-                break
-            margin[word] = -2.0 * (tau[word] + lowest)
+        guess = least_threshold(begin, on[begin : begin + n_on[word]], y, q, head, level)
+        if not guess + lowest >= -margin[word]:
+            margin[word] = max(MARGIN, -2.0 * (guess + lowest))
             n_arcs[word] = list_arcs(y, q, begin, width, margin[word], arcs)
+        candidates = n_arcs[word]
+        for j in range(candidates):
+            i = arcs[begin + j]
+            row[j], weight[j] = y[i] - q[i] * level[head[i - begin]], q[i]
+        tau[word] = threshold(row, weight, candidates, guess, near, scale)
         border, last = BORDER + 64 * EPSILON * size[0], begin
         for j in range(candidates):
             i = arcs[begin + j]

@@ -33,7 +33,7 @@ from lpsmap_factors_struct.arborescence_dual import (
     TreeDual,
     add_up,
     cuts_of,
-    list_arcs,
+    least_threshold,
     list_cuts,
     maximise,
     second_derivatives,
@@ -42,7 +42,7 @@ from lpsmap_factors_struct.arborescence_dual import (
 from lpsmap_factors_struct.arc_layout import PARTS, n_words, part_of_row
 from lpsmap_factors_struct.arrays import copy
 from lpsmap_factors_struct.pivoted_cholesky import factorise, solve
-from lpsmap_factors_struct.simplex_row import threshold
+from lpsmap_factors_struct.simplex_row import FAR, threshold
 
 __all__ = ["multiply_jacobians", "project_trees"]
 
@@ -57,8 +57,6 @@ CODES = 3
 EPSILON = 2.0**-52
 TOLERANCE = 1e-13
 """What cuts may be violated by, beside rounding of the multipliers."""
-MARGIN = 0.25
-"""How far below their row's threshold arcs are looked at from the start."""
 SHARP = 1.15
 """With fewer arcs a word than this, the problem is near the linear one and starts from that."""
 MOST_ROUNDS = 10
@@ -95,9 +93,11 @@ def project_trees(
         dual.member[:free, :n] = 1.0
         dual.sigma[:free] = 0.0
         count = _recall(face[lo:hi], n, width, dual.member, free)
+        _read_face(face[lo:hi], n, n_labels, packed, True, dual)
         if count > free:
-            _guess(dual, n, n_labels, packed, count, free, face[lo:hi])
-        if _project_rows(dual, n, width) < SHARP * n and count == free:
+            _guess(dual, n, width, count, free)
+            _project_rows(dual, n, width, count)
+        elif _project_rows(dual, n, width, 0) < SHARP * n:
             count = _edmonds_cuts(dual, n, width, free, capacity, trees)
         count = _add_cuts(dual, n, width, count, free, capacity, flows)
         _drop_rounding(dual, n, width)
@@ -194,35 +194,76 @@ def _scale(count: int, a: FloatArray, delta: FloatArray, y: FloatArray, q: Float
 
 
 @leaf
-def _project_rows(dual: TreeDual, n: int, width: int) -> int:
-    """Project each row without cuts, and measure its scores from its threshold.
+def _project_rows(dual: TreeDual, n: int, width: int, count: int) -> int:
+    """Measure each row's scores from about its threshold, and project the rows that no cut holds.
 
-    Of large scores, what is left are numbers around 1. Returns the number of arcs on the supports.
+    Of large scores, what is left are numbers around 1. Thresholds are looked for near those of the
+    supports in ``on``. Returns the number of arcs on the supports.
     """
-    y, q, x, arcs, on = dual.y, dual.q, dual.x, dual.arcs, dual.on
-    tau, margin, n_arcs, n_on = dual.tau, dual.margin, dual.n_arcs, dual.n_on
+    y, q, on, n_on, level = dual.y, dual.q, dual.on, dual.n_on, dual.level
     near, scale = dual.near, dual.scale
     dual.size[0], support = 1.0, 0
+    level[:n] = 0.0
     for word in range(n):
         begin, end = np.uint64(word * width), np.uint64((word + 1) * width)
-        level = threshold(y[begin:end], q[begin:end], width, near, scale)
-        for _ in range(3):  # but for the first time, to mend its rounding
-            total, weight, next_on = 0.0, 0.0, begin
-            for i in range(begin, end):
-                y[i] -= level * q[i]
-                above = y[i] > 0.0
-                x[i] = max(0.0, y[i])
-                total += x[i]
-                weight += q[i] * above
-                on[next_on] = i
-                next_on += np.uint64(above)
-            if abs(total - 1.0) < width * EPSILON or weight == 0.0:
-                break
-            level = (total - 1.0) / weight
-        tau[word], margin[word], n_on[word] = 0.0, MARGIN, next_on - begin
-        n_arcs[word] = list_arcs(y, q, word * width, width, MARGIN, arcs)
+        latest = on[begin : begin + np.uint64(n_on[word])]
+        guess = least_threshold(word * width, latest, y, q, dual.head, level)
+        if cuts_of(word, dual.member, count, dual.own) > 0:
+            if not _near(guess, latest, y, q):
+                guess = threshold(y[begin:end], q[begin:end], width, -np.inf, near, scale)
+            _lower(begin, end, guess, y, q, dual.x)
+        else:
+            guess = threshold(y[begin:end], q[begin:end], width, guess, near, scale)
+            n_on[word] = _project_row(begin, end, guess, y, q, dual.x, on)
+        dual.tau[word], dual.margin[word] = 0.0, -np.inf
         support += n_on[word]
     return support
+
+
+@leaf
+def _near(guess: float, support: IntArray, y: FloatArray, q: FloatArray) -> bool:
+    """Return whether no digits are lost if scores are measured from `guess`."""
+    total = 0.0
+    for i in support:
+        total += max(0.0, y[i] - guess * q[i])
+    return 0.0 < total < FAR
+
+
+@leaf
+def _lower(
+    begin: np.uint64, end: np.uint64, level: float, y: FloatArray, q: FloatArray, x: FloatArray
+) -> None:
+    for i in range(begin, end):
+        y[i] -= level * q[i]
+        x[i] = 0.0
+
+
+@leaf
+def _project_row(
+    begin: np.uint64,
+    end: np.uint64,
+    level: float,
+    y: FloatArray,
+    q: FloatArray,
+    x: FloatArray,
+    on: IntArray,
+) -> int:
+    """Write a row's scores less its threshold, and its x; list its support and return the size."""
+    n_on = np.uint64(0)
+    for _ in range(3):  # but for the first time, to mend its rounding
+        total, weight, n_on = 0.0, 0.0, np.uint64(0)
+        for i in range(begin, end):
+            y[i] -= level * q[i]
+            above = y[i] > 0.0
+            x[i] = max(0.0, y[i])
+            total += x[i]
+            weight += q[i] * above
+            on[begin + n_on] = i
+            n_on += np.uint64(above)
+        if abs(total - 1.0) < (end - begin) * EPSILON or weight == 0.0:
+            break
+        level = (total - 1.0) / weight
+    return int(n_on)
 
 
 @leaf
@@ -242,18 +283,15 @@ def _recall(face: FaceArray, n: int, width: int, member: FloatArray, free: int) 
 
 
 @leaf
-def _guess(
-    dual: TreeDual, n: int, n_labels: int, packed: bool, count: int, free: int, face: FaceArray
-) -> None:
+def _guess(dual: TreeDual, n: int, width: int, count: int, free: int) -> None:
     """Set the multipliers to what they are if the solution lies on the latest face.
 
     Between two iterations of a larger problem the scores change little, and the face less.
     """
-    sigma, size = dual.sigma, n * n * n_labels
+    sigma, size = dual.sigma, n * width
     copy(dual.y[:size], dual.scores)
-    _read_face(face, n, n_labels, packed, True, dual)
-    rank = _factorise_face(dual, n, n * n_labels, count)
-    _project_on_face(dual, n, n * n_labels, count, rank, 1.0)
+    rank = _factorise_face(dual, n, width, count)
+    _find_multipliers(dual, n, width, count, rank, 1.0)
     for k in range(count):
         sigma[k] = dual.direction[k] if k < free else max(0.0, dual.direction[k])
     copy(dual.scores[:size], dual.y)
@@ -395,14 +433,29 @@ def _project_on_face(
     In the norm weighted by 1 / q. The face is the support of x, with rows that sum to `total`, and
     the cuts ``order[:rank]`` of the factorised H.
     """
+    _find_multipliers(dual, n, width, count, rank, total)
+    if rank > 0:
+        _centre_rows(dual, n, width, count, total)
+
+
+@leaf
+def _find_multipliers(
+    dual: TreeDual, n: int, width: int, count: int, rank: int, total: float
+) -> None:
+    """Write into ``direction`` the multipliers of the cuts for the projection onto the face.
+
+    Centres the rows of ``y``.
+    """
     y, head, on, own, member = dual.y, dual.head, dual.on, dual.own, dual.member
     excess = dual.direction
     excess[:count] = 0.0
-    _centre_rows(dual, n, width, count, total)
+    _centre_rows(dual, n, width, 0, total)
     for k in dual.order[:rank]:
         excess[k] = total
     for word in range(n):
         begin, n_own = word * width, cuts_of(word, member, count, own)
+        if n_own == 0:
+            continue
         for k in own[:n_own]:
             excess[k] -= total
         for i in on[begin : begin + dual.n_on[word]]:
@@ -413,7 +466,6 @@ def _project_on_face(
     for k in dual.order[rank:count]:
         excess[k] = 0.0
     solve(dual.factor, dual.order, rank, excess)
-    _centre_rows(dual, n, width, count, total)
 
 
 @leaf
