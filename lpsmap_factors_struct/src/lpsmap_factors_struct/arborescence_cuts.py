@@ -20,7 +20,6 @@ __all__ = ["FlowMemory", "flow_memory", "violated_sets"]
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
 WordArray = npt.NDArray[np.uint64]
-FlagArray = npt.NDArray[np.int8]
 
 ONE = np.uint64(1)
 """Words are unsigned: numba looks at each signed index, whether it counts from the end."""
@@ -38,18 +37,14 @@ class FlowMemory(NamedTuple):
     """(n * n,) for each word, those that an arc joins it with."""
     degree: WordArray
     """(n,) their number."""
-    direct: FloatArray
-    """(n,) capacity from the source right into each word."""
     supply: FloatArray
-    """(n,) what a flow leaves of it."""
+    """(n,) residual capacity from the source right into each word."""
     seen: IntArray
     """(n,) the number of the latest search that reached a word, or a large one for the source."""
     towards: WordArray
     """(n,) for each word the search reached, the next on its path."""
     queue: WordArray
     """(n,) the words in the order the search reached them."""
-    changed: FlagArray
-    """(n,) whether a flow changed residual capacities of the arcs into a word."""
 
 
 @kernel
@@ -59,12 +54,10 @@ def flow_memory(n: int) -> FlowMemory:
         residual=np.empty(n * n),
         near=np.empty(n * n, dtype=np.uint64),
         degree=np.empty(n, dtype=np.uint64),
-        direct=np.empty(n),
         supply=np.empty(n),
         seen=np.empty(n, dtype=np.int64),
         towards=np.empty(n, dtype=np.uint64),
         queue=np.empty(n, dtype=np.uint64),
-        changed=np.empty(n, dtype=np.int8),
     )
 
 
@@ -79,10 +72,11 @@ def violated_sets(
 ) -> int:
     """Append sets that less than ``1 - tolerance`` enters; none iff there are none.
 
-    Words join the source one by one, in the order of what enters them right from it. One that
-    receives a flow of 1 needs no further thought, since no violated set holds it; of one that does
-    not, the smallest of its minimum cuts is a violated set. Each set is then of words that are not
-    in the source yet, so that no two are alike.
+    Words join the source one by one, in the order of what can still enter them right from it. One
+    that receives a flow of 1 needs no further thought, since no violated set holds it; of one that
+    does not, the smallest of its minimum cuts is a violated set. Each set is then of words that are
+    not in the source yet, so that no two are alike. What was sent stays on the arcs: as its sink is
+    part of the source then, it is a flow from the source to itself, from which the next can start.
 
     Parameters
     ----------
@@ -98,31 +92,24 @@ def violated_sets(
     int
         The number of sets there are then.
     """
-    residual, near, degree, direct, supply, seen, towards, queue, changed = memory
+    residual, near, degree, supply, seen, towards, queue = memory
     negligible, size = tolerance / (n * n), np.uint64(n)
     _neighbours(capacity, size, near, degree)
     copy(capacity[: n * n], residual)
     seen[:n] = 0
-    changed[:n] = 0
     for word in range(size):
-        direct[word] = capacity[word * size + word]
+        supply[word] = capacity[word * size + word]
     search = 0
     for _ in range(n):
         sink, most = np.uint64(0), -1.0
         for word in range(size):
-            if direct[word] > most and seen[word] != SOURCE:
-                sink, most = np.uint64(word), direct[word]
+            if supply[word] > most and seen[word] != SOURCE:
+                sink, most = np.uint64(word), supply[word]
         if most < 1.0 - tolerance:
-            copy(direct[:n], supply)
             search, reached = _flow(
                 sink, size, 1.0 - tolerance, negligible, search,
-                residual, near, degree, supply, seen, towards, queue, changed,
+                residual, near, degree, supply, seen, towards, queue,
             )  # fmt: skip
-            for word in range(size):
-                if changed[word]:
-                    changed[word] = 0
-                    at = word * size
-                    copy(capacity[at : at + size], residual[at:])
             if reached > ONE and count < len(member):
                 member[count, :n] = 0.0
                 for i in range(reached):
@@ -131,7 +118,7 @@ def violated_sets(
         seen[sink] = SOURCE
         for j in range(degree[sink]):
             other = near[sink * size + j]
-            direct[other] += capacity[other * size + sink]
+            supply[other] += residual[other * size + sink]
     return count
 
 
@@ -163,7 +150,6 @@ def _flow(
     seen: IntArray,
     towards: WordArray,
     queue: WordArray,
-    changed: FlagArray,
 ) -> tuple[int, np.uint64]:
     """Send `enough` from the source to `sink`, along shortest paths (Edmonds & Karp 1972) at first.
 
@@ -174,7 +160,6 @@ def _flow(
     """
     flow = supply[sink]
     supply[sink] = 0.0
-    changed[sink] = 1
     for j in range(degree[sink]):  # all paths over one word at once
         word = near[sink * n + j]
         if seen[word] != SOURCE:
@@ -182,6 +167,7 @@ def _flow(
             flow += sent
             supply[word] -= sent
             residual[sink * n + word] -= sent
+            residual[word * n + sink] += sent
     while flow < enough:
         search += 1
         before, reached, full, i = flow, ONE, False, np.uint64(0)
@@ -196,7 +182,7 @@ def _flow(
                 seen[other], towards[other], queue[reached] = search, word, other
                 reached += ONE
                 if supply[other] > negligible:
-                    flow += _send(other, sink, n, residual, supply, towards, changed)
+                    flow += _send(other, sink, n, residual, supply, towards)
                     if supply[other] > negligible:
                         full = True
                         break
@@ -213,7 +199,6 @@ def _send(
     residual: FloatArray,
     supply: FloatArray,
     towards: WordArray,
-    changed: FlagArray,
 ) -> float:
     """Send as much as fits along the path that leads from a word with supply to the sink."""
     sent: float = supply[start]
@@ -227,6 +212,5 @@ def _send(
         following = towards[word]
         residual[following * n + word] -= sent
         residual[word * n + following] += sent
-        changed[word] = 1
         word = following
     return sent
