@@ -55,7 +55,7 @@ GROWTH = 8.0
 """Factor between the scales that lead from scaled down scores to the scores; a power of 2."""
 TINY = 1e-300
 """Less than any weight, and not 0."""
-MARGIN = 0.25
+MARGIN = 0.1
 """How far below 0 arcs are looked at from the start."""
 LARGEST = 1e300
 """Limit of what scores are scaled down by."""
