@@ -35,9 +35,11 @@ from lpsmap_factors_struct.pivoted_cholesky import (
 from lpsmap_factors_struct.simplex_row import threshold
 
 __all__ = [
+    "TINY",
     "TreeDual",
     "add_up",
     "cuts_of",
+    "find_excess",
     "least_threshold",
     "list_cuts",
     "maximise",
@@ -177,13 +179,13 @@ def list_cuts(dual: TreeDual, n: int, count: int) -> None:
 
 
 @leaf
-def cuts_of(word: int, member: FloatArray, count: int, own: IntArray) -> int:
+def cuts_of(word: int, holding: FloatArray, count: int, own: IntArray) -> int:
     """List the cuts that hold a word; return their number."""
-    n_own = 0
-    for k in range(count):
+    n_own, cuts = np.uint64(0), holding[word]
+    for k in range(np.uint64(count)):
         own[n_own] = k
-        n_own += member[k, word] > 0.0
-    return n_own
+        n_own += np.uint64(cuts[k] > 0.0)
+    return int(n_own)
 
 
 @leaf
@@ -230,15 +232,16 @@ def least_threshold(
     head: IntArray,
     level: FloatArray,
 ) -> float:
-    """Return the threshold of a row's `support`, a lower bound of the row's; -inf if it is empty.
+    """Return the threshold of a row's `support` alone, a lower bound of the row's.
 
-    A good one if the support is that of scores or multipliers close by.
+    A good one if the support is that of scores or multipliers close by; far below if it is empty.
     """
-    total, weight = -1.0, 0.0
-    for i in support:
-        total += y[i] - q[i] * level[head[i - begin]]
+    total, weight, first = -1.0, 0.0, np.uint64(begin)
+    for arc in support:
+        i = np.uint64(arc)
+        total += y[i] - q[i] * level[np.uint64(head[i - first])]
         weight += q[i]
-    return total / weight
+    return total / max(weight, TINY)
 
 
 # -------------------------------------------------------------------- the dual function
@@ -250,11 +253,12 @@ def _evaluate(dual: TreeDual, n: int, width: int, count: int) -> None:
     # Each field is read once: handing the tuple to a kernel costs a reference count per array.
     y, q, x, tau, arcs, n_arcs = dual.y, dual.q, dual.x, dual.tau, dual.arcs, dual.n_arcs
     head, on, n_on, sigma, size = dual.head, dual.on, dual.n_on, dual.sigma, dual.size
-    member, own, row, weight, level = dual.member, dual.own, dual.row, dual.weight, dual.level
+    member, holding, own, level = dual.member, dual.holding, dual.own, dual.level
+    row, weight = dual.row, dual.weight
     margin, near, scale = dual.margin, dual.near, dual.scale
     lowest = min(0.0, sigma[0]) if count > 0 else 0.0  # the others are not negative
     for word in range(n):
-        n_own, begin = cuts_of(word, member, count, own), word * width
+        n_own, begin = cuts_of(word, holding, count, own), word * width
         if n_own == 0:
             continue
         add_up(word, n, member, own, n_own, sigma, level)
@@ -262,39 +266,47 @@ def _evaluate(dual: TreeDual, n: int, width: int, count: int) -> None:
         if not guess + lowest >= -margin[word]:
             margin[word] = max(MARGIN, -2.0 * (guess + lowest))
             n_arcs[word] = list_arcs(y, q, begin, width, margin[word], arcs)
-        candidates = n_arcs[word]
+        candidates, first = np.uint64(n_arcs[word]), np.uint64(begin)
         for j in range(candidates):
-            i = arcs[begin + j]
-            row[j], weight[j] = y[i] - q[i] * level[head[i - begin]], q[i]
+            i = np.uint64(arcs[first + j])
+            row[j], weight[j] = y[i] - q[i] * level[np.uint64(head[i - first])], q[i]
         tau[word] = threshold(row, weight, candidates, guess, near, scale)
-        border, last = BORDER + 64 * EPSILON * size[0], begin
+        border, level_of_row, last = BORDER + 64 * EPSILON * size[0], tau[word], first
         for j in range(candidates):
-            i = arcs[begin + j]
-            value = row[j] - tau[word] * weight[j]
+            i = np.uint64(arcs[first + j])
+            value = row[j] - level_of_row * weight[j]
             x[i] = max(0.0, value)
             if value > -border:
                 on[last] = i
-                last += 1
+                last += np.uint64(1)
                 size[0] = max(size[0], max(abs(y[i]), abs(row[j])))
-        n_on[word] = last - begin
-    _differentiate(dual, n, width, count)
+        n_on[word] = last - first
+    find_excess(dual, n, width, count, x, 1.0, dual.gradient)
 
 
 @leaf
-def _differentiate(dual: TreeDual, n: int, width: int, count: int) -> None:
-    """Find the gradient at x: what x inside each cut exceeds it by."""
-    x, on, n_on, head, holding = dual.x, dual.on, dual.n_on, dual.head, dual.holding
-    gradient, inside = dual.gradient, dual.mass
-    gradient[:count] = 1.0
+def find_excess(
+    dual: TreeDual,
+    n: int,
+    width: int,
+    count: int,
+    values: FloatArray,
+    total: float,
+    excess: FloatArray,
+) -> None:
+    """Write what the values inside each cut exceed it by, if rows sum to `total`."""
+    on, n_on, head, holding, inside = dual.on, dual.n_on, dual.head, dual.holding, dual.mass
+    excess[:count] = total
     for word in range(n):
         begin, held = word * width, 0.0
         for k in range(np.uint64(count)):
             held += holding[word, k]
         if held == 0.0:
             continue
-        _add_inside(word, on[begin : begin + n_on[word]], begin, x, head, holding, count, inside)
+        support = on[begin : begin + n_on[word]]
+        _add_inside(word, support, begin, values, head, holding, count, inside)
         for k in range(np.uint64(count)):
-            gradient[k] += holding[word, k] * (inside[k] - 1.0)
+            excess[k] += holding[word, k] * (inside[k] - total)
 
 
 @leaf
@@ -310,9 +322,11 @@ def _add_inside(
 ) -> None:
     """Write for each cut the sum of the values of a row's arcs from the words that it holds."""
     inside[:count] = 0.0
-    for i in support:
-        above, value = head[i - begin], values[i]
-        if above != word:
+    first, itself = np.uint64(begin), np.uint64(word)
+    for arc in support:
+        i = np.uint64(arc)
+        above, value = np.uint64(head[i - first]), values[i]
+        if above != itself:
             sides = holding[above]
             for k in range(np.uint64(count)):
                 inside[k] += value * sides[k]
@@ -551,7 +565,7 @@ def _curvature(dual: TreeDual, n: int, width: int, count: int) -> float:
     own, direction, rate = dual.own, dual.direction, dual.rate
     curvature, magnitude = 0.0, 0.0
     for word in range(n):
-        n_own, begin = cuts_of(word, member, count, own), word * width
+        n_own, begin = cuts_of(word, dual.holding, count, own), word * width
         if n_own == 0:
             continue
         add_up(word, n, member, own, n_own, direction, rate)
@@ -582,7 +596,7 @@ def _next_arc(dual: TreeDual, n: int, width: int, count: int, slope: float) -> f
     for k in range(count):
         negligible = max(negligible, 1e-9 * abs(direction[k]))
     for word in range(n):
-        n_own = cuts_of(word, member, count, own)
+        n_own = cuts_of(word, dual.holding, count, own)
         if n_own == 0:
             continue
         add_up(word, n, member, own, n_own, direction, rate)

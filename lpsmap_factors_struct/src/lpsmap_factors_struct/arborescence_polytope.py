@@ -30,9 +30,11 @@ from lpsmap_factors_struct.arborescence import (
 )
 from lpsmap_factors_struct.arborescence_cuts import FlowMemory, flow_memory, violated_sets
 from lpsmap_factors_struct.arborescence_dual import (
+    TINY,
     TreeDual,
     add_up,
     cuts_of,
+    find_excess,
     least_threshold,
     list_cuts,
     maximise,
@@ -208,7 +210,7 @@ def _project_rows(dual: TreeDual, n: int, width: int, count: int) -> int:
         begin, end = np.uint64(word * width), np.uint64((word + 1) * width)
         latest = on[begin : begin + np.uint64(n_on[word])]
         guess = least_threshold(word * width, latest, y, q, dual.head, level)
-        if cuts_of(word, dual.member, count, dual.own) > 0:
+        if cuts_of(word, dual.holding, count, dual.own) > 0:
             if not _near(guess, latest, y, q):
                 guess = threshold(y[begin:end], q[begin:end], width, -np.inf, near, scale)
             _lower(begin, end, guess, y, q, dual.x)
@@ -446,43 +448,33 @@ def _find_multipliers(
 
     Centres the rows of ``y``.
     """
-    y, head, on, own, member = dual.y, dual.head, dual.on, dual.own, dual.member
-    excess = dual.direction
-    excess[:count] = 0.0
     _centre_rows(dual, n, width, 0, total)
-    for k in dual.order[:rank]:
-        excess[k] = total
-    for word in range(n):
-        begin, n_own = word * width, cuts_of(word, member, count, own)
-        if n_own == 0:
-            continue
-        for k in own[:n_own]:
-            excess[k] -= total
-        for i in on[begin : begin + dual.n_on[word]]:
-            above = head[i - begin]
-            for k in own[:n_own]:
-                if above != word:
-                    excess[k] += y[i] * member[k, above]
+    if rank > 0:
+        find_excess(dual, n, width, count, dual.y, total, dual.direction)
     for k in dual.order[rank:count]:
-        excess[k] = 0.0
-    solve(dual.factor, dual.order, rank, excess)
+        dual.direction[k] = 0.0
+    solve(dual.factor, dual.order, rank, dual.direction)
 
 
 @leaf
 def _centre_rows(dual: TreeDual, n: int, width: int, count: int, total: float) -> None:
     """Lower y by the multipliers in ``direction``, and so that the rows sum to `total`."""
     y, q, head, on, own, member = dual.y, dual.q, dual.head, dual.on, dual.own, dual.member
+    level = dual.level
     for word in range(n):
-        begin, n_own = word * width, cuts_of(word, member, count, own)
-        add_up(word, n, member, own, n_own, dual.direction, dual.level)
-        row = on[begin : begin + dual.n_on[word]]
+        begin, n_own = word * width, cuts_of(word, dual.holding, count, own)
+        add_up(word, n, member, own, n_own, dual.direction, level)
+        row, first = on[begin : begin + dual.n_on[word]], np.uint64(begin)
         rest, weight = total, 0.0
-        for i in row:
-            y[i] -= q[i] * dual.level[head[i - begin]]
+        for arc in row:
+            i = np.uint64(arc)
+            y[i] -= q[i] * level[np.uint64(head[i - first])]
             rest -= y[i]
             weight += q[i]
-        for i in row:
-            y[i] += q[i] * rest / weight
+        rest /= max(weight, TINY)
+        for arc in row:
+            i = np.uint64(arc)
+            y[i] += q[i] * rest
 
 
 @leaf
