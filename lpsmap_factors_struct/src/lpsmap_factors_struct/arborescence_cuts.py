@@ -37,8 +37,10 @@ class FlowMemory(NamedTuple):
     """(n * n,) for each word, those that an arc joins it with."""
     degree: WordArray
     """(n,) their number."""
+    direct: FloatArray
+    """(n,) capacity from the source right into each word."""
     supply: FloatArray
-    """(n,) residual capacity from the source right into each word."""
+    """(n,) what flows leave of it."""
     seen: IntArray
     """(n,) the number of the latest search that reached a word, or a large one for the source."""
     towards: WordArray
@@ -54,6 +56,7 @@ def flow_memory(n: int) -> FlowMemory:
         residual=np.empty(n * n),
         near=np.empty(n * n, dtype=np.uint64),
         degree=np.empty(n, dtype=np.uint64),
+        direct=np.empty(n),
         supply=np.empty(n),
         seen=np.empty(n, dtype=np.int64),
         towards=np.empty(n, dtype=np.uint64),
@@ -72,10 +75,10 @@ def violated_sets(
 ) -> int:
     """Append sets that less than ``1 - tolerance`` enters; none iff there are none.
 
-    Words join the source one by one, in the order of what can still enter them right from it. One
-    that receives a flow of 1 needs no further thought, since no violated set holds it; of one that
-    does not, the smallest of its minimum cuts is a violated set. Each set is then of words that are
-    not in the source yet, so that no two are alike. What was sent stays on the arcs: as its sink is
+    Words join the source one by one, in the order of what enters them right from it. One that
+    receives a flow of 1 needs no further thought, since no violated set holds it; of one that does
+    not, the smallest of its minimum cuts is a violated set. Each set is then of words that are not
+    in the source yet, so that no two are alike. What was sent stays on the arcs: as its sink is
     part of the source then, it is a flow from the source to itself, from which the next can start.
 
     Parameters
@@ -92,19 +95,19 @@ def violated_sets(
     int
         The number of sets there are then.
     """
-    residual, near, degree, supply, seen, towards, queue = memory
+    residual, near, degree, direct, supply, seen, towards, queue = memory
     negligible, size = tolerance / (n * n), np.uint64(n)
     _neighbours(capacity, size, near, degree)
     copy(capacity[: n * n], residual)
     seen[:n] = 0
     for word in range(size):
-        supply[word] = capacity[word * size + word]
+        direct[word] = supply[word] = capacity[word * size + word]
     search = 0
     for _ in range(n):
         sink, most = np.uint64(0), -1.0
         for word in range(size):
-            if supply[word] > most and seen[word] != SOURCE:
-                sink, most = np.uint64(word), supply[word]
+            if direct[word] > most and seen[word] != SOURCE:
+                sink, most = np.uint64(word), direct[word]
         if most < 1.0 - tolerance:
             search, reached = _flow(
                 sink, size, 1.0 - tolerance, negligible, search,
@@ -118,6 +121,7 @@ def violated_sets(
         seen[sink] = SOURCE
         for j in range(degree[sink]):
             other = near[sink * size + j]
+            direct[other] += capacity[other * size + sink]
             supply[other] += residual[other * size + sink]
     return count
 
