@@ -274,7 +274,7 @@ def _evaluate(dual: TreeDual, n: int, width: int, count: int) -> None:
         for j in range(candidates):
             i = np.uint64(arcs[first + j])
             row[j], weight[j] = y[i] - q[i] * level[np.uint64(head[i - first])], q[i]
-        tau[word] = threshold(row, weight, candidates, guess, near, scale)
+        tau[word] = threshold(row, weight, int(candidates), guess, near, scale)
         border, level_of_row, last = BORDER + 64 * EPSILON * size[0], tau[word], first
         for j in range(candidates):
             i = np.uint64(arcs[first + j])
