@@ -109,6 +109,7 @@ def test_stack_broadcasts_and_makes_a_last_axis() -> None:
     np.testing.assert_array_equal(stacked.index[..., 2], np.full((3, 2), 7))
     assert stacked.negated[..., 1].all()
     assert not stacked.negated[..., [0, 2]].any()
+    assert stack([u.T, ~u.T]).index.flags.c_contiguous, "factors would have to copy it"
 
 
 @pytest.mark.parametrize(

@@ -56,7 +56,7 @@ ByteArray = npt.NDArray[np.int8]
 FEWEST_PLACES, MOST_PLACES = 4, 16
 """Structures that a set has room for before it grows: a quarter of its variables, within these."""
 
-MUCH = 64
+LARGE_CAPACITY = 64
 """Room that is doubled where it does not suffice; less is quadrupled, for few calls."""
 
 
@@ -249,7 +249,7 @@ class ActiveSets:
         """Make room for more structures in every active set in `rows` that is nearly full."""
         for f in rows[self.active[rows] >= self.capacity[rows] - 1].tolist():
             old, capacity = self.set_of(f), int(self.capacity[f])
-            capacity *= 4 if capacity < MUCH else 2
+            capacity *= 4 if capacity < LARGE_CAPACITY else 2
             block = np.empty(block_size(int(self.width[f]), capacity))
             move(old, carve(block, old.width, capacity, old.active, old.status))
             # the old block was the set's until here, for this is the only thread that works on it

@@ -27,10 +27,11 @@ import numpy as np
 import numpy.typing as npt
 
 from lpsmap_core.anderson import Memory, accelerate, begin, make_memory, prepare, review
+from lpsmap_core.arrangement import Links
 from lpsmap_core.compile import kernel, leaf
 from lpsmap_core.faces import Work, draw, make_work
 from lpsmap_core.infeasible import FIRST_TEST, InfeasibilityTest
-from lpsmap_core.layout import Links, Part
+from lpsmap_core.layout import Part
 from lpsmap_core.native import borrowed
 from lpsmap_core.polish import EARLY, PERIOD, Polish, make_polish, polish_settled, take_back
 from lpsmap_core.selection import Selection, keep, select, solve_locally
@@ -318,7 +319,8 @@ def _average_copies(
 ) -> tuple[float, float]:
     """Average the copies of one variable, on the links lo to hi; see `_average`.
 
-    Returns the largest disagreement of its copies, and how far its marginal moved.
+    Returns the largest disagreement of its copies, infinite if one is not a number, which no
+    comparison would tell; and how far its marginal moved.
     """
     _, index, _, delta, negated = links
     _, score, u, duals, scores, z = iterate
@@ -339,6 +341,8 @@ def _average_copies(
         duals[e] = dual
         a = (base + dual) * inverse
         scores[link] = 1.0 / delta[v] - a if negated[e] else a
+    if not abs(mean) < np.inf:
+        return np.inf, 0.0
     return delta[v] * largest, delta[v] * abs(mean - previous)
 
 

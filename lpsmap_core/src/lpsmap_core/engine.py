@@ -151,25 +151,13 @@ def _trace(state: PartState) -> FloatArray:
     return np.where(np.isnan(kept), np.stack([progress.primal, progress.change]), kept)
 
 
-_STATUSES = np.array(
-    [
-        Status.ITERATION_LIMIT,
-        Status.TIME_LIMIT,
-        Status.CONVERGED,
-        Status.SOLVED,
-        Status.INNER_ITERATION_LIMIT,
-        Status.INFEASIBLE,
-    ],
-    dtype=object,
-)
-
-
 def _status(state: PartState) -> npt.NDArray[np.object_]:
     """Return the status of every component with finite scores."""
     part, progress = state.part, state.problem.progress
-    number = np.where(progress.converged, 2, 1 if state.out_of_time else 0)
-    number[state.exact()] = 3
-    number[progress.unsolved & part.direct] = 4
-    number[progress.infeasible] = 5
-    status: npt.NDArray[np.object_] = _STATUSES[number]
+    status: npt.NDArray[np.object_] = np.empty(part.n_components, dtype=object)
+    status.fill(Status.TIME_LIMIT if state.out_of_time else Status.ITERATION_LIMIT)
+    status[progress.converged] = Status.CONVERGED
+    status[state.exact()] = Status.SOLVED
+    status[progress.unsolved & part.direct] = Status.INNER_ITERATION_LIMIT
+    status[progress.infeasible] = Status.INFEASIBLE
     return status

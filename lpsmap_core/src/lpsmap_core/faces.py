@@ -16,8 +16,9 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from lpsmap_core.arrangement import Links
 from lpsmap_core.compile import general_position, leaf
-from lpsmap_core.layout import Links, Part
+from lpsmap_core.layout import Part
 from lpsmap_core.selection import Selection, multiply_locally, scatter, subtract_gathered
 from lpsmap_core.state import ONE, Problem
 
@@ -26,6 +27,10 @@ __all__ = ["Work", "apply", "draw", "make_work", "reduce", "sort_out"]
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
 BoolArray = npt.NDArray[np.bool_]
+
+
+FLAT = 1e-14
+"""Curvature of ``I - S`` along a direction of length 1 that is none, but rounding."""
 
 
 class Work(NamedTuple):
@@ -200,9 +205,12 @@ def _advance(selection: Selection, component: IntArray, work: Work, x: FloatArra
         curvature[c] = next_size[c] = 0.0
     for v in selection.variables:
         curvature[component[v]] += direction[v] * image[v]
+        next_size[component[v]] += direction[v] * direction[v]
     for c in selection.components:
-        # I - S is positive on its range, up to rounding
-        curvature[c] = size[c] / curvature[c] if running[c] and curvature[c] > 0.0 else 0.0
+        # I - S is positive on its range; what is left of a residual may lie in its null space
+        in_range = curvature[c] > FLAT * next_size[c]
+        curvature[c] = size[c] / curvature[c] if running[c] and in_range else 0.0
+        next_size[c] = 0.0
     for v in selection.variables:
         c = component[v]
         x[v] -= curvature[c] * direction[v]

@@ -24,9 +24,9 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from lpsmap_core.arrangement import Links
 from lpsmap_core.compile import kernel, leaf
 from lpsmap_core.faces import Work, reduce, sort_out
-from lpsmap_core.layout import Links
 from lpsmap_core.selection import Selection, gather, keep, multiply_locally, scatter
 from lpsmap_core.state import ONE, PartState, Problem
 
@@ -89,10 +89,10 @@ class Polish(NamedTuple):
     """How often it was time to probe a component, and which time it was done last; 0 if never."""
     probed_at: IntArray
     probed: FloatArray
-    """(2, links) products of the latest two probes, which take turns."""
+    """(2, links) products of the latest two probes, which take turns; the earlier ones have served
+    when the duals' correction takes their place."""
     offset: FloatArray
     """``shift - c`` on the links."""
-    error: FloatArray
     mu: FloatArray
     t: FloatArray
     u: FloatArray
@@ -110,7 +110,7 @@ def make_polish(state: PartState, wanted: bool) -> Polish:
     if np.abs(eta).max(initial=0.0) >= LARGEST_SCORE:
         allowed[part.component[np.abs(eta) >= LARGEST_SCORE]] = False
     tried, now, pending, worse = np.zeros((4, n), dtype=np.bool_)
-    numbers, offset, error, dual = np.empty((4, n_links))
+    numbers, offset, dual = np.empty((3, n_links))
     mu, t, u = np.empty((3, n_variables))
     before, counts = np.zeros(n), np.zeros((4, n), dtype=np.int64)
     return Polish(
@@ -127,7 +127,6 @@ def make_polish(state: PartState, wanted: bool) -> Polish:
         probed_at=counts[3],
         probed=np.empty((2, n_links)),
         offset=offset,
-        error=error,
         mu=mu,
         t=t,
         u=u,
@@ -161,7 +160,8 @@ def polish_settled(
     if n_allowed == 0:
         return False
     probed = keep(selection, links, blocks, now)
-    products = polish.probed[polish.looks[probed.components[0]] % 2]
+    turn = polish.looks[probed.components[0]] % 2
+    products, error = polish.probed[turn], polish.probed[1 - turn]
     if not _find_settled(probed, solvers, problem, polish, work):
         return False
     settled = keep(probed, links, blocks, now)
@@ -172,11 +172,11 @@ def polish_settled(
     plausible = keep(settled, links, blocks, now)
     if len(plausible.components) < len(settled.components):
         n_moving = sort_out(plausible, links, products, work)
-    _find_duals(plausible, n_moving, solvers, problem, polish, work)
+    _find_duals(plausible, n_moving, solvers, problem, polish, work, error)
     for c in settled.components:
         if not now[c]:
             _rest(c, progress.iterations[c], polish)
-    return _move(plausible, problem, polish)
+    return _move(plausible, problem, polish, error)
 
 
 @leaf
@@ -272,7 +272,7 @@ def _find_mu(
         gather(selection, links, outputs, work.image)
         for v in selection.variables:
             mu[v] += work.image[v]
-    _set_targets(selection, links.component, mu, work, ACCURACY * tol)
+    _set_targets(selection, problem, mu, work, ACCURACY * tol)
     scatter(selection, links, mu, inputs)
     for v in selection.variables:
         for e in range(links.offsets[v], links.offsets[v + ONE]):
@@ -301,15 +301,20 @@ def _shift(v: int, e: int, links: Links) -> float:
 
 @leaf
 def _set_targets(
-    selection: Selection, component: Any, mu: FloatArray, work: Work, accuracy: float
+    selection: Selection, problem: Problem, mu: FloatArray, work: Work, accuracy: float
 ) -> None:
-    """Write the squared residuals to reach: an accuracy, but no less than the scores' rounding."""
+    """Write the squared residuals to reach: an accuracy, but no less than the scores' rounding.
+
+    Scores of variables and of additionals can cancel in `mu`, but their rounding does not.
+    """
+    component, rounding = problem.links.component, problem.progress.rounding
     for c in selection.components:
         work.target[c] = 0.0
     for v in selection.variables:
         work.target[component[v]] += mu[v] * mu[v]
     for c in selection.components:
-        work.target[c] = max(accuracy * accuracy, 1e-28 * work.target[c])
+        score_rounding = max(rounding[c] * rounding[c], 1e-28 * work.target[c])
+        work.target[c] = max(accuracy * accuracy, score_rounding)
 
 
 @leaf
@@ -320,10 +325,11 @@ def _find_duals(
     problem: Problem,
     polish: Polish,
     work: Work,
+    error: FloatArray,
 ) -> None:
-    """Write the correction of the duals, in local signs, to ``polish.error``."""
+    """Write the correction of the duals, in local signs, to `error`."""
     links, blocks, iterate, extras = problem.links, problem.blocks, problem.iterate, problem.extras
-    inputs, outputs, error = work.inputs, work.outputs, polish.error
+    inputs, outputs = work.inputs, work.outputs
     scatter(selection, links, iterate.eta, inputs)
     for v in selection.variables:
         for e in range(links.offsets[v], links.offsets[v + ONE]):
@@ -346,10 +352,11 @@ def _find_duals(
         for e in range(links.offsets[v], links.offsets[v + ONE]):
             link = links.links[e]
             error[e] += outputs[link] - inputs[link]
+            polish.now[links.component[v]] &= abs(error[e]) < np.inf
 
 
 @leaf
-def _move(selection: Selection, problem: Problem, polish: Polish) -> bool:
+def _move(selection: Selection, problem: Problem, polish: Polish, error: FloatArray) -> bool:
     """Set means and duals of the components that succeeded, and keep the old ones."""
     links, iterate = problem.links, problem.iterate
     any_moved = False
@@ -366,7 +373,7 @@ def _move(selection: Selection, problem: Problem, polish: Polish) -> bool:
         total = 0.0
         for e in range(lo, hi):
             polish.dual[e] = iterate.dual[e]
-            iterate.dual[e] += _sign(e, links) * polish.error[e]
+            iterate.dual[e] += _sign(e, links) * error[e]
             total += iterate.dual[e]
         # what conjugate gradients left of the sum would change the scores
         for e in range(lo, hi):

@@ -7,8 +7,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from lpsmap_core.arrangement import Blocks, Links
 from lpsmap_core.compile import kernel, leaf
-from lpsmap_core.layout import Blocks, Links
 from lpsmap_core.local import mark_unsolved, multiply_rows, solve_rows
 from lpsmap_core.state import ONE, Problem
 

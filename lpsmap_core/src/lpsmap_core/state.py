@@ -11,10 +11,11 @@ import numpy as np
 import numpy.typing as npt
 
 from lpsmap_core.active_set import ActiveSets
+from lpsmap_core.arrangement import Blocks, Links
 from lpsmap_core.compile import kernel, leaf
 from lpsmap_core.factor import Factor
 from lpsmap_core.forced import FORBIDDEN
-from lpsmap_core.layout import Blocks, Links, Part
+from lpsmap_core.layout import Part
 from lpsmap_core.local import LocalSolver, call_solvers, local_solver
 from lpsmap_core.threads import in_shares
 
