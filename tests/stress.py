@@ -355,7 +355,7 @@ def run(seeds: Iterator[int], minutes: float, watchdog: Watchdog) -> Summary:
 def main(minutes: float, seed: int, only: int | None, patience: float) -> None:
     """Solve random graphs for a time, and hold every answer against independent judges."""
     watchdog = Watchdog(patience)
-    draw_graph(seed)  # compiles kernels, which nobody should take for a hang
+    checked(seed, Watchdog(10 * patience))  # compiles the engine: nobody should take it for a hang
     seeds = iter(range(seed, sys.maxsize)) if only is None else iter([only])
     summary = run(seeds, minutes, watchdog)
     summary.print(Console(width=120))
