@@ -451,6 +451,22 @@ def test_threads_change_no_bit() -> None:
             np.testing.assert_array_equal(x, y)
 
 
+@pytest.mark.compiled
+@pytest.mark.parametrize("attempt", range(20))
+def test_threads_keep_to_their_components(attempt: int) -> None:
+    """Two threads once wrote to each other's probes: one run in three had other bits somewhere."""
+    scores = np.random.default_rng(0).normal(size=(128, 8, 14))
+    found = []
+    for threads in (1, 2):
+        graph = FactorGraph()
+        u = graph.variable_from(scores)
+        graph.add(Xor(u))
+        graph.add(AtMostOne(u, axis=1))
+        found.append(results(graph.solve(threads=threads), np.ones(scores.size)))
+    for x, y in zip(*found, strict=True):
+        np.testing.assert_array_equal(x, y)
+
+
 def test_the_order_of_declarations_matters_little() -> None:
     scores = np.random.default_rng(9).normal(size=(5, 6))
     graph, u = matching(scores)

@@ -340,8 +340,8 @@ def _find_duals(
         copy = polish.mu[v] / links.delta[v]
         for e in range(links.offsets[v], links.offsets[v + ONE]):
             link = links.links[e]
-            error[e] = _sign(e, links) * copy + polish.offset[e] - outputs[link]
-            outputs[link] = -error[e]
+            error[link] = _sign(e, links) * copy + polish.offset[e] - outputs[link]
+            outputs[link] = -error[link]
     gather(selection, links, outputs, work.residual)
     reduce(selection, n_moving, solvers, problem, work, polish.t, MAX_PRODUCTS)
     for c in selection.components:
@@ -351,8 +351,8 @@ def _find_duals(
     for v in selection.variables:
         for e in range(links.offsets[v], links.offsets[v + ONE]):
             link = links.links[e]
-            error[e] += outputs[link] - inputs[link]
-            polish.now[links.component[v]] &= abs(error[e]) < np.inf
+            error[link] += outputs[link] - inputs[link]
+            polish.now[links.component[v]] &= abs(error[link]) < np.inf
 
 
 @leaf
@@ -373,7 +373,7 @@ def _move(selection: Selection, problem: Problem, polish: Polish, error: FloatAr
         total = 0.0
         for e in range(lo, hi):
             polish.dual[e] = iterate.dual[e]
-            iterate.dual[e] += _sign(e, links) * error[e]
+            iterate.dual[e] += _sign(e, links) * error[links.links[e]]
             total += iterate.dual[e]
         # what conjugate gradients left of the sum would change the scores
         for e in range(lo, hi):
