@@ -16,8 +16,6 @@ from lpsmap_core.selection import keep, select
 from lpsmap_core.state import PartState
 from stress import Watchdog, check_graph
 
-BoolArray = npt.NDArray[np.bool_]
-
 N_COMPONENTS = 3
 
 PATIENCE = 500.0

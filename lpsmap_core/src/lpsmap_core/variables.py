@@ -107,10 +107,10 @@ class Variables:
 
     def __getitem__(self, key: Any) -> Variables:
         index = np.asarray(self.index[key])
-        if self.negated.any():
-            negated = np.asarray(self.negated[key])
-        else:
+        if index.size > self.size and not self.negated.any():  # to look costs less than to pick
             negated = np.zeros(index.shape, dtype=np.bool_)
+        else:
+            negated = np.asarray(self.negated[key])
         return Variables(self._graph, index, negated)
 
     def __invert__(self) -> Variables:
