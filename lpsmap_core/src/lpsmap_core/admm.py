@@ -49,7 +49,7 @@ from lpsmap_core.state import (
 )
 from lpsmap_core.threads import in_shares
 
-__all__ = ["solve_part"]
+__all__ = ["deadline_of", "run", "solve_part"]
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
@@ -96,7 +96,7 @@ class Limits(NamedTuple):
 def solve_part(
     part: Part,
     eta: FloatArray,
-    eta_v: list[FloatArray],
+    eta_v: FloatArray,
     skip: BoolArray,
     options: Options,
     warm: WarmStart | None = None,
@@ -110,7 +110,7 @@ def solve_part(
     eta
         Scores of its variables, finite or ``-inf``.
     eta_v
-        Scores of every bucket's additionals, likewise.
+        Scores of the additionals of all buckets, likewise.
     skip
         Components to leave out.
     options
@@ -118,17 +118,27 @@ def solve_part(
     warm
         Where to start from.
     """
-    deadline = time.perf_counter() + (np.inf if options.max_time is None else options.max_time)
     state = start(part, eta, eta_v, options, warm)
-    progress = state.problem.progress
-    direct, coupled = np.flatnonzero(part.direct & ~skip), np.flatnonzero(~part.direct & ~skip)
+    run(state, ~skip, options, deadline_of(options))
+    return state
+
+
+def deadline_of(options: Options) -> float:
+    """Return until when a solve that begins now may last."""
+    return time.perf_counter() + (np.inf if options.max_time is None else options.max_time)
+
+
+def run(state: PartState, chosen: BoolArray, options: Options, deadline: float) -> None:
+    """Run the loop on some components until they are solved, or a limit is reached."""
+    part, progress = state.part, state.problem.progress
+    direct, coupled = np.flatnonzero(part.direct & chosen), np.flatnonzero(~part.direct & chosen)
     adapt = options.adapt and len(coupled) > 0
     polish = make_polish(state, adapt)
     work = make_work(part, state.problem.extras.eta.size, bool(polish.allowed.any()))
     together = any(solver.vectorised for solver in state.solvers)
     threads = 1 if together else options.threads
 
-    def run(components: IntArray, limits: Limits) -> None:
+    def run_until(components: IntArray, limits: Limits) -> None:
         calls, problem, trace = state.calls, state.problem, state.trace
         in_shares(
             lambda some: _run(some, together, calls, problem, polish, work, limits, trace),
@@ -139,20 +149,20 @@ def solve_part(
         state.raise_errors()
 
     if len(direct):
-        run(direct, Limits(1, options.max_inner_iter or MOST_STRUCTURES, options.tol, False))
+        inner = options.max_inner_iter or MOST_STRUCTURES
+        run_until(direct, Limits(1, inner, options.tol, False))
     inner = options.max_inner_iter or INNER_ITERATIONS
     test, stop = InfeasibilityTest(state), 0
     while len(coupled) and stop < options.max_iter and not state.out_of_time:
         last, stop = stop, min(test.next_iteration, options.max_iter)
         if options.max_time is not None:
             stop = min(stop, last + CLOCK_PERIOD)
-        run(coupled, Limits(stop, inner, options.tol, options.adapt))
+        run_until(coupled, Limits(stop, inner, options.tol, options.adapt))
         coupled = coupled[~progress.converged[coupled]]
         last_chance = stop == options.max_iter and stop > FIRST_TEST
         if len(coupled) and (stop == test.next_iteration or last_chance):
             coupled = coupled[~test.find(coupled)]
         state.out_of_time = time.perf_counter() > deadline
-    return state
 
 
 # -------------------------------------------------------------------- kernels

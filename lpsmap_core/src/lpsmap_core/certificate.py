@@ -25,7 +25,7 @@ from lpsmap_core.layout import Bucket
 from lpsmap_core.local import local_solver
 from lpsmap_core.state import EXACT, MOST_STRUCTURES, Options, PartState, WarmStart, sums
 
-__all__ = ["Optimality", "check_optimality", "error_bounds"]
+__all__ = ["Optimality", "best_vertices", "check_optimality", "error_bounds"]
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
@@ -131,11 +131,10 @@ def _solve_on(state: PartState, chosen: BoolArray, threads: int) -> PartState:
     iterate, progress = problem.iterate, problem.progress
     eta = np.where(state.forbidden, -np.inf, iterate.eta)
     eta_v = np.where(problem.extras.barred, -np.inf, problem.extras.eta)
-    by_bucket = [eta_v[state.additionals_of(b)] for b in range(len(part.buckets))]
     most = max(FEWEST_ITERATIONS, 2 * int(progress.iterations[chosen].max()))
     warm = WarmStart(iterate.u, iterate.dual, progress.gamma, chosen)
     options = Options(max_iter=most, tol=TIGHT, threads=threads)
-    return solve_part(part, eta, by_bucket, ~chosen, options, warm)
+    return solve_part(part, eta, eta_v, ~chosen, options, warm)
 
 
 def _ask_oracle(
@@ -154,7 +153,7 @@ def _ask_oracle(
     of_link = np.repeat(decisive, np.diff(bucket.offsets))
     slope = np.where(forced, np.sign(slope) * of_link * delta, slope)
     eta_v = np.where(barred, -np.repeat(decisive, np.diff(bucket.additional_offsets)), eta_v)
-    w, n = _best_vertices(state, b, slope / delta, eta_v)
+    w, n = best_vertices(state, b, slope / delta, eta_v)
     w /= delta
     gaps = _by_factor(bucket, slope * (w - z), eta_v * (n - v))
     sizes = _by_factor(bucket, np.abs(slope) * (w + z), np.abs(eta_v) * (n + v))
@@ -191,7 +190,7 @@ def _by_factor(bucket: Bucket, of_links: FloatArray, of_additionals: FloatArray)
     return total + sums(factor, of_additionals, n)
 
 
-def _best_vertices(
+def best_vertices(
     state: PartState, b: int, scores: FloatArray, eta_v: FloatArray
 ) -> tuple[FloatArray, FloatArray]:
     """Return every factor's best structure, dense: its variables and its additionals."""

@@ -239,7 +239,7 @@ class _Problem:
                     f"{what}: {factor!r} has one that is NaN or +inf; expected finite numbers, or "
                     "-inf to forbid. Mend it."
                 )
-        state = start(part, eta, [eta_v], Options(generic=True))
+        state = start(part, eta, eta_v, Options(generic=True))
         (sets,) = state.solvers
         assert isinstance(sets, ActiveSets)
         self._sets = sets

@@ -7,11 +7,11 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
-from lpsmap_core.admm import solve_part
 from lpsmap_core.compile import leaf
 from lpsmap_core.factor import Factor
 from lpsmap_core.infeasible import find_violations
-from lpsmap_core.layout import Layout, ranges
+from lpsmap_core.layout import Layout
+from lpsmap_core.magnitudes import solve_on_any_scale
 from lpsmap_core.solution import Solution, Status
 from lpsmap_core.state import Options, PartState
 from lpsmap_core.warm_start import GraphStart
@@ -57,16 +57,16 @@ def solve(
     bad = _non_finite_components(layout, factors, scores, additionals)
     part, position = layout.part, {id(factor): i for i, factor in enumerate(factors)}
     eta = scores[part.variables]
-    eta_v = [
+    by_bucket = [
         bucket.scores([additionals[position[id(f)]] for f in bucket.declarations])
         for bucket in part.buckets
     ]
+    eta_v = by_bucket[0] if len(by_bucket) == 1 else np.concatenate([np.empty(0), *by_bucket])
     if bad.any():
         eta = np.where(bad[part.component], 0.0, eta)
-        for bucket, flat in zip(part.buckets, eta_v, strict=True):
-            flat[ranges(bucket.additional_offsets, np.flatnonzero(bad[bucket.component]))] = 0.0
+        eta_v = np.where(bad[part.additional_component], 0.0, eta_v)
     start = None if warm is None else warm.of_part(layout)
-    state = solve_part(part, eta, eta_v, bad, options, start)
+    state = solve_on_any_scale(part, eta, eta_v, bad, options, start)
     find_violations(state)
     solution = _gather(layout, factors, scores, additionals, state, bad, options.threads)
     if options.trace:
@@ -159,5 +159,7 @@ def _status(state: PartState) -> npt.NDArray[np.object_]:
     status[progress.converged] = Status.CONVERGED
     status[state.exact()] = Status.SOLVED
     status[progress.unsolved & part.direct] = Status.INNER_ITERATION_LIMIT
+    if state.imprecise is not None:
+        status[state.imprecise] = Status.PRECISION_LIMIT
     status[progress.infeasible] = Status.INFEASIBLE
     return status

@@ -17,7 +17,7 @@ from lpsmap_core.layout import ranges
 from lpsmap_core.local import local_solver
 from lpsmap_core.state import MOST_STRUCTURES, PartState, sums
 
-__all__ = ["FIRST_TEST", "InfeasibilityTest", "find_violations"]
+__all__ = ["FIRST_TEST", "InfeasibilityTest", "factor_of_links", "find_violations", "holders"]
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
@@ -68,7 +68,7 @@ class InfeasibilityTest:
     def _name(self, found: BoolArray, gap: FloatArray) -> None:
         """Note the factors of the proofs, without those that the proofs can do without."""
         part, blocks = self.state.part, self.state.problem.blocks
-        factor, n_factors = _factor_of_links(self.state), len(blocks.component)
+        factor, n_factors = factor_of_links(self.state), len(blocks.component)
         if self.state.forbids:
             bound, needs = self._support(found, np.zeros(part.n_links))
             single = found & (bound < 0.0)  # where a factor alone needs what is forbidden
@@ -91,8 +91,7 @@ class InfeasibilityTest:
         if not state.forbids:
             return np.zeros(state.part.n_components, dtype=bool)
         problem = state.problem
-        holders = _holders(state, problem.iterate.z, problem.extras.v)
-        return _components_of(state, holders)
+        return _components_of(state, holders(state, problem.iterate.z, problem.extras.v))
 
     def _gap(self) -> FloatArray:
         """Return the gaps between means and copies, in every component at most 1."""
@@ -125,7 +124,7 @@ class InfeasibilityTest:
                 unsure[self._project(b, chosen, scores, scores_v, z, v)] = True
         copies = part.sign * z + part.shift
         slack = 0.5 / SHARPNESS / part.delta**2
-        needs = _holders(state, z, v)
+        needs = holders(state, z, v)
         bound = sums(owner, gap * copies + slack, part.n_components)
         bound[unsure] = np.inf
         # any one structure that holds it says so: oracles prefer those that do not
@@ -165,22 +164,22 @@ def find_violations(state: PartState) -> None:
     if not state.forbids:
         return
     problem, progress = state.problem, state.problem.progress
-    holders = _holders(state, problem.iterate.z, problem.extras.v)
+    held_by = holders(state, problem.iterate.z, problem.extras.v)
     # a factor that has no allowed structures can run out of iterations over them
     finished = progress.converged | (state.part.direct & progress.unsolved)
-    found = _components_of(state, holders) & finished
+    found = _components_of(state, held_by) & finished
     progress.infeasible[found] = True
-    _note(state, holders & found[problem.blocks.component])
+    _note(state, held_by & found[problem.blocks.component])
 
 
-def _holders(state: PartState, z: FloatArray, v: FloatArray) -> BoolArray:
+def holders(state: PartState, z: FloatArray, v: FloatArray) -> BoolArray:
     """Return for each factor whether local solutions hold something that is forbidden."""
     part, problem = state.part, state.problem
     n_factors = len(problem.blocks.component)
     held = part.delta * (part.sign * z + part.shift)
     held[~state.forbidden[part.link_variable]] = 0.0
     of_additional = np.repeat(np.arange(n_factors), np.diff(problem.blocks.additional_offsets))
-    by_factor = sums(_factor_of_links(state), held, n_factors)
+    by_factor = sums(factor_of_links(state), held, n_factors)
     by_factor += sums(of_additional, np.where(problem.extras.barred, v, 0.0), n_factors)
     return by_factor > VIOLATION
 
@@ -192,7 +191,7 @@ def _components_of(state: PartState, factors: BoolArray) -> BoolArray:
     return chosen
 
 
-def _factor_of_links(state: PartState) -> IntArray:
+def factor_of_links(state: PartState) -> IntArray:
     """Return for each link its factor, counted over all buckets."""
     arity = [np.diff(bucket.offsets) for bucket in state.part.buckets]
     return np.repeat(np.arange(sum(map(len, arity))), np.concatenate(arity))

@@ -183,6 +183,11 @@ class Part:
         return self.links.component
 
     @property
+    def additional_component(self) -> IntArray:
+        """For each additional, its component."""
+        return np.repeat(self.blocks.component, np.diff(self.blocks.additional_offsets))
+
+    @property
     def root_degree(self) -> FloatArray:
         """For each variable, the square root of its degree."""
         return self.links.delta

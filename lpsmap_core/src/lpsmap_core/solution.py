@@ -47,6 +47,10 @@ class Status(enum.Enum):
         "structures found: raise max_inner_iter, or accept them. Nearly uniform scores have "
         "solutions of very many structures."
     )
+    PRECISION_LIMIT = (
+        "The scores of this component span more orders of magnitude than float64 can hold, and the "
+        "values may be wrong: bring them closer together, or forbid with -inf."
+    )
     INFEASIBLE = (
         "The constraints contradict each other, or allow only variables that a score of -inf "
         "forbids: relax one of the factors in Solution.contradictions, or a mask."
@@ -125,12 +129,18 @@ class Solution:
         n = self.layout.n_components
         inside = self.layout.component >= 0
         mu, component = self.values[inside], self.layout.component[inside]
-        total = sums(component, _products(self.scores[inside], mu) - 0.5 * mu * mu, n)
+        scores = self.scores.copy()
+        scores[self.state.part.variables[self.state.forbidden]] = -np.inf
+        total = sums(component, _products(scores[inside], mu) - 0.5 * mu * mu, n)
         position = {id(factor): i for i, factor in enumerate(self.factors)}
+        barred = self.state.by_declaration(
+            self.state.problem.extras.barred.astype(np.float64), self.factors
+        )
         for bucket in self.layout.buckets:
             if bucket.n_additionals:
                 declared = [position[id(f)] for f in bucket.declarations]
                 scores = bucket.scores([self.additional_scores[i] for i in declared])
+                scores[bucket.scores([barred[i] for i in declared]) > 0.0] = -np.inf
                 nu = bucket.scores([self.additionals[i] for i in declared])
                 owner = np.repeat(bucket.component, np.diff(bucket.additional_offsets))
                 total += sums(owner[owner >= 0], _products(scores, nu)[owner >= 0], n)
@@ -146,12 +156,13 @@ class Solution:
         """How far the maximum can lie above `objective`, from the dual problem.
 
         (n_components,) ``objective + gap`` is never less than the maximum, whatever the status, and
-        inf in components of status ``NON_FINITE``. Since the copies of a variable agree up to
-        `primal_residual` only, the objective can lie above the maximum, and the gap below zero, by
-        a multiple of that. Costs one MAP call or projection of every factor when first asked for.
+        inf in components of status ``NON_FINITE`` or ``PRECISION_LIMIT``. Since the copies of a
+        variable agree up to `primal_residual` only, the objective can lie above the maximum, and
+        the gap below zero, by a multiple of that. Costs one MAP call or projection of every factor
+        when first asked for.
         """
-        gap = self._optimality.violation + self._optimality.excess
-        gap[self.status == Status.NON_FINITE] = np.inf
+        gap = (self._optimality.violation + self._optimality.excess) * self.state.shrunk
+        gap[self._has(Status.NON_FINITE, Status.PRECISION_LIMIT)] = np.inf
         return gap
 
     @functools.cached_property
@@ -165,7 +176,7 @@ class Solution:
         the solve did.
         """
         bound = error_bounds(self.state, self._optimality, self.threads)
-        bound[self._has(Status.NON_FINITE, Status.INFEASIBLE)] = np.inf
+        bound[self._has(Status.NON_FINITE, Status.INFEASIBLE, Status.PRECISION_LIMIT)] = np.inf
         return bound
 
     @functools.cached_property
@@ -309,7 +320,7 @@ class Solution:
 
 
 def _products(scores: FloatArray, marginals: FloatArray) -> FloatArray:
-    """Return their products, 0 where the marginal is forbidden, whatever tolerance leaves of it."""
+    """Return their products, 0 where a score is ``-inf``, whatever tolerance leaves there."""
     return marginals * np.where(np.isneginf(scores), 0.0, scores)
 
 

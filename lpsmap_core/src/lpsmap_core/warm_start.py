@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
@@ -30,8 +30,8 @@ class GraphStart:
         (n_variables,) scaled means, in the order of the graph.
     dual
         (n_links,) one a slot, bucket by bucket of the graph's layout.
-    gamma
-        (n_components,) step sizes.
+    gamma, first_gamma
+        (n_components,) step sizes, at the end and at the beginning.
     known
         (n_components,) whether there is a start for the component.
     solved
@@ -41,6 +41,7 @@ class GraphStart:
     u: FloatArray
     dual: FloatArray
     gamma: FloatArray
+    first_gamma: FloatArray
     known: BoolArray
     solved: PartState | None = None
 
@@ -49,7 +50,7 @@ class GraphStart:
         """Return a start that knows no component, to be filled in."""
         n_links, n = sum(bucket.n_links for bucket in layout.buckets), layout.n_components
         known = np.zeros(n, dtype=bool)
-        return cls(np.zeros(layout.n_variables), np.zeros(n_links), np.zeros(n), known)
+        return cls(np.zeros(layout.n_variables), np.zeros(n_links), *np.zeros((2, n)), known)
 
     @classmethod
     def of_state(cls, layout: Layout, state: PartState) -> GraphStart:
@@ -58,15 +59,15 @@ class GraphStart:
         iterate, progress = state.problem.iterate, state.problem.progress
         start.u[part.variables] = iterate.u
         start.dual[_links_in_graph(layout)[part.variable_links]] = iterate.dual
-        start.gamma[:] = progress.gamma
+        start.gamma[:], start.first_gamma[:] = progress.gamma, progress.first_gamma
         start.known[:] = (progress.iterations > 0) & ~progress.infeasible
-        return GraphStart(start.u, start.dual, start.gamma, start.known, state)
+        return replace(start, solved=state)
 
     def of_part(self, layout: Layout) -> WarmStart:
         """Return the start in the order of the graph's part that is solved."""
         dual = self.dual[_links_in_graph(layout)[layout.part.variable_links]]
         u = self.u[layout.part.variables]
-        return WarmStart(u, dual, self.gamma, self.known, self.solved)
+        return WarmStart(u, dual, self.gamma, self.known, self.first_gamma, self.solved)
 
 
 class WarmStartCache:
@@ -119,11 +120,12 @@ class WarmStartCache:
 
 
 class _Kept(NamedTuple):
-    """The start of one component: its variables', its links', its step size."""
+    """The start of one component: its variables', its links', its step sizes."""
 
     u: FloatArray
     dual: FloatArray
     gamma: float
+    first_gamma: float
 
 
 @dataclass(frozen=True)
@@ -155,7 +157,8 @@ class CachedStart:
                     "another key, or use another WarmStartCache."
                 )
             start.u[variables], start.dual[links] = kept.u, kept.dual
-            start.gamma[c], start.known[c] = kept.gamma, True
+            start.gamma[c], start.first_gamma[c] = kept.gamma, kept.first_gamma
+            start.known[c] = True
         return start
 
     def keep(self, layout: Layout, state: PartState) -> None:
@@ -163,7 +166,8 @@ class CachedStart:
         start = GraphStart.of_state(layout, state)
         for c, key, variables, links in self._components(layout):
             if start.known[c]:
-                self.kept[key] = _Kept(start.u[variables], start.dual[links], float(start.gamma[c]))
+                sizes = float(start.gamma[c]), float(start.first_gamma[c])
+                self.kept[key] = _Kept(start.u[variables], start.dual[links], *sizes)
 
     def _components(
         self, layout: Layout
