@@ -20,6 +20,8 @@ to be more than float64 can hold.
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 import numpy.typing as npt
 
@@ -65,6 +67,18 @@ MOST_ROUNDS = 6
 MOVED = 1e-7
 """A projection that moves the solution by more, and by ten times the tolerance, disproves it."""
 
+WHOLE = 1e-9
+"""Distance from 0 and 1 within which all marginals of a component count as whole."""
+
+MARGIN = 0.25
+"""What is taken off the scores in favour of a whole solution, which has to remain the best."""
+
+MOST_MULTIPLE = 1000.0
+"""Multiples of a smallest level up to this lie on its grid."""
+
+MOST_STEPS = 2
+"""Steps of a ladder above the first; more would take too many digits."""
+
 HELD = 1e-9
 """Share of a structure above which it holds a forbidden entry."""
 
@@ -91,6 +105,23 @@ def solve_on_any_scale(
     state.shrunk = split.shrunk
     state.imprecise = split.unproven | ((largest > LARGEST) & ~split.proven)
     return state
+
+
+class Ladder(NamedTuple):
+    """What stands in for huge scores: levels far apart become steps of a ladder, not as far apart.
+
+    With the levels' ratios to the largest of their step c, the stand-ins are ``K_k c`` for moderate
+    ``K_1 < K_2 < ...`` and the true levels ``M_k c``. If ``e + sum_k K_k c - mu`` is in the normal
+    cone N, and for every k ``T_k = sum of K_j c over the steps j >= k``, so is the true ``e + sum_k
+    M_k c - mu``, which adds multiples of the ``T_k`` where ``M_k / K_k`` grows with k.
+    """
+
+    stand_in: FloatArray
+    rest: FloatArray
+    """What sets released scores apart from their level, zero for all others."""
+    step: IntArray
+    unit: FloatArray
+    """For each component, the stand-in of its first step's largest level."""
 
 
 class Split:
@@ -135,12 +166,11 @@ class Split:
     @property
     def shrunk(self) -> FloatArray:
         """How many times the released scores are as large as what stands in for them."""
-        if not self.released.any():
-            return np.ones(len(self.cut))
-        _, _, multiple = self.levels()
-        ratio, largest = np.ones(len(self.cut)), self.largest[self.owner]
-        of = self.released
-        np.maximum.at(ratio, self.owner[of], largest[of] / multiple[of])
+        ratio = np.ones(len(self.cut))
+        if self.released.any():
+            stand_in = np.abs(self.ladder().stand_in[self.released])
+            owner = self.owner[self.released]
+            np.maximum.at(ratio, owner, self.largest[owner] / np.maximum(stand_in, 1.0))
         return ratio
 
     def give_up(self, chosen: BoolArray) -> None:
@@ -153,40 +183,54 @@ class Split:
         """Return the scores to solve, of variables and additionals."""
         scores = np.where(self.withheld, -np.inf, self.scores)
         if self.released.any():
-            level, rest, multiple = self.levels()
-            scores = np.where(self.released, rest + multiple * level, scores)
-        return self._parted(scores)
+            ladder = self.ladder()
+            scores = np.where(self.released, ladder.rest + ladder.stand_in, scores)
+        return self.parted(scores)
 
-    def penalties(self, marginals: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """Return marginals plus the multiple K c of the levels, to project; see the module."""
-        level, _, multiple = self.levels()
-        scores = np.concatenate([marginals, np.zeros(len(level) - len(marginals))])
-        scores += np.where(self.withheld, -self.penalty[self.owner], multiple * level)
-        return self._parted(np.where(np.isneginf(self.scores), -np.inf, scores))
-
-    def levels(self) -> tuple[FloatArray, FloatArray, FloatArray]:
-        """Return for every entry the level of its group, what sets it apart, and the multiple K.
-
-        Released scores of a component form a group where they differ by base scores only.
-        """
-        level, rest = np.zeros(len(self.scores)), np.where(self.released, 0.0, self.scores)
+    def ladder(self) -> Ladder:
+        """Return what stands in for the huge scores of the components that have released ones."""
+        stand_in, rest = np.zeros((2, len(self.scores)))
+        step = np.zeros(len(self.scores), dtype=np.int64)
         released = np.flatnonzero(self.released)
-        order = released[np.lexsort((self.scores[released], self.owner[released]))]
-        scores, owner = self.scores[order], self.owner[order]
+        if not released.size:
+            return Ladder(stand_in, rest, step, self.penalty * self.base)
+        level, base = self.scores.copy(), self.base.copy()
+        level[released] = self._levels(released)
+        rest[released] = self.scores[released] - level[released]
+        np.maximum.at(base, self.owner[released], np.abs(rest[released]))
+        huge = np.flatnonzero(self.huge & self.components_of(self.released)[self.owner])
+        order = huge[np.lexsort((np.abs(level[huge]), self.owner[huge]))]
+        owner, size = self.owner[order], np.abs(level[order])
+        first = np.append(True, owner[1:] != owner[:-1])
+        begins = first | np.append(True, size[1:] > RATIO * size[:-1])
+        group = np.cumsum(begins) - 1
+        step[order] = group - np.maximum.accumulate(np.where(first, group, 0))
+        top = np.maximum.reduceat(size, np.flatnonzero(begins))[group]
+        unit = self.penalty * base
+        stand_in[order] = unit[owner] * RATIO ** step[order] * (level[order] / top)
+        return Ladder(stand_in, rest, step, unit)
+
+    def _levels(self, released: IntArray) -> FloatArray:
+        """Return the levels of released scores: of all that differ by base scores only, one."""
+        order = np.lexsort((self.scores[released], self.owner[released]))
+        scores, owner = self.scores[released][order], self.owner[released][order]
         with np.errstate(over="ignore"):
             apart = np.diff(scores) > RATIO * self.base[owner[1:]]
-        begins = np.flatnonzero(np.concatenate([[True], apart | (np.diff(owner) > 0)]))
+        begins = np.flatnonzero(np.append(True, apart | (np.diff(owner) > 0))[: len(order)])
         length = np.diff(np.append(begins, len(order)))
         # the score nearest to zero, so that differences stay exact
         nearest = np.where(scores[begins] > 0.0, begins, begins + length - 1)
+        level = np.empty(len(order))
         level[order] = np.repeat(scores[nearest], length)
-        rest[order] = scores - level[order]
-        size, top = self.base.copy(), np.ones(len(self.base))
-        np.maximum.at(size, owner, np.abs(rest[order]))
-        np.maximum.at(top, owner, np.abs(level[order]))
-        return level / top[self.owner], rest, (self.penalty * size)[self.owner]
+        return level
 
-    def _parted(self, scores: FloatArray) -> tuple[FloatArray, FloatArray]:
+    def components_of(self, entries: BoolArray) -> BoolArray:
+        """Return the components of some entries."""
+        found = np.zeros(len(self.cut), dtype=bool)
+        found[self.owner[entries]] = True
+        return found
+
+    def parted(self, scores: FloatArray) -> tuple[FloatArray, FloatArray]:
         n_variables = self.part.n_variables
         return scores[:n_variables], scores[n_variables:]
 
@@ -218,16 +262,17 @@ def _solve_split(
 def _release_needed(state: PartState, split: Split, options: Options) -> None:
     """Release the huge scores that some factor cannot do without, or look only at larger ones."""
     while split.withheld.any():
-        factors = _needing(state, _owning(split, split.withheld))
+        factors = _needing(state, split.components_of(split.withheld))
         held = _entries_of(state, factors) & split.withheld
-        needing = _owning(split, held)
+        needing = split.components_of(held)
         if not needing.any():
             return
         raised = split.raise_cut(needing)
         held &= ~raised[split.owner]
         split.released |= held
         restart(state, needing, *split.reduced(), options)
-        _charge(state, split, factors, held, options)
+        if held.any():
+            _charge(state, split, factors, held, options)
 
 
 def _charge(
@@ -240,13 +285,13 @@ def _charge(
     """
     part, n_variables = state.part, split.part.n_variables
     iterate, progress = state.problem.iterate, state.problem.progress
-    level, rest, multiple = split.levels()
+    ladder = split.ladder()
     degree = np.diff(part.variable_offsets)
     of_link = np.repeat(np.arange(n_variables), degree)  # in the order of the variables
     pays = (factors[factor_of_links(state)])[part.variable_links] & held[of_link]
     payers, first = np.unique(of_link[pays], return_index=True)
     share = np.zeros(n_variables)
-    share[payers] = (multiple * level)[payers] / part.root_degree[payers]
+    share[payers] = ladder.stand_in[payers] / part.root_degree[payers]
     chosen = np.zeros(n_variables, dtype=bool)
     chosen[payers] = True
     dual = -share[of_link]
@@ -254,7 +299,8 @@ def _charge(
     np.copyto(iterate.dual, dual, where=chosen[of_link])
     components = np.zeros(part.n_components, dtype=bool)
     components[part.component[payers]] = True
-    gamma = first_step_sizes(part, np.where(split.withheld, -np.inf, rest)[:n_variables], options)
+    base = np.where(split.huge, ladder.rest, split.scores)
+    gamma = first_step_sizes(part, np.where(split.withheld, -np.inf, base)[:n_variables], options)
     for sizes in (progress.gamma, progress.first_gamma):
         np.copyto(sizes, gamma, where=components)
 
@@ -262,14 +308,14 @@ def _charge(
 def _mend(state: PartState, split: Split, solved: BoolArray, options: Options) -> BoolArray:
     """Change what is forbidden or released where the solution is not proven; return where."""
     progress = state.problem.progress
-    withheld, released = _owning(split, split.withheld), _owning(split, split.released)
+    withheld, released = split.components_of(split.withheld), split.components_of(split.released)
     needing = holders(state, state.problem.iterate.z, state.problem.extras.v)
     lacking = np.zeros(len(solved), dtype=bool)
     lacking[state.problem.blocks.component[needing]] = True
     lacking = solved & withheld & (progress.infeasible | lacking)
     judged = solved & progress.converged & ~lacking
     unjustified = _wanted(state, split, judged & withheld)
-    doubtful = _owning(split, unjustified)
+    doubtful = split.components_of(unjustified)
     unproven = _unproven(state, split, judged & released & ~doubtful, options)
     split.proven |= judged & (withheld | released) & ~doubtful & ~unproven
     split.released |= lacking[split.owner] & split.withheld
@@ -280,13 +326,6 @@ def _mend(state: PartState, split: Split, solved: BoolArray, options: Options) -
     split.give_up(plain)
     state.contradicting = {c: f for c, f in state.contradicting.items() if not lacking[c]}
     return lacking | doubtful | (unproven & ~last) | plain
-
-
-def _owning(split: Split, entries: BoolArray) -> BoolArray:
-    """Return the components of some entries."""
-    found = np.zeros(split.part.n_components, dtype=bool)
-    found[split.owner[entries]] = True
-    return found
 
 
 # -------------------------------------------------------------------- what factors say
@@ -307,17 +346,20 @@ def _wanted(state: PartState, split: Split, chosen: BoolArray) -> BoolArray:
     held = np.zeros(len(split.scores), dtype=bool)
     if not chosen.any():
         return held
+    stand_in = split.ladder().stand_in
+    true = np.where(stand_in == 0.0, split.scores, stand_in)
     withheld = split.withheld[:n_variables][part.link_variable]
-    share = (split.scores[:n_variables] / part.root_degree**2)[part.link_variable]
+    share = (true[:n_variables] / part.root_degree**2)[part.link_variable]
     slope = (state.slot_scores() - state.problem.iterate.z) / part.delta
     slots = np.where(withheld, part.sign * share, slope)
-    true_v, withheld_v = split.scores[n_variables:], split.withheld[n_variables:]
+    withheld_v = split.withheld[n_variables:]
     barred = np.where(extras.barred, -np.inf, extras.eta)
-    w, n = _best_structures(state, chosen, slots, np.where(withheld_v, true_v, barred))
+    w, n = _best_structures(state, chosen, slots, np.where(withheld_v, true[n_variables:], barred))
     own = part.sign * w + (part.sign < 0.0)
     held[part.link_variable[withheld & (own > HELD)]] = True
     held[n_variables:] = withheld_v & (n > HELD)
-    return held & chosen[split.owner]
+    held &= chosen[split.owner]
+    return held
 
 
 def _best_structures(
@@ -374,25 +416,74 @@ def _entries_of(state: PartState, factors: BoolArray) -> BoolArray:
 
 
 def _unproven(state: PartState, split: Split, chosen: BoolArray, options: Options) -> BoolArray:
-    """Return the components whose solution is not shown to be the best for the levels alone."""
+    """Return the components whose solution is not shown to be the best for the steps' levels."""
     if not chosen.any():
         return chosen
-    part, iterate = state.part, state.problem.iterate
-    mu = state.marginals()
-    eta, eta_v = split.penalties(mu)
+    part, ladder = state.part, split.ladder()
+    steps = np.zeros(part.n_components, dtype=np.int64)
+    np.maximum.at(steps, split.owner, ladder.step)
+    found = np.concatenate([state.marginals(), state.problem.extras.v])
+    whole = np.ones(part.n_components, dtype=bool)
+    whole[split.owner[np.abs(found - np.round(found)) > WHOLE]] = False
+    on_grid = _on_grid(split, ladder)
+    unproven = chosen & (~(whole | on_grid) | (steps > MOST_STEPS))
+    for k in range(int(steps[chosen].max()) + 1):
+        judged = chosen & ~unproven & (steps >= k)
+        if judged.any():
+            margin = np.where(on_grid, 0.0, MARGIN)
+            unproven |= judged & ~_stays(state, split, ladder, found, margin, judged, k, options)
+    return unproven
+
+
+def _on_grid(split: Split, ladder: Ladder) -> BoolArray:
+    """Return the components of whose levels each step's are small multiples of its smallest.
+
+    Their sums are equal or far apart, so that what is tied in floating point is tied.
+    """
+    on_grid = np.ones(split.part.n_components, dtype=bool)
+    huge = np.flatnonzero(ladder.stand_in)
+    level = np.abs(split.scores[huge] - ladder.rest[huge])
+    owner, step = split.owner[huge], ladder.step[huge]
+    order = np.lexsort((level, step, owner))
+    level, owner, step = level[order], owner[order], step[order]
+    first = np.append(True, (owner[1:] != owner[:-1]) | (step[1:] != step[:-1]))[: len(order)]
+    smallest = level[np.maximum.accumulate(np.where(first, np.arange(len(order)), 0))]
+    multiple = (np.fmod(level, smallest) == 0.0) & (level <= MOST_MULTIPLE * smallest)
+    on_grid[owner[~multiple]] = False
+    return on_grid
+
+
+def _stays(
+    state: PartState,
+    split: Split,
+    ladder: Ladder,
+    found: FloatArray,
+    margin: FloatArray,
+    chosen: BoolArray,
+    k: int,
+    options: Options,
+) -> BoolArray:
+    """Return the components whose solution is its own projection along the steps from k on.
+
+    Where levels may be nearly tied, it has to be that with a margin, to be so for the true scores.
+    """
+    part, iterate, n_variables = state.part, state.problem.iterate, split.part.n_variables
+    mu, nu = found[:n_variables], found[n_variables:]
+    scores = np.concatenate([mu, np.zeros(len(nu))])
+    felt = (ladder.step >= k) & (ladder.stand_in != 0.0)
+    scores += np.where(felt, ladder.stand_in / RATIO**k, 0.0)
+    scores -= np.where(felt, margin[split.owner] * (2.0 * found - 1.0), 0.0)
+    eta, eta_v = split.parted(np.where(np.isneginf(split.scores), -np.inf, scores))
     warm = WarmStart(iterate.u, iterate.dual, state.problem.progress.gamma, chosen)
     tight = Options(max_iter=options.max_iter, tol=min(options.tol, 1e-8), threads=options.threads)
     other = solve_part(part, eta, eta_v, ~chosen, tight, warm)
     moved = np.zeros(part.n_components)
     np.maximum.at(moved, part.component, np.abs(other.marginals() - mu))
-    gain = np.where(np.isfinite(eta_v), eta_v, 0.0) * (
-        other.problem.extras.v - state.problem.extras.v
-    )
+    gain = np.where(np.isfinite(eta_v), eta_v, 0.0) * (other.problem.extras.v - nu)
     gained = np.bincount(part.additional_component, gain, part.n_components)
-    size = split.penalty * split.base
     tolerance = max(MOVED, 10.0 * options.tol)
-    good = (moved <= tolerance) & (gained <= tolerance * size)
-    return np.logical_and(chosen, ~(good & other.problem.progress.converged))
+    stays = (moved <= tolerance) & (gained <= tolerance * ladder.unit)
+    return np.logical_and(stays, other.problem.progress.converged)
 
 
 # -------------------------------------------------------------------- kernels

@@ -50,7 +50,8 @@ class GraphStart:
         """Return a start that knows no component, to be filled in."""
         n_links, n = sum(bucket.n_links for bucket in layout.buckets), layout.n_components
         known = np.zeros(n, dtype=bool)
-        return cls(np.zeros(layout.n_variables), np.zeros(n_links), *np.zeros((2, n)), known)
+        gamma, first_gamma = np.zeros((2, n))
+        return cls(np.zeros(layout.n_variables), np.zeros(n_links), gamma, first_gamma, known)
 
     @classmethod
     def of_state(cls, layout: Layout, state: PartState) -> GraphStart:
