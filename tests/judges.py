@@ -218,6 +218,47 @@ def solve_graph(
     return mu, nus, ps
 
 
+def project_factor(eta: npt.ArrayLike, factor: EnumeratedFactor) -> FloatArray:
+    """Solve a graph of one factor over distinct variables in decimals, at any scale.
+
+    Returns
+    -------
+    mu
+        The marginals of the variables, in their order.
+    """
+    variables, negated = np.asarray(factor.variables), np.asarray(factor.negated, dtype=bool)
+    m = np.asarray(factor.vertices_m, dtype=np.float64)
+    mu = np.asarray(eta, dtype=np.float64).copy()
+    own = np.where(negated, 1.0 - m, m)
+    ones = np.ones(len(variables))
+    mu[variables], _ = project_polytope(own, factor.vertices_n, mu[variables], factor.eta_v, ones)
+    return mu
+
+
+def linear_optimum(
+    eta: FloatArray, factors: Sequence[EnumeratedFactor], mu: FloatArray
+) -> tuple[float, float]:
+    """Return the maximum of ``<eta, mu> + sum_f <eta_f, nu_f>``, and that for given marginals.
+
+    Both by linear programs on scores that are brought to 1 first.
+    """
+    scale = max(np.abs(np.concatenate([eta, *(np.ravel(f.eta_v) for f in factors)])).max(), 1.0)
+    scaled = [f._replace(eta_v=np.asarray(f.eta_v) / scale) for f in factors]
+    program = _Program.from_graph(eta / scale, scaled)
+    values = []
+    for bounds in ([(0.0, 1.0)] * len(mu), [(max(x - 1e-9, 0.0), x + 1e-9) for x in mu]):
+        result = optimize.linprog(
+            -program.c,
+            A_eq=program.equalities,
+            b_eq=program.right,
+            bounds=[*bounds, *[(0.0, None)] * (len(program.c) - len(mu))],
+        )
+        if result.status != 0:
+            raise ArithmeticError(f"linear_optimum: {result.message}")
+        values.append(-scale * result.fun)
+    return values[0], values[1]
+
+
 def is_feasible(n_variables: int, factors: Sequence[Any]) -> bool:
     """Whether any marginals satisfy all enumerated factors, by a linear program."""
     if not all(len(f[2]) for f in factors):

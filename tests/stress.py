@@ -5,22 +5,25 @@ negations, ties, forbidden variables, duplicates, contradictions, at score scale
 The judges share no code with the engine: a linear program says whether a component has a solution,
 an interior point on enumerated structures which one, eigenvectors what its derivatives are, and
 differences of the interior point's solutions what they are again. It ends with exit code 1 if an
-answer is wrong, if a warning has no status that explains it, or if a graph takes more than a
-minute. What it prints about a failure names the seed; ``--only SEED`` repeats it.
+answer is wrong, if a warning has no status that explains it, if a graph takes more than a minute,
+or if a process dies: graphs are solved in child processes. What it prints about a failure names the
+seed; ``--only SEED`` repeats it.
+
+Masks are also drawn as large numbers, which forbid no more than they outweigh, scales up to
+1e300 and down to 1e-300, and counts beyond all there is to count.
 """
 
 from __future__ import annotations
 
 import collections
-import faulthandler
-import os
+import multiprocessing
 import sys
-import threading
 import time
 import warnings
 from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass, field
+from multiprocessing.connection import Connection, wait
+from typing import Any
 
 import click
 import numpy as np
@@ -64,12 +67,26 @@ GRADIENT = 1e-8
 """Allowed error of derivatives against eigenvectors, and of differences 1e-5."""
 
 
+PRECISE = 1e8
+"""Scores above this are held against the optimum of the linear program without the quadratic term,
+whose digits it takes, and a single factor's against decimals."""
+
+LINEAR = 1e-9
+"""How far a solution may lie below that optimum, relative to the largest score."""
+
+PENALTIES = (1e3, 3e3)
+"""Multiples of the scores' magnitude, at least 1, that stand in for large masks where these have to
+be used: the judges' answer is one that both give."""
+
+
 @dataclass
 class Report:
     """What came of one graph."""
 
     seed: int
-    graph: StressGraph
+    scale: float = 1.0
+    described: str = ""
+    kinds: set[str] = field(default_factory=set)
     wrong: list[str] = field(default_factory=list)
     statuses: list[str] = field(default_factory=list)
     unjudged: int = 0
@@ -79,36 +96,6 @@ class Report:
     gradient_error: float = 0.0
     differences: int = 0
     """Gradients compared with differences of the judge's solutions."""
-
-
-# -------------------------------------------------------------------- hangs
-
-
-class Watchdog:
-    """Ends the process when a graph takes too long."""
-
-    def __init__(self, seconds: float) -> None:
-        self._seconds = seconds
-
-    @contextmanager
-    def watch(self, seed: int) -> Iterator[None]:
-        """Watch over what is done with the graph of a seed."""
-        timer = threading.Timer(self._seconds, self._end, [seed, time.process_time()])
-        timer.daemon = True
-        timer.start()
-        try:
-            yield
-        finally:
-            timer.cancel()
-
-    def _end(self, seed: int, before: float) -> None:
-        busy = time.process_time() - before  # little on a machine that had no time for us
-        print(
-            f"\nseed {seed}: no answer within {self._seconds:g} s, {busy:.1f} s of them busy",
-            file=sys.stderr,
-        )
-        faulthandler.dump_traceback(all_threads=True)
-        os._exit(1)
 
 
 # -------------------------------------------------------------------- judging
@@ -150,38 +137,88 @@ def components_of(n_variables: int, factors: list[judges.EnumeratedFactor]) -> l
 
 
 def check_component(
-    report: Report, solution: Solution, component: Component, eta: FloatArray
+    report: Report, solution: Solution, component: Component, whole: Component, graph: StressGraph
 ) -> None:
-    """Hold one component's status, marginals, additionals and bound against the judges."""
+    """Hold one component's status, marginals, objective and bound against the judges.
+
+    `component` has no structures that a mask forbids, `whole` has all.
+    """
     number = int(solution.layout.component[component.variables[0]])
-    status = solution.status[number]
+    status, bound = solution.status[number], float(solution.error_bound[number])
     report.statuses.append(status.name)
+    if status is Status.SOLVED and np.isinf(bound):
+        report.wrong.append("SOLVED, but error_bound is inf")
+    unfinished = status in (Status.ITERATION_LIMIT, Status.PRECISION_LIMIT)
+    if unfinished and (graph.scale >= UNFINISHED):
+        return
     try:
         feasible = judges.is_feasible(len(component.variables), component.factors)
-        if status is Status.ITERATION_LIMIT and report.graph.scale >= UNFINISHED:
+        possible = feasible
+        if not feasible and graph.mask > -np.inf:
+            possible = judges.is_feasible(len(whole.variables), whole.factors)
+        if possible == (status is Status.INFEASIBLE) or (status.ok and not possible):
+            report.wrong.append(f"{status.name}, but the linear program says feasible={possible}")
+        if not possible or not status.ok:
             return
-        if feasible == (status is Status.INFEASIBLE) or (status.ok and not feasible):
-            report.wrong.append(f"{status.name}, but the linear program says feasible={feasible}")
-        if not feasible or not status.ok:
+        if graph.magnitude > PRECISE:
+            check_linear(report, solution, component, graph)
             return
-        mu, nus = component.solve(eta)
+        mu, most = judged(component, whole, graph, feasible)
     except ArithmeticError:
         report.unjudged += 1
         return
-    magnitude = report.graph.magnitude
     error = np.abs(solution.values[component.variables] - mu)
     report.error = max(report.error, float(error.max(initial=0.0)))
-    allowed = CLOSE + ROUNDING * magnitude
+    allowed = CLOSE + ROUNDING * graph.magnitude
     if not error.max(initial=0.0) <= allowed:
         report.wrong.append(f"{status.name}, but marginals are {error.max():.1e} off")
-    most = float(eta[component.variables] @ mu - 0.5 * mu @ mu)
-    most += sum(float(f.eta_v @ nu) for f, nu in zip(component.factors, nus, strict=True))
-    lacking = most - float(solution.objective[number])
-    if not abs(lacking) <= CLOSE + AGREEMENT * magnitude:
-        report.wrong.append(f"{status.name}, but the objective is {lacking:.1e} off")
-    bound = float(solution.error_bound[number])
     if not np.linalg.norm(error) <= bound + allowed:
         report.wrong.append(f"error {np.linalg.norm(error):.1e} above its bound {bound:.1e}")
+    lacking = most - float(solution.objective[number])
+    if feasible and not abs(lacking) <= CLOSE + AGREEMENT * graph.magnitude:
+        report.wrong.append(f"{status.name}, but the objective is {lacking:.1e} off")
+
+
+def judged(
+    component: Component, whole: Component, graph: StressGraph, feasible: bool
+) -> tuple[FloatArray, float]:
+    """Return the judges' marginals and maximum; with masks that are used, the marginals alone."""
+    if not feasible:
+        found = []
+        for penalty in PENALTIES:
+            seen = graph.masked(-penalty * graph.magnitude)
+            scores = [scores for piece in seen.pieces for scores in piece.eta_v]
+            factors = [
+                f._replace(eta_v=scores[i])
+                for f, i in zip(whole.factors, whole.numbers, strict=True)
+            ]
+            again = Component(whole.variables, whole.numbers, factors)
+            found.append(again.solve(seen.eta)[0])
+        if np.abs(found[0] - found[1]).max(initial=0.0) > 0.1 * CLOSE:
+            raise ArithmeticError("the penalties are not large enough")
+        return found[0], np.nan
+    eta = np.where(graph.eta == -np.inf, 0.0, graph.eta)
+    mu, nus = component.solve(eta)
+    most = float(eta[component.variables] @ mu - 0.5 * mu @ mu)
+    most += sum(float(f.eta_v @ nu) for f, nu in zip(component.factors, nus, strict=True))
+    return mu, most
+
+
+def check_linear(
+    report: Report, solution: Solution, component: Component, graph: StressGraph
+) -> None:
+    """Hold a component of very large scores against what decides it."""
+    eta = np.where(graph.eta == -np.inf, 0.0, graph.eta)[component.variables]
+    mu = solution.values[component.variables]
+    if len(component.factors) == 1:
+        exact = judges.project_factor(eta, component.factors[0])
+        error = float(np.abs(mu - exact).max(initial=0.0))
+        if not error <= CLOSE:
+            report.wrong.append(f"marginals are {error:.1e} off the decimals'")
+        return
+    best, used = judges.linear_optimum(eta, component.factors, mu)
+    if not used >= best - LINEAR * graph.magnitude * len(eta):
+        report.wrong.append(f"linear value {used:.9e} below the optimum {best:.9e}")
 
 
 def check_gradient(report: Report, solution: Solution, rng: np.random.Generator) -> None:
@@ -198,11 +235,15 @@ def check_gradient(report: Report, solution: Solution, rng: np.random.Generator)
 
 
 def check_differences(
-    report: Report, solution: Solution, components: list[Component], rng: np.random.Generator
+    report: Report,
+    solution: Solution,
+    components: list[Component],
+    graph: StressGraph,
+    rng: np.random.Generator,
 ) -> None:
     """Hold a gradient in the variables' scores against differences of the judge's solutions."""
-    eta = np.where(report.graph.eta == -np.inf, 0.0, report.graph.eta)
-    direction = rng.normal(size=len(eta)) * (report.graph.eta > -np.inf)
+    eta = np.where(graph.eta == -np.inf, 0.0, graph.eta)
+    direction = rng.normal(size=len(eta)) * (graph.eta > -np.inf)
     covered = np.concatenate([c.variables for c in components])
 
     def values(x: FloatArray) -> FloatArray:
@@ -234,47 +275,89 @@ def check_warnings(
         report.wrong.append(f"no warning, with {solution!r}")
 
 
-def check_graph(seed: int, watchdog: Watchdog) -> Report:
-    """Solve the graph of a seed and judge all about it."""
-    report, rng = Report(seed, draw_graph(seed)), np.random.default_rng([seed, 1])
-    graph = report.graph
-    with warnings.catch_warnings(record=True) as caught, watchdog.watch(seed):
+def check_graph(report: Report, graph: StressGraph, rng: np.random.Generator) -> None:
+    """Solve a graph and judge all about it."""
+    with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         solution = graph.build().solve(tol=TOLERANCE, max_iter=20_000, threads=1)
         if solution.ok:
             check_gradient(report, solution, rng)
-        _ = solution.error_bound  # found in the watch, used below
     check_warnings(report, solution, caught)
     eta = np.where(graph.eta == -np.inf, 0.0, graph.eta)
     components = components_of(len(eta), graph.enumerated())
-    for component in components:
-        check_component(report, solution, component, eta)
+    wholes = components_of(len(eta), graph.masked(0.0).enumerated())
+    for component, whole in zip(components, wholes, strict=True):
+        check_component(report, solution, component, whole, graph)
     free = np.setdiff1d(np.arange(len(eta)), [v for c in components for v in c.variables])
     if not np.array_equal(solution.values[free], np.clip(graph.eta[free], 0.0, 1.0)):
         report.wrong.append("a variable of no factor is not its clipped score")
     plain = graph.ties == "none" and 0.1 <= graph.scale <= 10.0
-    if plain and components and solution.ok and not report.unjudged:
-        check_differences(report, solution, components, rng)
-    return report
+    if plain and components and solution.ok and not report.unjudged and graph.mask == -np.inf:
+        check_differences(report, solution, components, graph, rng)
 
 
 # -------------------------------------------------------------------- the run
 
 
-def checked(seed: int, watchdog: Watchdog) -> Report:
-    """Check a graph; whatever it raises is a failure, too."""
+def checked(seed: int) -> Report:
+    """Check the graph of a seed; whatever it raises is a failure, too."""
+    graph = draw_graph(seed)
+    head = f"scale {graph.scale:g}, mask {graph.mask:g}, ties {graph.ties}"
+    report = Report(seed, graph.scale, f"{head}, {', '.join(graph.kinds)}", set(graph.kinds))
     try:
-        return check_graph(seed, watchdog)
+        check_graph(report, graph, np.random.default_rng([seed, 1]))
     except Exception as error:
-        return Report(seed, draw_graph(seed), [f"{type(error).__name__}: {error}"])
+        report.wrong.append(f"{type(error).__name__}: {error}")
+    return report
 
 
 def describe(report: Report) -> str:
     """Return all that is wrong about a graph."""
-    graph = report.graph
-    kinds = ", ".join(piece.template.kind for piece in graph.pieces)
-    head = f"seed {report.seed}: scale {graph.scale:g}, ties {graph.ties}, {kinds}"
-    return "\n  ".join([head, *report.wrong])
+    return "\n  ".join([f"seed {report.seed}: {report.described}", *report.wrong])
+
+
+def _work(seeds: Connection) -> None:
+    """Check the graphs of the seeds that come, until none comes."""
+    checked(0)  # compiles the engine: nobody should take it for a hang
+    seeds.send(None)
+    while (seed := seeds.recv()) is not None:
+        seeds.send(checked(seed))
+
+
+class Worker:
+    """A process that checks one graph after the other, and may die of it."""
+
+    def __init__(self) -> None:
+        spawn = multiprocessing.get_context("spawn")
+        self.connection, theirs = spawn.Pipe()
+        self.process = spawn.Process(target=_work, args=(theirs,), daemon=True)
+        self.process.start()
+        theirs.close()
+        self.seed: int | None = None
+        self.since = np.inf
+        """When it began with the seed; it may take long to begin with the first."""
+
+    def give(self, seed: int) -> None:
+        """Let it check the graph of a seed."""
+        self.seed, self.since = seed, time.monotonic()
+        self.connection.send(seed)
+
+    def take(self) -> Report | None:
+        """Return its report, or what its death says of the seed; nothing when it has started."""
+        try:
+            report: Report | None = self.connection.recv()
+        except EOFError:
+            self.process.join()
+            if self.seed is None:
+                raise SystemExit("a process died before its first graph") from None
+            died = f"the process died with exit code {self.process.exitcode}"
+            report = Report(self.seed, wrong=[died])
+        return report
+
+    def stop(self) -> None:
+        """End the process."""
+        self.process.kill()
+        self.process.join()
 
 
 class Summary:
@@ -294,9 +377,9 @@ class Summary:
         self.unjudged += report.unjudged
         self.differences += report.differences
         self.gradient_error = max(self.gradient_error, report.gradient_error)
-        self.kinds.update({piece.template.kind for piece in report.graph.pieces})
+        self.kinds.update(report.kinds)
         self.statuses.update(report.statuses)
-        self.by_scale[report.graph.scale].append(report)
+        self.by_scale[report.scale].append(report)
 
     def print(self, console: Console) -> None:
         """Print the tables."""
@@ -324,15 +407,41 @@ class Summary:
         )
 
 
-def run(seeds: Iterator[int], minutes: float, watchdog: Watchdog) -> Summary:
+def reports(seeds: Iterator[int], n_workers: int, patience: float) -> Iterator[Report]:
+    """Yield the reports on seeds as they come; a worker that dies or hangs is replaced."""
+    workers = [Worker() for _ in range(n_workers)]
+    try:
+        while True:
+            ready: list[Any] = wait([w.connection for w in workers], timeout=1.0)
+            for i, worker in enumerate(workers):
+                report = worker.take() if worker.connection in ready else None
+                if report is None and time.monotonic() - worker.since > patience:
+                    hung = f"no answer within {patience:g} s"
+                    report = Report(worker.seed or 0, wrong=[hung])
+                    worker.process.kill()
+                if report is not None:
+                    yield report
+                if worker.connection in ready or report is not None:
+                    if not worker.process.is_alive():
+                        worker.stop()
+                        workers[i] = Worker()
+                    elif (seed := next(seeds, None)) is not None:
+                        worker.give(seed)
+                    else:
+                        return
+    finally:
+        for worker in workers:
+            worker.stop()
+
+
+def run(found: Iterator[Report], minutes: float) -> Summary:
     """Check graphs until the time is over."""
     summary, begin = Summary(), time.monotonic()
     console = Console(stderr=True)
     columns = (TextColumn("{task.description}"), BarColumn(), TimeRemainingColumn())
     with Progress(*columns, console=console, disable=not console.is_terminal) as progress:
         task = progress.add_task("solving", total=60.0 * minutes)
-        for seed in seeds:
-            report = checked(seed, watchdog)
+        for report in found:
             summary.add(report)
             if report.wrong:
                 progress.console.print(describe(report), soft_wrap=True, markup=False)
@@ -350,15 +459,17 @@ def run(seeds: Iterator[int], minutes: float, watchdog: Watchdog) -> Summary:
 @click.command(context_settings={"show_default": True})
 @click.option("--minutes", type=float, default=30.0, help="How long to go on.")
 @click.option("--seed", type=int, default=0, help="Seed of the first graph.")
-@click.option("--only", type=int, help="Check the graph of this seed alone.")
+@click.option("--only", type=int, help="Check the graph of this seed alone, in this process.")
 @click.option("--patience", type=float, default=60.0, help="Seconds a graph may take.")
-def main(minutes: float, seed: int, only: int | None, patience: float) -> None:
+@click.option("--workers", type=click.IntRange(min=1), default=2, help="Processes that solve.")
+def main(minutes: float, seed: int, only: int | None, patience: float, workers: int) -> None:
     """Solve random graphs for a time, and hold every answer against independent judges."""
-    watchdog = Watchdog(patience)
-    checked(seed, Watchdog(10 * patience))  # compiles the engine: nobody should take it for a hang
-    seeds = iter(range(seed, sys.maxsize)) if only is None else iter([only])
-    summary = run(seeds, minutes, watchdog)
-    summary.print(Console(width=120))
+    if only is not None:
+        found = iter([checked(only)])
+    else:
+        found = reports(iter(range(seed, sys.maxsize)), workers, patience)
+    summary = run(found, minutes)
+    summary.print(Console(width=150))
     sys.exit(1 if summary.wrong else 0)
 
 

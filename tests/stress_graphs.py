@@ -10,6 +10,7 @@ from __future__ import annotations
 import copy
 import functools
 import itertools
+import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -28,6 +29,14 @@ IntArray = npt.NDArray[np.int64]
 BoolArray = npt.NDArray[np.bool_]
 
 SCALES = tuple(10.0**k for k in range(-8, 9))
+
+EXTREME_SCALES = tuple(10.0**k for k in (-300, -100, -20, 10, 16, 20, 40, 100, 200, 300))
+
+LARGE_MASKS = (-1e4, -1e6, -1e9, -1e12, -1e15, -3.4028234663852886e38, -1.7976931348623157e308)
+"""What users write for "never": the last two are the smallest numbers of float32 and float64."""
+
+ORDINARY_SCALES = (0.01, 0.1, 1.0, 3.0)
+"""Scales at which all `LARGE_MASKS` are far below the scores."""
 
 TIES = ("none", "rounded", "nearly rounded", "equal", "uneven")
 """How scores are drawn before they are scaled."""
@@ -83,6 +92,8 @@ class StressGraph:
     pieces: list[Piece]
     scale: float
     ties: str
+    mask: float = -np.inf
+    """What the library sees instead of scores of ``-inf``."""
 
     @property
     def magnitude(self) -> float:
@@ -90,11 +101,25 @@ class StressGraph:
         scores = np.concatenate([self.eta, *(p.eta_v.reshape(-1) for p in self.pieces)])
         return max(1.0, float(np.abs(scores[scores > -np.inf]).max(initial=0.0)))
 
+    @property
+    def kinds(self) -> list[str]:
+        """The factor types of the declarations."""
+        return [piece.template.kind for piece in self.pieces]
+
+    def masked(self, mask: float) -> StressGraph:
+        """Return the graph with another number in place of ``-inf``."""
+        pieces = [
+            Piece(p.template, p.variables, p.negated, np.where(p.eta_v == -np.inf, mask, p.eta_v))
+            for p in self.pieces
+        ]
+        eta = np.where(self.eta == -np.inf, mask, self.eta)
+        return StressGraph(eta, pieces, self.scale, self.ties)
+
     def build(self) -> FactorGraph:
         """Return the factor graph."""
-        graph = FactorGraph()
-        u = graph.variable_from(self.eta)
-        for piece in self.pieces:
+        graph, seen = FactorGraph(), self.masked(self.mask)
+        u = graph.variable_from(seen.eta)
+        for piece in seen.pieces:
             graph.add(piece.template.declare(u, piece.variables, piece.negated, piece.eta_v))
         return graph
 
@@ -193,8 +218,16 @@ def _again(
 
 
 def _of_parameters(rng: np.random.Generator) -> Template:
-    """Draw a factor of random arity and parameters, whose structures the judges list."""
+    """Draw a factor of random arity and parameters, whose structures the judges list.
+
+    Some may count to more than there is to count.
+    """
     kind, m, n, parameters = random_structures(rng, str(rng.choice(KINDS)))
+    if kind == "Budget" and rng.random() < 0.3:
+        m, n = judges.budget(m.shape[1], m.shape[1])
+        kind, parameters = "Budget", {"budget": sys.maxsize}
+        if rng.random() < 0.5:
+            kind, parameters = "TopK", {"k": sys.maxsize, "exact": False}
 
     def declare(u: Variables, variables: IntArray, negated: BoolArray, eta_v: FloatArray) -> Factor:
         declared = Declared(kind, variables, negated, m, n, eta_v[0], parameters)
@@ -211,6 +244,11 @@ def draw_graph(seed: int) -> StressGraph:
     """Draw a graph; some have no solution."""
     rng = np.random.default_rng(seed)
     scale, ties = float(rng.choice(SCALES)), str(rng.choice(TIES))
+    mask, masking = -np.inf, rng.random()
+    if masking < 0.25:
+        scale, mask = float(rng.choice(ORDINARY_SCALES)), float(rng.choice(LARGE_MASKS))
+    elif masking < 0.4:
+        scale = float(rng.choice(EXTREME_SCALES))
     templates = list(_draw_templates(rng))
     size = sum(template.size for template in templates)
     n_variables = max(2, int(size / rng.uniform(1.0, 2.5)))
@@ -226,10 +264,12 @@ def draw_graph(seed: int) -> StressGraph:
         pieces.append(_place(rng, template, variables, assignment, careless))
     scored = [_scored(rng, piece, scale, ties) for piece in pieces]
     eta = scale * _draw_scores(rng, n_variables, ties)
-    if rng.random() < 0.25:
+    if mask > -np.inf and rng.random() < 0.5:
+        eta[rng.random(n_variables) < 0.2] = -np.inf  # whatever needs them: large masks are scores
+    elif mask > -np.inf or rng.random() < 0.25:
         allowed = assignment if rng.random() < 0.8 else np.zeros(n_variables)
         eta[(allowed == 0.0) & (rng.random(n_variables) < 0.15)] = -np.inf
-    return StressGraph(eta, scored, scale, ties)
+    return StressGraph(eta, scored, scale, ties, mask)
 
 
 def _draw_templates(rng: np.random.Generator) -> Iterator[Template]:
