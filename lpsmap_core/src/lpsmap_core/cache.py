@@ -42,8 +42,8 @@ def keep_on_disk(dispatcher: Any) -> None:
     """Let a kernel load what earlier processes compiled, and keep what it compiles."""
     try:
         dispatcher._cache = KernelCache(dispatcher.py_func)
-    except RuntimeError as error:  # numba found no folder that it may write to
-        dispatcher._cache = NoCache(str(error))
+    except RuntimeError:  # numba found no folder that it may write to
+        dispatcher._cache = NoCache()
 
 
 class KernelCache:
@@ -63,7 +63,7 @@ class KernelCache:
         self._format = import_module("numba.core.caching").CompileResultCacheImpl(function)
         self._folder = Path(self._format.locator.get_cache_path())
         # of sources as they are imported: they may be edited before the kernel is compiled
-        self._source = self._format.locator.get_source_stamp()
+        self._source = self._format.locator.get_source_stamp()  # in a package or not
         _stamp(_package(function))
 
     @property
@@ -106,14 +106,14 @@ class KernelCache:
     @functools.cached_property
     def _stem(self) -> str:
         """What the names of the kernel's files begin with."""
-        stamps = [self._source, *(_stamp(folder) for folder in _packages(self._function))]
+        stamps = map(_stamp, _packages(self._function))
         return f"{self._format.filename_base}.{_short_digest(*stamps)}."
 
     def _path(self, signature: Any, codegen: Any) -> Path:
         cells = self._function.__closure__ or ()
         closure = _dumps([cell.cell_contents for cell in cells]) if cells else None
         version = import_module("numba").__version__
-        key = _short_digest(signature, codegen.magic_tuple(), closure, version)
+        key = _short_digest(signature, codegen.magic_tuple(), closure, version, self._source)
         return self._folder / f"{self._stem}{key}.nbc"
 
     def _announce(self) -> None:
@@ -128,12 +128,9 @@ class NoCache:
 
     cache_path = None
 
-    def __init__(self, reason: str) -> None:
-        self._reason = reason
-
     def load_overload(self, signature: Any, target: Any) -> None:
         """Load nothing."""
-        _warn_once(NOT_KEPT, reason=self._reason)
+        _warn_once(NOT_KEPT, reason="no folder can be written")
 
     def save_overload(self, signature: Any, compiled: Any) -> None:
         """Keep nothing."""
