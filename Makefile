@@ -12,7 +12,9 @@ PACKAGES := lpsmap_core lpsmap_factors_logic lpsmap_factors_struct lpsmap_torch
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export PIP_NO_INPUT := 1
 
-.PHONY: help demo test test-slow test-oldest stress coverage lint format bench clean
+TARGETS := $(shell sed -n 's/^\([a-z-]*\):.*\#\# .*/\1/p' Makefile)
+
+.PHONY: $(TARGETS)
 
 help:  ## Show this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 20
@@ -58,6 +60,9 @@ format: $(STAMP)  ## Format the code and sort its imports
 
 bench: $(STAMP)  ## Time every workload against the table of the earlier library
 	$(BIN)/python benchmarks/bench.py
+
+# The change and removal of files aside, all that `make help` shows.
+everything: $(filter-out help format clean everything,$(TARGETS))  ## Run all the others, for some hours: weekly
 
 clean:  ## Remove the environment and everything that was generated
 	rm -rf $(VENV) $(VENV)-oldest build .coverage .coverage.* .mypy_cache .pytest_cache .ruff_cache .hypothesis

@@ -242,7 +242,7 @@ def test_iteration_limit_is_a_status_and_a_warning(rng: np.random.Generator) -> 
         ({"tol": 0.0}, "tol: got 0.0; expected a positive number"),
         ({"tol": -1e-3}, "tol: got -0.001; expected a positive number"),
         ({"tol": np.nan}, "tol: got nan; expected a positive number"),
-        ({"max_iter": 0}, "max_iter: got 0; expected at least 1"),
+        ({"max_iter": 0}, "max_iter: got 0; expected an integer of at least 1"),
     ],
 )
 def test_options_out_of_range(rng: np.random.Generator, options: Any, words: str) -> None:

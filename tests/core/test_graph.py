@@ -84,27 +84,6 @@ def test_scores_must_be_real_numbers() -> None:
             FactorGraph().variable_from(scores)
 
 
-@pytest.mark.parametrize(
-    ("option", "value"),
-    [
-        ("max_iter", 0),
-        ("max_iter", -3),
-        ("max_inner_iter", 0),
-        ("tol", -1e-3),
-        ("tol", np.nan),
-        ("tol", np.inf),
-        ("step_size", -1.0),
-        ("step_size", np.nan),
-        ("step_size", 0.0),
-        ("threads", 0),
-    ],
-)
-def test_options_are_checked(option: str, value: float) -> None:
-    graph, _ = matching(np.zeros((2, 2)))
-    with pytest.raises(ValueError, match=f"{option}: got .*expected"):
-        graph.solve(**{option: value})
-
-
 def test_threads_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("LPSMAP_THREADS", "3")
     assert default_threads() == 3

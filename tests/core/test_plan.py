@@ -118,6 +118,7 @@ def test_generic_is_asked_for() -> None:
     assert isinstance(local_solver(bucket, np.ones(3), generic=True), ActiveSets)
 
 
+@pytest.mark.compiled
 def test_threads_take_shares_in_turn() -> None:
     graph = FactorGraph()
     graph.add(Xor(graph.variable((50, 100))))
@@ -128,8 +129,17 @@ def test_threads_take_shares_in_turn() -> None:
     assert "threads: 4 of 4, for 4 shares of 500 to 1,500 links\n" in repr(plan)
     assert "threads: 4 of 5, for 4 shares of" in repr(graph.plan(threads=5))
     assert "threads: 1 of 1, for a share of 5,000 links\n" in repr(graph.plan(threads=1))
-    with pytest.raises(ValueError, match="threads: got 0; expected at least 1"):
+    with pytest.raises(ValueError, match="threads: got 0; expected an integer of at least 1"):
         graph.plan(threads=0)
+
+
+def test_array_forms_are_one_share() -> None:
+    """They serve whole buckets: of factors without kernels, and of all where nothing compiles."""
+    graph = FactorGraph()
+    graph.add(ArrayXor(graph.variable((50, 100))))
+    plan = graph.plan(threads=4)
+    assert [share.components for share in plan.shares] == [50]
+    assert (plan.threads, plan.available_threads) == (1, 4)
 
 
 def test_planning_solves_nothing_and_a_solve_uses_its_layout() -> None:

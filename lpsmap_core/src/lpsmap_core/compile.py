@@ -7,17 +7,12 @@ the same source runs undecorated.
 
 from __future__ import annotations
 
-import functools
 import os
-import tempfile
 import threading
-import warnings
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from pathlib import Path
+from collections.abc import Callable
 from typing import Any, TypeVar
 
-from filelock import FileLock
+from lpsmap_core.cache import CompilationNotice, keep_on_disk, locked
 
 numba: Any
 try:
@@ -31,10 +26,6 @@ COMPILED: bool = numba is not None and os.environ.get("LPSMAP_DISABLE_JIT", "0")
 """Whether kernels are compiled in this process."""
 
 Function = TypeVar("Function", bound=Callable[..., Any])
-
-
-class CompilationNotice(UserWarning):
-    """Kernels are being compiled for the first time on this machine."""
 
 
 def kernel(function: Function) -> Function:
@@ -88,14 +79,13 @@ def _compiled(function: Function, counts: bool) -> Function:
     if not COMPILED:
         return function
     # said both ways: what is not said, numba takes from the kernel that is being compiled
-    options = {"nogil": True, "cache": True, "error_model": "numpy", "_nrt": counts}
+    options = {"nogil": True, "error_model": "numpy", "_nrt": counts}
     dispatcher: Any = numba.njit(**options)(function)
     compile_or_load = dispatcher.compile
-    _guard_cache(dispatcher, Path(function.__code__.co_filename).parent)
+    keep_on_disk(dispatcher)
 
     def locked_compile(signature: Any) -> Any:
-        # numba's cache files are not safe under concurrent writers (numba#4807, #10128).
-        with _one_thread, _cache_lock(dispatcher.stats.cache_path), _announced(dispatcher):
+        with _one_thread, locked(dispatcher):
             try:
                 address = compile_or_load(signature)
             except numba.core.errors.NumbaError as error:
@@ -114,6 +104,7 @@ def _compiled(function: Function, counts: bool) -> Function:
     return dispatcher  # type: ignore[no-any-return]
 
 
+_one_thread = threading.RLock()  # taken first, so that threads cannot cross numba's lock and ours
 _MADE_AN_ARRAY = ("NRT required", "Only accept returning of array passed into the function")
 """What numba says of it."""
 
@@ -138,72 +129,6 @@ def _holds_arrays(kind: Any) -> bool:
     if isinstance(kind, numba.types.BaseTuple):
         return any(_holds_arrays(field) for field in kind.types)
     return isinstance(kind, numba.types.Array)
-
-
-def _guard_cache(dispatcher: Any, folder: Path) -> None:
-    """Make a cached kernel stale when any module of its package changes, or if it is unreadable.
-
-    numba looks at the kernel's own file alone, but compiles into it the kernels of other files; and
-    it fails on what names a type that another version of the package had.
-    """
-    cache_file = getattr(getattr(dispatcher, "_cache", None), "_cache_file", None)
-    if cache_file is None or not hasattr(cache_file, "_source_stamp"):
-        return
-    cache_file._source_stamp = (cache_file._source_stamp, _newest(folder))
-    load = cache_file._load_index
-
-    def load_or_forget() -> Any:
-        try:
-            return load()
-        except Exception:
-            return {}
-
-    cache_file._load_index = load_or_forget
-
-
-@functools.cache
-def _newest(folder: Path) -> int:
-    """Return when a folder's newest module was changed, in nanoseconds."""
-    return max((file.stat().st_mtime_ns for file in folder.glob("*.py")), default=0)
-
-
-@contextmanager
-def _cache_lock(cache_path: str | None) -> Iterator[None]:
-    """Hold the lock on a cache folder, re-entrant within a process; in vain on a read-only disk."""
-    folder = Path(cache_path or tempfile.gettempdir())
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        lock = _locks.setdefault(str(folder), FileLock(str(folder / "lpsmap.lock")))
-        lock.acquire()
-    except OSError:
-        yield  # nothing can be written there, hence nothing can be torn
-        return
-    try:
-        yield
-    finally:
-        lock.release()
-
-
-_one_thread = threading.RLock()  # taken first, so that threads cannot cross numba's lock and ours
-_locks: dict[str, FileLock] = {}
-_announcement_made = False
-
-
-@contextmanager
-def _announced(dispatcher: Any) -> Iterator[None]:
-    """Say once in a process that compiling starts, if this kernel was never cached here."""
-    global _announcement_made
-    folder, name = dispatcher.stats.cache_path, dispatcher.py_func.__qualname__
-    cached = folder is not None and any(Path(folder).glob(f"*.{name}-*.nbi"))
-    if not cached and not _announcement_made:
-        _announcement_made = True
-        warnings.warn(
-            "lpsmap compiles its kernels for the first time on this machine: this takes about a "
-            "minute, once. Later processes load them in milliseconds.",
-            CompilationNotice,
-            stacklevel=4,
-        )
-    yield
 
 
 @leaf

@@ -34,6 +34,7 @@ from lpsmap_core.factor import Factor
 from lpsmap_core.forced import ORACLE, decide
 from lpsmap_core.graph import ConvergenceWarning
 from lpsmap_core.layout import build_layout
+from lpsmap_core.options import count, number
 from lpsmap_core.state import Options, start
 from lpsmap_core.vertices import Vertices, structure_scores
 
@@ -141,6 +142,8 @@ def conditional_gradient(
 
     Raises
     ------
+    TypeError
+        If `max_iter` or `tol` is no such number.
     ValueError
         If an option is out of range, the declaration is not one factor over distinct variables, a
         score is NaN or ``+inf``, or every structure uses something that ``-inf`` forbids.
@@ -161,7 +164,10 @@ def conditional_gradient(
     >>> found.marginals.round(3)
     array([0.6, 0.4, 0. ])
     """
-    _check_options(variant, max_iter, tol)
+    _check_variant(variant)
+    max_iter = count("max_iter", max_iter)
+    # the gap reaches zero only by luck
+    tol = number("tol", tol, "a positive number, such as 1e-10", lambda x: 0.0 < x < np.inf)
     problem = _Problem(factor)
     mixture = _Mixture(problem.first_structure())
     trace = []
@@ -194,17 +200,10 @@ def conditional_gradient(
     )
 
 
-def _check_options(variant: Variant, max_iter: int, tol: float) -> None:
+def _check_variant(variant: Variant) -> None:
     if variant not in get_args(Variant):
         raise ValueError(
             f"variant: got {variant!r}; expected one of {', '.join(map(repr, get_args(Variant)))}."
-        )
-    if max_iter < 1:
-        raise ValueError(f"max_iter: got {max_iter}; expected at least 1.")
-    if not 0.0 < tol < np.inf:
-        raise ValueError(
-            f"tol: got {tol}; expected a positive number. The gap reaches zero only by luck; 1e-10 "
-            "is a strict choice."
         )
 
 

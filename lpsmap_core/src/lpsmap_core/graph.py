@@ -14,10 +14,9 @@ from lpsmap_core.distribution import Distributions
 from lpsmap_core.engine import solve
 from lpsmap_core.factor import Factor
 from lpsmap_core.layout import Layout, build_layout
+from lpsmap_core.options import checked_options, count, flag, threads_or_default
 from lpsmap_core.plan import Plan, make_plan
 from lpsmap_core.solution import Solution, Status
-from lpsmap_core.state import Options
-from lpsmap_core.threads import default_threads
 from lpsmap_core.variables import Variables
 from lpsmap_core.warm_start import CachedStart
 
@@ -225,6 +224,9 @@ class FactorGraph:
 
         Raises
         ------
+        TypeError
+            If an option is of another type than it should be; numbers of NumPy, and arrays and
+            tensors that hold one number, are numbers.
         ValueError
             If an option is out of range, if no component has finite scores, or if the warm start
             is of another graph.
@@ -234,14 +236,26 @@ class FactorGraph:
         ConvergenceWarning
             Once, if components were not solved; their status says why.
         """
-        threads = _checked_threads(threads)
-        options = self._options(
-            max_iter, max_inner_iter, tol, step_size, adapt, trace, max_time, threads
+        options = checked_options(
+            max_iter=max_iter,
+            max_inner_iter=max_inner_iter,
+            tol=tol,
+            step_size=step_size,
+            adapt=adapt,
+            trace=trace,
+            max_time=max_time,
+            threads=threads,
         )
+        verbose = count("verbose", verbose, least=0)
+        if not isinstance(warm_start, (Solution, CachedStart, type(None))):
+            raise TypeError(
+                f"warm_start: got {warm_start!r}; expected a solution, what cache.at(u, keys) of a "
+                "WarmStartCache returns, or None."
+            )
         layout = self._laid_out()
         scores = self.flat_scores()
         additionals = list(map(self._flat_additionals, self.factors, self._additionals))
-        self._check_step(layout, step_size)
+        self._check_step(layout, options.step_size)
         warm = None if warm_start is None else warm_start.start_for(layout)
         solution = solve(layout, self.factors, scores, additionals, options, warm)
         self.solution = solution
@@ -275,10 +289,12 @@ class FactorGraph:
 
         Raises
         ------
+        TypeError
+            If an option is of another type than it should be.
         ValueError
             If `threads` is out of range.
         """
-        return make_plan(self._laid_out(), _checked_threads(threads), limited)
+        return make_plan(self._laid_out(), threads_or_default(threads), flag("limited", limited))
 
     def value_of(self, variables: Variables) -> Any:
         """Return the marginals of a view; see `Variables.value`."""
@@ -392,38 +408,6 @@ class FactorGraph:
         return self._layout
 
     @staticmethod
-    def _options(
-        max_iter: int,
-        max_inner_iter: int | None,
-        tol: float,
-        step_size: float | None,
-        adapt: bool,
-        trace: bool,
-        max_time: float | None,
-        threads: int,
-    ) -> Options:
-        if max_iter < 1:
-            raise ValueError(f"max_iter: got {max_iter}; expected at least 1.")
-        if max_inner_iter is not None and max_inner_iter < 1:
-            raise ValueError(
-                f"max_inner_iter: got {max_inner_iter}; expected at least 1, or None for no limit."
-            )
-        if not 0.0 <= tol < np.inf:
-            raise ValueError(f"tol: got {tol}; expected a number that is not negative.")
-        if step_size is not None and not 0.0 <= step_size < np.inf:
-            raise ValueError(
-                f"step_size: got {step_size}; expected a positive number, or None for the default."
-            )
-        if max_time is not None and not max_time > 0.0:
-            raise ValueError(
-                f"max_time: got {max_time}; expected a positive number of seconds, or None for no "
-                "limit."
-            )
-        return Options(
-            max_iter, max_inner_iter, tol, max_time, step_size, adapt, trace=trace, threads=threads
-        )
-
-    @staticmethod
     def _check_step(layout: Layout, step_size: float | None) -> None:
         if step_size == 0.0 and not layout.part.direct.all():
             raise ValueError(
@@ -486,11 +470,3 @@ def _list(named: list[tuple[Factor, int]]) -> str:
     """Return the names of some factors, the first few of many."""
     names = [f"{type(factor).__name__} {row}" for factor, row in named]
     return ", ".join(names[:5]) + (", ..." if len(names) > 5 else "")
-
-
-def _checked_threads(threads: int | None) -> int:
-    if threads is None:
-        return default_threads()
-    if threads < 1:
-        raise ValueError(f"threads: got {threads}; expected at least 1, or None for all cores.")
-    return threads

@@ -122,7 +122,7 @@ def cut(items: IntArray, sizes: IntArray, threads: int) -> list[IntArray]:
     shares, begin = [], 0
     while begin < len(items):
         done = total[begin - 1] if begin else 0
-        wanted = max((total[-1] - done) // (2 * threads), SMALLEST_SHARE)
+        wanted = max((total[-1] - done) // 2 // threads, SMALLEST_SHARE)
         end = max(int(np.searchsorted(total, done + wanted, side="right")), begin + 1)
         shares.append(items[begin:end])
         begin = end

@@ -1,0 +1,301 @@
+"""Kernels on disk: whatever is wrong with a file or with the disk, every process starts."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import lpsmap_core
+
+pytestmark = pytest.mark.compiled
+
+LEAVES = """
+from lpsmap_core.compile import leaf
+
+@leaf
+def scaled(x):
+    return 2.0 * x
+"""
+
+TOTAL = """
+import numpy as np
+from lpsmap_core.compile import general_position, kernel
+from tiny.leaves.scale import scaled
+
+@kernel
+def total(x):
+    result = 0.0 * general_position(3, 4)
+    for i in range(len(x)):
+        result += scaled(x[i])
+    return result
+
+print(total(np.ones(3)), *total.stats.cache_misses.values())
+"""
+"""Prints the total, and a 1 if it was compiled rather than loaded."""
+
+FILES = {
+    "tiny/__init__.py": "",
+    "tiny/leaves/__init__.py": "",
+    "tiny/leaves/scale.py": LEAVES,
+    "tiny/loops/__init__.py": "",
+    "tiny/loops/total.py": TOTAL,
+}
+
+
+class Package:
+    """A package with a kernel, in a folder of its own; as are its compiled files, but core's."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.environment = {k: v for k, v in os.environ.items() if k != "NUMBA_CACHE_DIR"}
+        for name, text in FILES.items():
+            self.write(name, text)
+
+    def write(self, name: str, text: str) -> None:
+        path = self.folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, encoding="utf-8")
+
+    def copy_core(self) -> Path:
+        """Let the package import a copy of core; return its folder."""
+        source, copy = Path(lpsmap_core.__file__).parent, self.folder / "lpsmap_core"
+        shutil.copytree(source, copy, ignore=shutil.ignore_patterns("__pycache__"))
+        return copy
+
+    def begin(self, first: str = "", module: str = "tiny.loops.total") -> subprocess.Popen[str]:
+        """Start a process that runs some code and then imports a module."""
+        return subprocess.Popen(
+            [sys.executable, "-W", "always", "-c", f"{first}\nimport {module}"],
+            cwd=self.folder,
+            env=self.environment,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+
+    def run(self, first: str = "", module: str = "tiny.loops.total") -> tuple[str, str]:
+        """Return what such a process prints, and its notices."""
+        process = self.begin(first, module)
+        printed, notices = process.communicate()
+        assert process.returncode == 0, notices
+        return printed.strip(), notices
+
+    def kept(self) -> list[Path]:
+        """The files of its compiled kernels."""
+        return sorted(self.folder.glob("tiny/**/__pycache__/*.nb?"))
+
+
+@pytest.fixture
+def package(tmp_path: Path) -> Package:
+    return Package(tmp_path)
+
+
+# -------------------------------------------------------------------- damage
+
+
+def empty(path: Path, rng: np.random.Generator) -> None:
+    path.write_bytes(b"")
+
+
+def truncate(path: Path, rng: np.random.Generator) -> None:
+    content = path.read_bytes()
+    path.write_bytes(content[: rng.integers(len(content))])
+
+
+def extend(path: Path, rng: np.random.Generator) -> None:
+    path.write_bytes(path.read_bytes() + rng.bytes(100))
+
+
+def flip(path: Path, rng: np.random.Generator) -> None:
+    content = bytearray(path.read_bytes())
+    content[rng.integers(len(content))] ^= 1 << rng.integers(8)
+    path.write_bytes(content)
+
+
+def overwrite(path: Path, rng: np.random.Generator) -> None:
+    content = path.read_bytes()
+    at, n = rng.integers(len(content)), rng.integers(1, 4096)
+    path.write_bytes((content[:at] + rng.bytes(n) + content[at + n :])[: len(content)])
+
+
+def exchange(path: Path, rng: np.random.Generator) -> None:
+    others = sorted(set(path.parents[2].glob("*/**/*.nb?")) - {path})
+    path.write_bytes(rng.choice(others).read_bytes())
+
+
+DAMAGES = [empty, truncate, extend, flip, overwrite, exchange]
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
+def test_a_damaged_file_is_compiled_anew(package: Package, damage, rng) -> None:
+    assert package.run()[0] == "6.0 1"
+    files = package.kept()
+    damage(max(files, key=lambda path: path.stat().st_size), rng)
+    assert package.run()[0] == "6.0 1"
+    assert package.kept() == files
+    assert package.run()[0] == "6.0"
+
+
+REAL = """
+import numpy as np
+from lpsmap import AtMostOne, Budget, DepTree, FactorGraph, Pair, Sequence, Xor
+
+def solve(make):
+    rng, graph = np.random.default_rng(0), FactorGraph()
+    make(graph, graph.variable_from(rng.standard_normal((2, 4, 4))))
+    solution = graph.solve(threads=1)
+    product, _ = solution.vjp(rng.standard_normal(32))
+    print(solution.values.round(6).tolist(), product.round(6).tolist())
+
+def matching(graph, u):
+    graph.add(Xor(u))
+    graph.add(AtMostOne(u, axis=1))
+
+def parse(graph, u):
+    graph.add(DepTree(u))
+    graph.add(Budget(u, 2, axis=1))
+
+def tagging(graph, u):
+    graph.add(Sequence(u, np.zeros((4, 4))))
+    graph.add(Pair(u[:, 0, 0], u[:, 1, 1], 0.5))
+
+for make in (matching, parse, tagging):
+    solve(make)
+"""
+
+
+@pytest.mark.slow
+def test_a_hundred_damages_of_the_library_s_own_files(package: Package, rng) -> None:
+    """Random damages of random files: every start succeeds, and solves the same."""
+    package.write("real.py", REAL)
+    package.environment["NUMBA_CACHE_DIR"] = str(package.folder / "kept")
+    expected, _ = package.run(module="real")
+    files = sorted(package.folder.glob("kept/*/*.nb?"))
+    assert len(files) > 50
+    for _ in range(100):
+        path = rng.choice(files)
+        DAMAGES[rng.integers(len(DAMAGES))](path, rng)
+        assert package.run(module="real")[0] == expected, path.name
+
+
+# -------------------------------------------------------------------- disks
+
+
+def test_nothing_can_be_written(package: Package) -> None:
+    """As with read-only site-packages, for a user without a home."""
+    core = package.copy_core()
+    for folder in (core, *package.folder.glob("tiny/**/")):
+        (folder / "__pycache__").touch()  # also keeps from it who may write everywhere
+    package.environment["HOME"] = os.devnull
+    package.environment["LOCALAPPDATA"] = os.devnull
+    package.environment.pop("XDG_CACHE_HOME", None)
+    for _ in range(2):
+        printed, notices = package.run("import lpsmap_core; print(lpsmap_core.__file__)")
+        assert printed.splitlines() == [str(core / "__init__.py"), "6.0 1"]
+        assert notices.count("Notice") == 1
+        assert "for this process alone" in notices
+        assert "Set the environment variable NUMBA_CACHE_DIR" in notices
+
+
+@pytest.mark.parametrize("room", [0, 5_000])
+def test_a_full_disk(package: Package, room: int) -> None:
+    """A limit of the size of files stands for it: nothing can be written, or only a part."""
+    pytest.importorskip("resource")
+    package.copy_core()
+    for _ in range(2):
+        printed, notices = package.run(
+            f"from resource import *; setrlimit(RLIMIT_FSIZE, ({room}, {room}))"
+        )
+        assert printed == "6.0 1"
+        assert notices.count("for this process alone") == 1
+    assert package.kept() == []
+    assert package.run()[0] == "6.0 1"
+    assert package.run()[0] == "6.0"
+
+
+def test_what_was_never_finished_is_removed(package: Package) -> None:
+    """As when the power goes while a file is written."""
+    package.run(
+        "import os, pathlib, lpsmap_core\n"
+        "pathlib.Path.replace = lambda *_: os._exit(0)  # the file is written, but not in place"
+    )
+    assert len(package.kept()) == 0
+    assert package.run()[0] == "6.0 1"
+    folders = package.folder.glob("tiny/**/__pycache__")
+    names = [path.name for folder in folders for path in folder.iterdir()]
+    assert {Path(name).suffix for name in names} - {".pyc"} == {".nbc", ".lock"}
+
+
+# -------------------------------------------------------------------- sources
+
+ELSEWHERE = TOTAL.replace("tiny.leaves.scale", "other.scale")
+
+
+@pytest.mark.parametrize(
+    ("file", "old", "new", "total"),
+    [
+        ("tiny/leaves/scale.py", "2.0 * x", "20.0 * x", "60.0"),
+        ("other/scale.py", "2.0 * x", "20.0 * x", "60.0"),
+        ("lpsmap_core/compile.py", "return x * (2.0 / mask) - 1.0", "return 1e400", "nan"),
+    ],
+)
+def test_a_kernel_is_compiled_anew_when_a_leaf_changes(
+    package: Package, file: str, old: str, new: str, total: str
+) -> None:
+    """In another folder of its package, in another package, in core."""
+    package.copy_core()
+    if file.startswith("other"):
+        package.write(file, LEAVES)
+        package.write("other/__init__.py", "")
+        package.write("tiny/loops/total.py", ELSEWHERE)
+    assert package.run()[0] == "6.0 1"
+    assert package.run()[0] == "6.0"
+    kept = package.kept()
+    text = (package.folder / file).read_text(encoding="utf-8")
+    package.write(file, text.replace(old, new))
+    assert package.run()[0] == f"{total} 1"
+    assert package.run()[0] == total
+    assert len(package.kept()) == len(kept)  # the old ones are gone
+    assert not set(package.kept()) & set(kept)
+
+
+PAIR = """
+from typing import NamedTuple
+
+class Pair(NamedTuple):
+    {}: float
+    {}: float
+"""
+
+X_OF = """
+from lpsmap_core.compile import kernel
+
+@kernel
+def x_of(pair):
+    return pair.x
+"""
+
+
+def test_types_of_the_same_name_are_told_apart(package: Package) -> None:
+    code = "from tiny import {0}, of\nprint(of.x_of({0}.Pair(1.0, 2.0)))"
+    package.write("tiny/of.py", X_OF)
+    for name, fields in (("a", "x y"), ("b", "y x")):
+        package.write(f"tiny/{name}.py", PAIR.format(*fields.split()))
+    for name, found in (("a", "1.0"), ("b", "2.0"), ("a", "1.0")):
+        package.write("main.py", code.format(name))
+        assert package.run(module="main")[0] == found
+
+
+# -------------------------------------------------------------------- other processes
+
+
+def test_processes_that_start_together_compile_once(package: Package) -> None:
+    processes = [package.begin() for _ in range(3)]
+    printed = [process.communicate()[0].strip() for process in processes]
+    assert sorted(printed) == ["6.0", "6.0", "6.0 1"]
