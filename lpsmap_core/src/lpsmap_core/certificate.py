@@ -99,7 +99,8 @@ def error_bounds(state: PartState, optimality: Optimality, threads: int) -> Floa
     Components whose optimality conditions hold to rounding are within `AMPLIFICATION` times what is
     left of them. A single factor's solution lies in its polytope, so that ``||z - z*||^2`` is at
     most its violation. All others are solved on until their conditions hold to rounding; the
-    distance to that point is added to its own bound.
+    distance to that point is added to its own bound. Where scores are so large that rounding keeps
+    these from it, half the squared distance is at most the gap, up to the copies' disagreement.
     """
     part = state.part
     bound = _bounds_at_rounding(state, optimality)
@@ -112,6 +113,11 @@ def error_bounds(state: PartState, optimality: Optimality, threads: int) -> Floa
         moved = (refined.marginals() - state.marginals()) ** 2
         distance = np.sqrt(sums(part.component, moved, part.n_components))
         bound[again] = (exact + distance)[again]
+    # where the rounding of large scores is more than residuals: phi_f is strongly concave
+    rounded = np.isinf(bound) & state.exact()
+    gap = np.maximum(optimality.violation, 0.0) + np.maximum(optimality.excess, 0.0)
+    rough = np.sqrt(2.0 * gap) + AMPLIFICATION * (optimality.disagreement + optimality.distance)
+    bound[rounded] = rough[rounded]
     return bound
 
 

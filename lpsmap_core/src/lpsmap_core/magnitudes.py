@@ -59,6 +59,8 @@ LARGEST = 1e8
 PENALTIES = (1e3, 1e6)
 """Multiples K of the base scores that stand in for released scores, tried one after the other."""
 
+SMALLEST = float(np.finfo(np.float64).tiny)
+
 MOST_FINITE = float(np.finfo(np.float64).max)
 
 MOST_ROUNDS = 6
@@ -150,10 +152,13 @@ class Split:
         n_variables = self.part.n_variables
         eta, eta_v = self.scores[:n_variables], self.scores[n_variables:]
         _next_gap(self.part.blocks, eta, eta_v, chosen, cut, base)
+        # where all is too large and nothing far larger than the rest, the rest is nothing
+        cut[chosen & (self.cut == 0.0) & (self.largest > LARGEST) & np.isinf(cut)] = SMALLEST
         found = chosen & np.isfinite(cut)
         huge = np.isfinite(self.scores) & (np.abs(self.scores) >= cut[self.owner])
         positive = np.zeros(len(cut), dtype=bool)
         positive[self.owner[huge & (self.scores > 0.0)]] = True
+        base[cut == SMALLEST] = 1.0
         narrow = (base > 1.0) | (self.largest - cut <= cut / RATIO)
         found &= (self.largest > LARGEST) | (~positive & narrow)
         self.cut[found], self.base[found] = cut[found], base[found]
@@ -202,7 +207,7 @@ class Split:
         order = huge[np.lexsort((np.abs(level[huge]), self.owner[huge]))]
         owner, size = self.owner[order], np.abs(level[order])
         first = np.append(True, owner[1:] != owner[:-1])
-        begins = first | np.append(True, size[1:] > RATIO * size[:-1])
+        begins = first | np.append(True, size[1:] / RATIO > size[:-1])
         group = np.cumsum(begins) - 1
         step[order] = group - np.maximum.accumulate(np.where(first, group, 0))
         top = np.maximum.reduceat(size, np.flatnonzero(begins))[group]

@@ -321,7 +321,8 @@ class Solution:
 
 def _products(scores: FloatArray, marginals: FloatArray) -> FloatArray:
     """Return their products, 0 where a score is ``-inf``, whatever tolerance leaves there."""
-    return marginals * np.where(np.isneginf(scores), 0.0, scores)
+    with np.errstate(over="ignore"):
+        return marginals * np.where(np.isneginf(scores), 0.0, scores)
 
 
 def _flat(values: FloatArray, factor: Factor) -> FloatArray:
