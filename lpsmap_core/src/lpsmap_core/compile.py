@@ -19,6 +19,8 @@ from typing import Any, TypeVar
 
 from filelock import FileLock
 
+from lpsmap_core.deferral import Deferred
+
 numba: Any
 try:
     import numba
@@ -97,7 +99,8 @@ def _compiled(function: Function, counts: bool) -> Function:
         # numba's cache files are not safe under concurrent writers (numba#4807, #10128).
         with _one_thread, _cache_lock(dispatcher.stats.cache_path), _announced(dispatcher):
             try:
-                address = compile_or_load(signature)
+                with Deferred():
+                    address = compile_or_load(signature)
             except numba.core.errors.NumbaError as error:
                 if not counts and any(words in str(error) for words in _MADE_AN_ARRAY):
                     raise TypeError(

@@ -158,6 +158,7 @@ def _status(state: PartState) -> npt.NDArray[np.object_]:
     status.fill(Status.TIME_LIMIT if state.out_of_time else Status.ITERATION_LIMIT)
     status[progress.converged] = Status.CONVERGED
     status[state.exact()] = Status.SOLVED
-    status[progress.unsolved & part.direct] = Status.INNER_ITERATION_LIMIT
+    limited = part.direct & (progress.iterations > 0)  # no whole one where the time ran out
+    status[progress.unsolved & limited] = Status.INNER_ITERATION_LIMIT
     status[progress.infeasible] = Status.INFEASIBLE
     return status
