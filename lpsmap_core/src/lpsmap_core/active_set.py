@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from lpsmap_core.active_memory import ActiveSet, block_size, carve, move
+from lpsmap_core.active_memory import ActiveSet, block_size, carve, enlarge
 from lpsmap_core.active_steps import (
     ARRAYS,
     GROW,
@@ -30,7 +30,6 @@ from lpsmap_core.active_steps import (
     solve_active_sets,
 )
 from lpsmap_core.compile import COMPILED
-from lpsmap_core.deferral import Deferred
 from lpsmap_core.factor import Factor
 from lpsmap_core.forced import NOTHING_BARRED
 from lpsmap_core.interrupts import interrupted, raise_interrupt
@@ -252,17 +251,16 @@ class ActiveSets:
     def grow(self, rows: IntArray) -> None:
         """Make room for more structures in every active set in `rows` that is nearly full."""
         for f in rows[self.active[rows] >= self.capacity[rows] - 1].tolist():
-            with Deferred():
-                self._grow_one(f)
-
-    def _grow_one(self, f: int) -> None:
-        old, capacity = self.set_of(f), int(self.capacity[f])
-        capacity *= 4 if capacity < LARGE_CAPACITY else 2
-        block = np.empty(block_size(int(self.width[f]), capacity))
-        move(old, carve(block, old.width, capacity, old.active, old.status))
-        # the old block was the set's until here, for this is the only thread that works on it
-        self._grown[f], self.capacity[f] = block, capacity
-        self.address[f], self.length[f] = block.ctypes.data, len(block)
+            width, capacity = int(self.width[f]), int(self.capacity[f])
+            more = capacity * (4 if capacity < LARGE_CAPACITY else 2)
+            block, active = np.empty(block_size(width, more)), self.active[f : f + 1]
+            status = self.status[f : f + 1]
+            enlarge(self._block(f), block, width, capacity, more, active, status)
+            at, length = block.ctypes.data, len(block)
+            # the old block was the set's until here, for this is the only thread that works on it;
+            # no handler of a signal runs between these
+            self._grown[f], self.capacity[f] = block, more
+            self.address[f], self.length[f] = at, length
 
     def copy_from(self, other: ActiveSets) -> None:
         """Start from the sets that another solve of the same factors ended with."""
