@@ -12,7 +12,7 @@ PACKAGES := lpsmap_core lpsmap_factors_logic lpsmap_factors_struct lpsmap_torch
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export PIP_NO_INPUT := 1
 
-.PHONY: help demo test test-slow test-oldest stress coverage lint format bench clean
+.PHONY: help demo test test-slow test-oldest stress interrupts coverage lint format bench clean
 
 help:  ## Show this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 20
@@ -28,6 +28,9 @@ test-slow: $(STAMP)  ## Run the slow tests: wheels in empty environments, many d
 
 stress: $(STAMP)  ## Solve random graphs of all installed factors against judges, for 30 minutes
 	$(BIN)/python tests/stress.py --minutes 30
+
+interrupts: $(STAMP)  ## Send Ctrl-C to 50 hard solves of every structured type, about 15 minutes
+	$(BIN)/python tests/interrupts.py --solves 50
 
 # torch says itself which numpy it needs; everything else is as old as the packages allow.
 test-oldest:  ## Run the quick tests of core and packs with the oldest supported numpy and numba
