@@ -55,8 +55,9 @@ _PERIOD = 100_000_000
 _LONGEST = 1e9
 """Limits of more seconds are none."""
 
-# A coarse clock is the cheapest to read; it ticks every few milliseconds.
-_CLOCK = 6 if sys.platform == "linux" else getattr(time, "CLOCK_MONOTONIC", 0)
+# Two clocks of the same time: the second is cheaper to read, and ticks every few milliseconds.
+_EXACT = getattr(time, "CLOCK_MONOTONIC", 0)
+_COARSE = 6 if sys.platform == "linux" else _EXACT
 
 
 class Watch:
@@ -143,7 +144,7 @@ def _now() -> int:
     """Return the time as kernels read it."""
     if sys.platform == "win32":
         return 1_000_000 * int(_ticks())
-    return time.clock_gettime_ns(_CLOCK)
+    return time.clock_gettime_ns(_EXACT)
 
 
 if sys.platform == "win32":
@@ -184,8 +185,8 @@ if COMPILED:
         return types.int64(), generate
 
     @intrinsic  # type: ignore[untyped-decorator]
-    def _clock(typing_context: Any) -> Any:
-        """Return the time in nanoseconds, as `_now` does."""
+    def _clock(typing_context: Any, which: Any) -> Any:
+        """Return the time of a clock in nanoseconds, as `_now` does."""
 
         def generate(context: Any, builder: Any, signature: Any, values: Any) -> Any:
             word, number = ir.IntType(64), ir.IntType(32)
@@ -196,12 +197,12 @@ if COMPILED:
             pair = cgutils.alloca_once(builder, ir.LiteralStructType([word, word]))
             kind = ir.FunctionType(number, [number, pair.type])
             read = cgutils.get_or_insert_function(builder.module, kind, "clock_gettime")
-            builder.call(read, [number(_CLOCK), pair])
+            builder.call(read, [builder.trunc(values[0], number), pair])
             seconds = builder.load(cgutils.gep_inbounds(builder, pair, 0, 0))
             rest = builder.load(cgutils.gep_inbounds(builder, pair, 0, 1))
             return builder.add(builder.mul(seconds, word(1_000_000_000)), rest)
 
-        return types.int64(), generate
+        return types.int64(types.int64), generate
 
     @intrinsic  # type: ignore[untyped-decorator]
     def _run_handlers(typing_context: Any, kept: Any) -> Any:
@@ -242,8 +243,8 @@ if COMPILED:
         record = integers(address, _SIZE)
         state = integers(record[_LEADER], 1)
         if state[0] == _RUNNING:
-            now = _clock()
-            if now >= record[_DEADLINE]:
+            now = _clock(_COARSE)
+            if record[_DEADLINE] != _NEVER and _clock(_EXACT) >= record[_DEADLINE]:
                 state[0] = _TIMED_OUT
             elif now >= record[_NEXT_LOOK]:
                 record[_NEXT_LOOK] = now + _PERIOD
