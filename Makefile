@@ -31,6 +31,9 @@ test-slow: $(STAMP)  ## Run the slow tests: wheels in empty environments, many d
 stress: $(STAMP)  ## Solve random graphs of all installed factors against judges, for 30 minutes
 	$(BIN)/python tests/stress.py --minutes 30
 
+interrupts: $(STAMP)  ## Send Ctrl-C to 50 hard solves of every structured type, about 15 minutes
+	$(BIN)/python tests/interrupts.py --solves 50
+
 # torch says itself which numpy it needs; everything else is as old as the packages allow.
 test-oldest:  ## Run the quick tests of core and packs with the oldest supported numpy and numba
 	$(PYTHON) -m venv $(VENV)-oldest

@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from lpsmap_core.compile import kernel, leaf
 
-__all__ = ["ActiveSet", "block_size", "carve", "move"]
+__all__ = ["ActiveSet", "block_size", "carve", "enlarge"]
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
@@ -82,9 +82,24 @@ def carve(
     )
 
 
+@kernel
+def enlarge(
+    old: FloatArray,
+    new: FloatArray,
+    width: int,
+    capacity: int,
+    new_capacity: int,
+    active: IntArray,
+    status: IntArray,
+) -> None:
+    """Copy a set from its block to one with more room."""
+    # arrays are all that numba takes from Python without calling it, which signals could disturb
+    before = carve(old, width, capacity, active, status)
+    _move(before, carve(new, width, new_capacity, active, status))
+
+
 @leaf
-def move(old: ActiveSet, new: ActiveSet) -> None:
-    """Copy a set to a block with more room."""
+def _move(old: ActiveSet, new: ActiveSet) -> None:
     n, n_new = len(old.order), len(new.order)
     for k in range(n_new):
         new.order[k] = k

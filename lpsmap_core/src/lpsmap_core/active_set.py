@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from lpsmap_core.active_memory import ActiveSet, block_size, carve, move
+from lpsmap_core.active_memory import ActiveSet, block_size, carve, enlarge
 from lpsmap_core.active_steps import (
     ARRAYS,
     GROW,
@@ -32,6 +32,7 @@ from lpsmap_core.active_steps import (
 from lpsmap_core.compile import COMPILED
 from lpsmap_core.factor import Factor
 from lpsmap_core.forced import NOTHING_BARRED
+from lpsmap_core.interrupts import interrupted, raise_interrupt
 from lpsmap_core.layout import Bucket
 from lpsmap_core.native import (
     CALL,
@@ -160,11 +161,13 @@ class ActiveSets:
         larger for some structure of the face unless the simplex has all its dimensions.
         """
         rows = rows[self.status[rows] != RUNNING]
+        self.grow(rows)  # which an interruption may have left to do
         complete(self._handle, rows, a, eta_v, z)
         self.raise_error()
 
     def raise_error(self) -> None:
-        """Raise what the factor type's own Python code raised inside a compiled loop."""
+        """Raise what was raised inside a compiled loop: by Python code, or for an interruption."""
+        raise_interrupt()
         self._callback.raise_error()
 
     def structures(self, rows: IntArray) -> Vertices:
@@ -248,13 +251,16 @@ class ActiveSets:
     def grow(self, rows: IntArray) -> None:
         """Make room for more structures in every active set in `rows` that is nearly full."""
         for f in rows[self.active[rows] >= self.capacity[rows] - 1].tolist():
-            old, capacity = self.set_of(f), int(self.capacity[f])
-            capacity *= 4 if capacity < LARGE_CAPACITY else 2
-            block = np.empty(block_size(int(self.width[f]), capacity))
-            move(old, carve(block, old.width, capacity, old.active, old.status))
-            # the old block was the set's until here, for this is the only thread that works on it
-            self._grown[f], self.capacity[f] = block, capacity
-            self.address[f], self.length[f] = block.ctypes.data, len(block)
+            width, capacity = int(self.width[f]), int(self.capacity[f])
+            more = capacity * (4 if capacity < LARGE_CAPACITY else 2)
+            block, active = np.empty(block_size(width, more)), self.active[f : f + 1]
+            status = self.status[f : f + 1]
+            enlarge(self._block(f), block, width, capacity, more, active, status)
+            at, length = block.ctypes.data, len(block)
+            # the old block was the set's until here, for this is the only thread that works on it;
+            # no handler of a signal runs between these
+            self._grown[f], self.capacity[f] = block, more
+            self.address[f], self.length[f] = at, length
 
     def copy_from(self, other: ActiveSets) -> None:
         """Start from the sets that another solve of the same factors ended with."""
@@ -263,6 +269,7 @@ class ActiveSets:
         self.capacity[:], self.active[:] = other.capacity, other.active
         self.status[:] = other.status
         self._write_addresses()
+        self.grow(np.arange(len(self.active)))  # which the end of the time may have left to do
 
     def solve_map(self, rows: IntArray, eta_v: FloatArray) -> None:
         """Write the best structure of every factor in `rows` under the current scores."""
@@ -278,11 +285,14 @@ class ActiveSets:
                 bucket.link_parameter,
                 *self.candidates,
             )
+            raise_interrupt()
             return
         if self._views is None:
             self._views = _row_views(bucket)
         start, index, value, size = self.candidates
         for f in rows:
+            if interrupted():
+                break
             factor, row = self._views[f]
             eta_u = factor.shaped(
                 row, self.scores[bucket.offsets[f] : bucket.offsets[f + 1]].copy()

@@ -15,6 +15,7 @@ from lpsmap_core.active_memory import ActiveSet, carve
 from lpsmap_core.compile import COMPILED, general_position, kernel, leaf
 from lpsmap_core.forced import ORACLE, decide
 from lpsmap_core.gram import append, fill_gram, residual_direction
+from lpsmap_core.interrupts import halt, interrupted, stopped
 from lpsmap_core.native import (
     CALL,
     FAILED,
@@ -66,6 +67,12 @@ TILT = 1e-8
 
 MOST_TIED = 200
 """Limit of tilted oracle calls for a factor."""
+
+SHARE = 100_000
+"""Links of the factors that an oracle is called for at once, unless one alone has more."""
+
+LOOK_PERIOD = 1_000_000
+"""Entries of matrices between two looks at whether to go on."""
 
 
 class Problem(NamedTuple):
@@ -148,39 +155,61 @@ if COMPILED:
 
     @kernel
     def _find_candidates(sets: Any, rows: IntArray, eta_v: FloatArray) -> bool:
-        """Write the best structures of `rows`; false if Python code raised."""
+        """Write the best structures of `rows`; false if Python code raised, or if interrupted."""
         if sets[MAP] == 0:
             sets[FAILED] = _call(sets, ASK, rows, eta_v)
-            return sets[FAILED] == 0  # type: ignore[no-any-return]
-        n = len(ints_at(sets, ARRAYS)) - 1
+            return sets[FAILED] == 0 and not interrupted()
+        offsets, begin = ints_at(sets, ARRAYS), 0
         candidates = _candidates_of(sets)
-        oracle_arguments = (
-            rows,
-            ints_at(sets, ARRAYS),
-            floats_at(sets, _SCORES),
-            ints_at(sets, ARRAYS + 2),
-            eta_v,
-            floats_at(sets, ARRAYS + 6).reshape((n, sets[N_PARAMETERS])),
-            floats_at(sets, ARRAYS + 8),
-            candidates.start,
-            candidates.entry,
-            candidates.value,
-            candidates.size,
-        )
-        invoke(sets[MAP], oracle_arguments)
+        while begin < len(rows):
+            end = _end_of_share(rows, begin, offsets)
+            oracle_arguments = (
+                rows[begin:end],
+                offsets,
+                floats_at(sets, _SCORES),
+                ints_at(sets, ARRAYS + 2),
+                eta_v,
+                floats_at(sets, ARRAYS + 6).reshape((len(offsets) - 1, sets[N_PARAMETERS])),
+                floats_at(sets, ARRAYS + 8),
+                candidates.start,
+                candidates.entry,
+                candidates.value,
+                candidates.size,
+            )
+            invoke(sets[MAP], oracle_arguments)
+            if interrupted():
+                return False
+            begin = end
         return True
+
+    @leaf
+    def _end_of_share(rows: IntArray, begin: int, offsets: IntArray) -> int:
+        """Return where the rows end that an oracle is called for at once."""
+        if offsets[-1] <= SHARE:
+            return len(rows)
+        n_links = 0
+        for i in range(begin, len(rows)):
+            n_links += offsets[rows[i] + 1] - offsets[rows[i]]
+            if n_links >= SHARE:
+                return i + 1
+        return len(rows)
 
     @kernel
     def _call(sets: Any, what: int, rows: IntArray, eta_v: FloatArray) -> int:
-        """Let Python work on some rows; returns 0 unless it raised."""
+        """Let Python work on some rows; returns 0 unless it raised, on which all come out."""
         arguments = np.empty(4, dtype=np.int64)
         arguments[0], arguments[1] = rows.ctypes.data, len(rows)
         arguments[2], arguments[3] = eta_v.ctypes.data, len(eta_v)
-        return call_python(sets[CALL], what, np.int64(arguments.ctypes.data))  # type: ignore[no-any-return]
+        failed = call_python(sets[CALL], what, np.int64(arguments.ctypes.data))
+        if failed:
+            halt()
+        return failed  # type: ignore[no-any-return]
 
     @kernel
-    def _grow(sets: Any, rows: IntArray) -> None:
-        _call(sets, GROW, rows, floats_at(sets, _SCORES))
+    def _grow(sets: Any, rows: IntArray) -> bool:
+        """Make room for more structures; false if Python code raised."""
+        sets[FAILED] = _call(sets, GROW, rows, floats_at(sets, _SCORES))
+        return sets[FAILED] == 0  # type: ignore[no-any-return]
 
 else:
 
@@ -206,10 +235,11 @@ else:
 
     def _find_candidates(sets: Any, rows: IntArray, eta_v: FloatArray) -> bool:
         sets.solve_map(rows, eta_v)
-        return True
+        return not interrupted()
 
-    def _grow(sets: Any, rows: IntArray) -> None:
+    def _grow(sets: Any, rows: IntArray) -> bool:
         sets.grow(rows)
+        return True
 
 
 # -------------------------------------------------------------------- kernels: whole solves
@@ -231,10 +261,11 @@ def solve_active_sets(
     _restart(sets, rows, problem, z, scores)
     running = rows
     for _ in range(max_iterations):
-        if len(running) == 0 or not _find_candidates(sets, running, eta_v):
+        if len(running) == 0 or stopped() or not _find_candidates(sets, running, eta_v):
             break
-        if _advance(sets, running, problem, candidates, z, scores):
-            _grow(sets, running)
+        full = _advance(sets, running, problem, candidates, z, scores)
+        if full and not _grow(sets, running):
+            break
         running = _still_running(sets, running)
     _write_additionals(sets, rows, problem, v)
 
@@ -267,8 +298,8 @@ def complete(sets: Any, rows: IntArray, a: FloatArray, eta_v: FloatArray, z: Flo
         _tilt(rows, problem, z, wave, along, scores)
         if not _find_candidates(sets, rows, eta_v):
             break
-        if _adopt(sets, rows, problem, candidates, z, adopted):
-            _grow(sets, rows)
+        if _adopt(sets, rows, problem, candidates, z, adopted) and not _grow(sets, rows):
+            break
         rows = _chosen(rows, adopted)
 
 
@@ -332,6 +363,8 @@ def _restart(
         if own.active[0] > 0:
             settle(own, work)
         _write_variables(f, problem, own, z, scores)
+        if interrupted():
+            break
 
 
 @kernel
@@ -345,7 +378,7 @@ def _advance(
 ) -> bool:
     """Take each factor's candidate structure in, or find its active set optimal.
 
-    Returns whether an active set is full.
+    Returns whether an active set is full. Where interrupted, sets keep what they have.
     """
     work = np.empty((2, _largest_capacity(sets, rows)))
     dense = np.zeros(_largest_arity(rows, problem.offsets))
@@ -354,6 +387,9 @@ def _advance(
         own = _set_of(sets, f)
         _join(f, problem, own, candidates, z, scores, work, dense)
         full |= own.active[0] >= len(own.order) - 1
+        if interrupted():
+            own.status[0] = RUNNING
+            break
     return full
 
 
@@ -448,6 +484,8 @@ def _adopt(
             own.active[0] += 1
             adopted[f] = True
             full |= own.active[0] >= len(own.order) - 1
+        if interrupted():
+            break
     return full
 
 
@@ -593,9 +631,15 @@ def _jvp(sets: Any, rows: IntArray, problem: Problem, out_u: FloatArray, out_v: 
 
     Additionals are left out where there is no room for them.
     """
-    weights = np.empty(_largest_capacity(sets, rows))
+    weights, n_entries = np.empty(_largest_capacity(sets, rows)), 0
     for f in rows:
-        _differentiate(f, problem, _set_of(sets, f), weights, out_u, out_v)
+        own = _set_of(sets, f)
+        _differentiate(f, problem, own, weights, out_u, out_v)
+        n_entries += own.active[0] * own.active[0]
+        if n_entries > LOOK_PERIOD:
+            n_entries = 0
+            if interrupted():
+                break
 
 
 @leaf

@@ -20,7 +20,6 @@ and holds no lock. What a component's solution is does not depend on the others.
 
 from __future__ import annotations
 
-import time
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -31,6 +30,7 @@ from lpsmap_core.arrangement import Links
 from lpsmap_core.compile import kernel, leaf
 from lpsmap_core.faces import Work, draw, make_work
 from lpsmap_core.infeasible import FIRST_TEST, InfeasibilityTest
+from lpsmap_core.interrupts import interrupted, out_of_time, stopped
 from lpsmap_core.layout import Part
 from lpsmap_core.native import borrowed
 from lpsmap_core.polish import EARLY, PERIOD, Polish, make_polish, polish_settled, take_back
@@ -49,7 +49,7 @@ from lpsmap_core.state import (
 )
 from lpsmap_core.threads import in_shares
 
-__all__ = ["deadline_of", "run", "solve_part"]
+__all__ = ["run", "solve_part"]
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
@@ -71,8 +71,11 @@ problems need not be solved to the end, since their sets are warm when the next 
 component converges before its local problems are solved."""
 
 CLOCK_PERIOD = 10
-"""Iterations between two looks at the clock, where time is limited. Each costs acceleration what it
-has found."""
+"""Iterations that all components have in turn, where time is limited, so that none is left as it
+was. Each turn costs acceleration what it has found."""
+
+LOOK_PERIOD = 1_000
+"""Variables of small components between two looks at whether to go on."""
 
 TINY = 1e-290
 """Means below this are zero: numbers that shrink for ever would become slow to compute with."""
@@ -119,16 +122,11 @@ def solve_part(
         Where to start from.
     """
     state = start(part, eta, eta_v, options, warm)
-    run(state, ~skip, options, deadline_of(options))
+    run(state, ~skip, options)
     return state
 
 
-def deadline_of(options: Options) -> float:
-    """Return until when a solve that begins now may last."""
-    return time.perf_counter() + (np.inf if options.max_time is None else options.max_time)
-
-
-def run(state: PartState, chosen: BoolArray, options: Options, deadline: float) -> None:
+def run(state: PartState, chosen: BoolArray, options: Options) -> None:
     """Run the loop on some components until they are solved, or a limit is reached."""
     part, progress = state.part, state.problem.progress
     direct, coupled = np.flatnonzero(part.direct & chosen), np.flatnonzero(~part.direct & chosen)
@@ -151,6 +149,7 @@ def run(state: PartState, chosen: BoolArray, options: Options, deadline: float) 
     if len(direct):
         inner = options.max_inner_iter or MOST_STRUCTURES
         run_until(direct, Limits(1, inner, options.tol, False))
+        state.out_of_time = out_of_time()
     inner = options.max_inner_iter or INNER_ITERATIONS
     test, stop = InfeasibilityTest(state), 0
     while len(coupled) and stop < options.max_iter and not state.out_of_time:
@@ -162,7 +161,7 @@ def run(state: PartState, chosen: BoolArray, options: Options, deadline: float) 
         last_chance = stop == options.max_iter and stop > FIRST_TEST
         if len(coupled) and (stop == test.next_iteration or last_chance):
             coupled = coupled[~test.find(coupled)]
-        state.out_of_time = time.perf_counter() > deadline
+        state.out_of_time = out_of_time()
 
 
 # -------------------------------------------------------------------- kernels
@@ -191,7 +190,13 @@ def _run(
         selection = keep(everything, links, blocks, chosen)
         _iterate(selection, solvers, problem, polish, work, memory, limits, trace)
     else:
+        n_variables = 0
         for c in components:
+            n_variables += blocks.variables[c + 1] - blocks.variables[c]
+            if n_variables > LOOK_PERIOD:
+                n_variables = 0
+                if interrupted():
+                    break
             selection = select(blocks, c, c + 1)
             begin(c, problem, memory)
             if not _iterate(selection, solvers, problem, polish, work, memory, limits, trace):
@@ -211,7 +216,8 @@ def _iterate(
 ) -> bool:
     """Iterate on a selection until all is finished or `limits` are reached.
 
-    Returns false if Python code raised.
+    Returns false if Python code raised, or if it was interrupted, on which the local solutions are
+    as far as they got.
     """
     progress = problem.progress
     iteration = progress.iterations[selection.components[0]]
@@ -225,7 +231,7 @@ def _iterate(
         if accelerated:
             memory = prepare(only, problem, memory)
         _write_stale(selection, problem)
-        if not solve_locally(selection, solvers, problem, limits.max_inner_iter):
+        if not solve_locally(selection, solvers, problem, limits.max_inner_iter) or stopped():
             return False
         for c in selection.components:
             polish.now[c] = False
@@ -244,6 +250,8 @@ def _iterate(
             _write_trace(selection.components, progress, trace[iteration - 1])
         if n_finished == len(selection.components):
             break
+        if interrupted():
+            return False
         if accelerated:
             accelerate(only, problem, memory)
             review(only, iteration, problem, memory)

@@ -19,6 +19,7 @@ import numpy.typing as npt
 
 from lpsmap_core.compile import kernel, leaf
 from lpsmap_core.faces import Work, apply, draw, make_work, reduce, sort_out
+from lpsmap_core.interrupts import interrupted, interruptible
 from lpsmap_core.native import borrowed
 from lpsmap_core.selection import Selection, gather, keep, multiply_locally, scatter, select
 from lpsmap_core.state import ONE, PartState, Problem
@@ -40,10 +41,14 @@ more structures in an active set, the more.
 
 MAX_PRODUCTS = 2000
 
+LOOK_PERIOD = 1_000
+"""Variables of small components between two looks at whether to go on."""
+
 CHEAPER = 2
 """By about so much a product takes less than a solve."""
 
 
+@interruptible
 def multiply_jacobian(
     state: PartState, d: FloatArray, d_v: FloatArray, chosen: BoolArray, threads: int
 ) -> tuple[FloatArray, FloatArray]:
@@ -96,7 +101,7 @@ def multiply_jacobian(
             f"{MAX_PRODUCTS} products, so that their gradients are approximate. Nearly parallel "
             "faces do this; solving with a smaller tol may separate them.",
             RuntimeWarning,
-            stacklevel=3,
+            stacklevel=4,
         )
     return product, work.outputs_v
 
@@ -122,8 +127,13 @@ def _run(
         everything = select(blocks, 0, len(chosen))
         selection = keep(everything, links, blocks, chosen)
         return _multiply(selection, solvers, problem, work, d_v, product)
-    n_unfinished = 0
+    n_unfinished, n_variables = 0, 0
     for c in components:
+        n_variables += blocks.variables[c + 1] - blocks.variables[c]
+        if n_variables > LOOK_PERIOD:
+            n_variables = 0
+            if interrupted():
+                break
         selection = select(blocks, c, c + 1)
         n_unfinished += _multiply(selection, solvers, problem, work, d_v, product)
     return n_unfinished

@@ -21,6 +21,7 @@ import numpy.typing as npt
 
 from lpsmap_core.active_set import ActiveSets
 from lpsmap_core.admm import solve_part
+from lpsmap_core.interrupts import interruptible
 from lpsmap_core.layout import Bucket
 from lpsmap_core.local import local_solver
 from lpsmap_core.state import EXACT, MOST_STRUCTURES, Options, PartState, WarmStart, sums
@@ -60,6 +61,7 @@ class Optimality(NamedTuple):
     """Summed magnitudes of the terms of the g_f, at least 1: their rounding is a multiple of it."""
 
 
+@interruptible
 def check_optimality(state: PartState) -> Optimality:
     """Hold the last local solutions and duals against its factors.
 
@@ -93,6 +95,7 @@ def check_optimality(state: PartState) -> Optimality:
     )
 
 
+@interruptible
 def error_bounds(state: PartState, optimality: Optimality, threads: int) -> FloatArray:
     """Return for every component a bound on ``||mu - mu*||``; inf where there is none.
 
@@ -178,6 +181,7 @@ def _project_again(
     solver = local_solver(bucket, part.delta[links], barred=barred)
     rows = np.arange(bucket.n_factors)
     solver.solve(rows, a, eta_v, best, best_v, MOST_STRUCTURES)
+    solver.raise_error()
     move = best - z
     gains = _by_factor(bucket, (a - 0.5 * (best + z)) * move, eta_v * (best_v - v))
     slope = np.where(forced, 0.0, np.abs(a - z))

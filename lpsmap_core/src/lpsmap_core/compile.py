@@ -13,6 +13,7 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 
 from lpsmap_core.cache import CompilationNotice, keep_on_disk, locked
+from lpsmap_core.deferral import Deferred
 
 numba: Any
 try:
@@ -87,7 +88,8 @@ def _compiled(function: Function, counts: bool) -> Function:
     def locked_compile(signature: Any) -> Any:
         with _one_thread, locked(dispatcher):
             try:
-                address = compile_or_load(signature)
+                with Deferred():
+                    address = compile_or_load(signature)
             except numba.core.errors.NumbaError as error:
                 if not counts and any(words in str(error) for words in _MADE_AN_ARRAY):
                     raise TypeError(

@@ -33,6 +33,7 @@ from lpsmap_core.distribution import Distribution, Distributions
 from lpsmap_core.factor import Factor
 from lpsmap_core.forced import ORACLE, decide
 from lpsmap_core.graph import ConvergenceWarning
+from lpsmap_core.interrupts import Watch
 from lpsmap_core.layout import build_layout
 from lpsmap_core.options import count, number
 from lpsmap_core.state import Options, start
@@ -263,7 +264,8 @@ class _Problem:
         """Return the structure of the largest inner product with a gradient."""
         sets = self._sets
         sets.scores[:] = self._sign * gradient[: self.arity]
-        sets.solve_map(np.zeros(1, dtype=np.int64), gradient[self.arity :])
+        with Watch():
+            sets.solve_map(np.zeros(1, dtype=np.int64), gradient[self.arity :])
         size = sets.candidates.size[0]
         structure = np.zeros(len(gradient))
         structure[sets.candidates.entry[:size]] = sets.candidates.value[:size]

@@ -158,8 +158,9 @@ def _status(state: PartState) -> npt.NDArray[np.object_]:
     status.fill(Status.TIME_LIMIT if state.out_of_time else Status.ITERATION_LIMIT)
     status[progress.converged] = Status.CONVERGED
     status[state.exact()] = Status.SOLVED
-    status[progress.unsolved & part.direct] = Status.INNER_ITERATION_LIMIT
-    if state.imprecise is not None:
+    limited = part.direct & (progress.iterations > 0)  # no whole one where the time ran out
+    status[progress.unsolved & limited] = Status.INNER_ITERATION_LIMIT
+    if state.imprecise is not None and not state.out_of_time:
         status[state.imprecise] = Status.PRECISION_LIMIT
     status[progress.infeasible] = Status.INFEASIBLE
     return status

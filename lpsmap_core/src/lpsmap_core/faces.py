@@ -18,6 +18,7 @@ import numpy.typing as npt
 
 from lpsmap_core.arrangement import Links
 from lpsmap_core.compile import general_position, leaf
+from lpsmap_core.interrupts import interrupted
 from lpsmap_core.layout import Part
 from lpsmap_core.selection import Selection, multiply_locally, scatter, subtract_gathered
 from lpsmap_core.state import ONE, Problem
@@ -190,7 +191,7 @@ def reduce(
         work.running[c] = work.size[c] > work.target[c]
         n_running += work.running[c]
     for _ in range(max_products):
-        if n_running == 0:
+        if n_running == 0 or interrupted():
             break
         apply(moving, solvers, problem, work, work.direction, work.image)
         n_running = _advance(moving, component, work, x)

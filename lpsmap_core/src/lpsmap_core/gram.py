@@ -18,6 +18,7 @@ import numpy.typing as npt
 
 from lpsmap_core.active_memory import ActiveSet
 from lpsmap_core.compile import leaf
+from lpsmap_core.interrupts import interrupted
 
 __all__ = [
     "append",
@@ -159,6 +160,19 @@ def refactorise(own: ActiveSet, row: FloatArray) -> None:
             own.p[kept] = own.p[k]
             kept += 1
             own.active[0] = kept
+        if interrupted():
+            _normalise(own)
+            return
+
+
+@leaf
+def _normalise(own: ActiveSet) -> None:
+    """Let the weights of a set that lost some structures sum to one again."""
+    total = 0.0
+    for k in range(own.active[0]):
+        total += own.p[k]
+    for k in range(own.active[0]):
+        own.p[k] = own.p[k] / total if total > 0.0 else 1.0 / float(own.active[0])
 
 
 # -------------------------------------------------------------------- changes of the weights

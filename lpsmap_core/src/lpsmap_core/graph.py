@@ -13,6 +13,7 @@ import numpy.typing as npt
 from lpsmap_core.distribution import Distributions
 from lpsmap_core.engine import solve
 from lpsmap_core.factor import Factor
+from lpsmap_core.interrupts import Watch
 from lpsmap_core.layout import Layout, build_layout
 from lpsmap_core.options import checked_options, count, flag, threads_or_default
 from lpsmap_core.plan import Plan, make_plan
@@ -211,7 +212,9 @@ class FactorGraph:
         trace
             Whether to keep the residuals of every outer iteration, as ``solution.trace``.
         max_time
-            Limit of the time in seconds, looked at every few outer iterations; None for no limit.
+            Limit of the time in seconds, also of that within one factor; None for no limit. What
+            is not solved by then has status ``TIME_LIMIT`` and the values that it got to: zeros
+            where it was not looked at.
         warm_start
             Where to start from: a solution of this graph, or of one that differs in scores and
             parameters alone; or ``cache.at(u, keys)`` of a `WarmStartCache`, for examples that come
@@ -257,7 +260,8 @@ class FactorGraph:
         additionals = list(map(self._flat_additionals, self.factors, self._additionals))
         self._check_step(layout, options.step_size)
         warm = None if warm_start is None else warm_start.start_for(layout)
-        solution = solve(layout, self.factors, scores, additionals, options, warm)
+        with Watch(options.max_time):
+            solution = solve(layout, self.factors, scores, additionals, options, warm)
         self.solution = solution
         if isinstance(warm_start, CachedStart):
             warm_start.keep(layout, solution.state)

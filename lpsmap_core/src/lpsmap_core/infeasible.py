@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from lpsmap_core.active_set import ActiveSets
+from lpsmap_core.interrupts import out_of_time
 from lpsmap_core.layout import ranges
 from lpsmap_core.local import local_solver
 from lpsmap_core.state import MOST_STRUCTURES, PartState, sums
@@ -60,6 +61,8 @@ class InfeasibilityTest:
             return suspect[running]
         gap = self._gap()
         found = suspect & (self._support(suspect, gap)[0] < 0.0)
+        if out_of_time():  # the supports are those of projections that were cut short
+            found[:] = False
         if found.any():
             progress.infeasible[found] = True
             self._name(found, gap)

@@ -16,6 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from lpsmap_core.arrangement import Blocks, Links, Table, arrange, tabulate
+from lpsmap_core.deferral import Deferred
 from lpsmap_core.factor import Factor
 
 __all__ = ["Bucket", "Layout", "Part", "build_layout", "ranges"]
@@ -258,12 +259,11 @@ def build_layout(n_variables: int, factors: Sequence[Factor]) -> Layout:
     ]
     variable = _concatenate([d.links(d.variables.index) for d in declarations], np.int64)
     negated = _concatenate([d.links(d.variables.negated) for d in declarations], np.bool_)
-    table = tabulate(
-        n_variables,
-        np.array(numbers, dtype=np.int64).reshape(-1, 3),
-        _concatenate([d.offsets for d in declarations], np.int64),
-        variable,
-    )
+    slots = _concatenate([d.offsets for d in declarations], np.int64)
+    with Deferred():
+        table = tabulate(
+            n_variables, np.array(numbers, dtype=np.int64).reshape(-1, 3), slots, variable
+        )
     buckets = [
         _bucket(b, some, table, variable, negated) for b, some in enumerate(by_type.values())
     ]
@@ -335,9 +335,10 @@ def _part(buckets: list[Bucket], table: Table, variable: IntArray, negated: Bool
             replace(b, variable=variable[lo:hi])  # a view: graphs of millions of links are many
             for b, lo, hi in zip(buckets, starts[1, :-1], starts[1, 1:], strict=True)
         ]
-    blocks, links, delta, sizes, direct = arrange(
-        starts, component, of_factor, additional_offsets, variable, negated, table.n_components
-    )
+    with Deferred():
+        blocks, links, delta, sizes, direct = arrange(
+            starts, component, of_factor, additional_offsets, variable, negated, table.n_components
+        )
     return Part(
         buckets=buckets,
         blocks=blocks,

@@ -18,6 +18,7 @@ from lpsmap_core.active_steps import RUNNING
 from lpsmap_core.compile import COMPILED, kernel, leaf
 from lpsmap_core.factor import Factor, LocalSolution, has_array_code
 from lpsmap_core.forced import NOTHING_BARRED, decide_rows
+from lpsmap_core.interrupts import halt, raise_interrupt
 from lpsmap_core.layout import Bucket, ranges
 from lpsmap_core.native import (
     CALL,
@@ -93,7 +94,7 @@ class LocalSolver(Protocol):
         """Bring the faces of solved rows from what represents `z` to all that it could move on."""
 
     def raise_error(self) -> None:
-        """Raise what Python code raised inside a compiled loop."""
+        """Raise what was raised inside a compiled loop: by Python code, or for an interruption."""
 
 
 class SolverChoice(NamedTuple):
@@ -237,6 +238,7 @@ class _ClosedForm:
         """Do nothing: a closed form reports the whole face."""
 
     def raise_error(self) -> None:
+        raise_interrupt()
         if self._callback is not None:
             self._callback.raise_error()
 
@@ -470,6 +472,8 @@ if COMPILED:
         arguments[6], arguments[7] = third.ctypes.data, len(third)
         arguments[8], arguments[9] = fourth.ctypes.data, len(fourth)
         record[FAILED] = call_python(record[CALL], what, np.int64(arguments.ctypes.data))
+        if record[FAILED]:
+            halt()
 
     @leaf
     def _solve_in_python(

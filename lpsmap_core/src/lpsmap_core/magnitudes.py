@@ -26,12 +26,13 @@ import numpy as np
 import numpy.typing as npt
 
 from lpsmap_core.active_set import ActiveSets
-from lpsmap_core.admm import deadline_of, run, solve_part
+from lpsmap_core.admm import run, solve_part
 from lpsmap_core.arrangement import Blocks
 from lpsmap_core.certificate import best_vertices
 from lpsmap_core.compile import leaf
 from lpsmap_core.forced import ORACLE
 from lpsmap_core.infeasible import factor_of_links, holders
+from lpsmap_core.interrupts import out_of_time
 from lpsmap_core.layout import Part
 from lpsmap_core.local import local_solver
 from lpsmap_core.state import (
@@ -247,20 +248,25 @@ def _solve_split(
     split: Split, skip: BoolArray, options: Options, warm: WarmStart | None
 ) -> PartState:
     """Solve with huge scores forbidden or released, until what was found is proven."""
-    part, deadline = split.part, deadline_of(options)
+    part = split.part
     state = start(part, *split.reduced(), options, warm)
     _release_needed(state, split, options)
     chosen, spent = ~skip, np.zeros(part.n_components, dtype=np.int64)
     progress = state.problem.progress
     for _ in range(MOST_ROUNDS):
-        run(state, chosen, options, deadline)
-        chosen = _mend(state, split, chosen, options)
-        if state.out_of_time or not chosen.any():
+        run(state, chosen, options)
+        again = _mend(state, split, chosen, options)
+        state.out_of_time = out_of_time()
+        if state.out_of_time:  # nor are proofs that were cut short any
+            again = chosen & split.components_of(split.huge)
+            progress.converged[again] = False
+        if state.out_of_time or not again.any():
             break
+        chosen = again
         spent[chosen] += progress.iterations[chosen]
         restart(state, chosen, *split.reduced(), options)
     progress.iterations[:] += spent
-    split.unproven |= chosen & progress.converged
+    split.unproven |= again & progress.converged
     return state
 
 

@@ -38,9 +38,12 @@ __all__ = [
     "floats",
     "floats_at",
     "int32s_at",
+    "integers",
     "ints_at",
     "invoke",
+    "keep_error",
     "pack",
+    "raise_kept",
 ]
 
 IntArray = npt.NDArray[np.int64]
@@ -58,30 +61,37 @@ forbidden, and what is its own.
 class Callback:
     """A method that compiled code can call by address with two integers.
 
-    What it raises waits until `raise_error`. The method's object is held weakly.
+    What it raises, or what the handler of a signal raises meanwhile, is kept until `raise_error`.
+    The method's object is held weakly.
     """
 
     def __init__(self, method: Callable[[int, int], None]) -> None:
         reference = weakref.WeakMethod(method)
-        errors: list[BaseException] = []
 
-        def call(what: int, argument: int) -> int:
+        def call(what: int, argument: int) -> None:
             function = reference()
             assert function is not None
-            try:
-                function(what, argument)
-            except BaseException as error:
-                errors.append(error)
-            return len(errors)
+            function(what, argument)
 
-        self._errors = errors
-        self._function = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_int64, ctypes.c_int64)(call)
-        self.address = ctypes.cast(self._function, ctypes.c_void_p).value or 0
+        self._call = call  # held: its address is all that compiled code has of it
+        self._words = (ctypes.c_int64 * 4)(id(call))
+        self.address = ctypes.addressof(self._words)
 
     def raise_error(self) -> None:
         """Raise what the method raised, if it did."""
-        if self._errors:
-            raise self._errors.pop()
+        raise_kept(self._words, 1)
+
+
+def raise_kept(words: ctypes.Array[ctypes.c_int64], start: int) -> None:
+    """Raise the exception that compiled code kept in three words, if they hold one."""
+    if words[start]:
+        kept = words[start : start + 3]
+        words[start : start + 3] = [0, 0, 0]
+        _raise(*kept)
+
+
+_raise: Any = ctypes.PYFUNCTYPE(None, *[ctypes.c_void_p] * 3)(("PyErr_Restore", ctypes.pythonapi))
+"""Called from Python, it raises what it sets."""
 
 
 def arrays_at(address: int, kinds: Sequence[type]) -> list[npt.NDArray[Any]]:
@@ -100,12 +110,14 @@ def _array(address: int, size: int, kind: type) -> npt.NDArray[Any]:
 
 pack: Any
 floats: Any
+integers: Any
 floats_at: Any
 ints_at: Any
 int32s_at: Any
 bytes_at: Any
 invoke: Any
 call_python: Any
+keep_error: Any
 borrowed: Any
 
 if COMPILED:
@@ -129,15 +141,41 @@ if COMPILED:
 
         return types.none(types.int64, arguments), generate
 
+    def keep_error(builder: Any, api: Any, address: Any) -> None:
+        """Keep the exception that is set in three words at an address, if they hold none."""
+        word, kind = ir.IntType(64), api.pyobj.as_pointer()
+        places = [builder.inttoptr(builder.add(address, word(8 * i)), kind) for i in range(3)]
+        free = cgutils.is_null(builder, builder.load(places[0]))
+        with builder.if_else(free) as (first, later):
+            with first:
+                api.err_fetch(*places)
+            with later:
+                api.err_clear()
+
     @intrinsic  # type: ignore[untyped-decorator]
     def call_python(typing_context: Any, address: Any, what: Any, argument: Any) -> Any:
-        """Call the `Callback` at an address; it takes the interpreter lock by itself."""
+        """Call the `Callback` at an address; returns 0 unless it raised.
+
+        Without the help of ctypes, which would report what handlers of signals raise before the
+        method's first instruction, and forget it.
+        """
 
         def generate(context: Any, builder: Any, signature: Any, values: Any) -> Any:
-            word = ir.IntType(64)
-            function = ir.FunctionType(word, [word, word])
-            pointer = builder.inttoptr(values[0], function.as_pointer())
-            return builder.call(pointer, values[1:])
+            api, word = context.get_python_api(builder), ir.IntType(64)
+            lock = api.gil_ensure()
+            function = builder.load(builder.inttoptr(values[0], api.pyobj.as_pointer()))
+            numbers = [api.long_from_longlong(value) for value in values[1:]]
+            result = api.call_function_objargs(function, numbers)
+            failed = cgutils.is_null(builder, result)
+            with builder.if_else(failed) as (raised, returned):
+                with raised:
+                    keep_error(builder, api, builder.add(values[0], word(8)))
+                with returned:
+                    api.decref(result)
+            for number in numbers:
+                api.decref(number)
+            api.gil_release(lock)
+            return builder.zext(failed, word)
 
         return types.int64(types.int64, types.int64, types.int64), generate
 
@@ -216,6 +254,16 @@ if COMPILED:
 
         return kind(types.int64, types.int64), generate
 
+    @intrinsic  # type: ignore[untyped-decorator]
+    def integers(typing_context: Any, address: Any, size: Any) -> Any:
+        """Return the int64 array of some size at an address."""
+        kind = types.Array(types.int64, 1, "C")
+
+        def generate(context: Any, builder: Any, signature: Any, values: Any) -> Any:
+            return _make_array(context, builder, kind, values[0], values[1])
+
+        return kind(types.int64, types.int64), generate
+
     def _accessor(number: Any) -> Any:
         kind = types.Array(number, 1, "C")
 
@@ -261,8 +309,8 @@ if COMPILED:
 else:
     # never called: what is not compiled calls Python objects
     SIGNATURES = {}
-    pack = invoke = call_python = None
-    floats = floats_at = ints_at = int32s_at = bytes_at = None
+    pack = invoke = call_python = keep_error = None
+    floats = integers = floats_at = ints_at = int32s_at = bytes_at = None
 
     def borrowed(value: Any) -> Any:
         """Return the value."""

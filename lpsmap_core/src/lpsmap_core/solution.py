@@ -16,6 +16,7 @@ from lpsmap_core.backward import multiply_jacobian
 from lpsmap_core.certificate import Optimality, check_optimality, error_bounds
 from lpsmap_core.distribution import Distributions
 from lpsmap_core.factor import Factor
+from lpsmap_core.interrupts import interruptible
 from lpsmap_core.layout import Layout, ranges
 from lpsmap_core.state import MOST_STRUCTURES, PartState, sums
 from lpsmap_core.variables import Variables
@@ -329,6 +330,7 @@ def _flat(values: FloatArray, factor: Factor) -> FloatArray:
     return values.reshape(factor.n_factors, factor.n_additionals)
 
 
+@interruptible
 def _weighted_vertices(state: PartState, b: int, rows: IntArray) -> Vertices:
     """Return rows' structures; those of a closed form are found from its last local scores."""
     solver: Any = state.solvers[b]

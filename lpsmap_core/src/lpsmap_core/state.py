@@ -206,7 +206,6 @@ class PartState:
         """Prepare the faces of converged components for derivatives; at most once."""
         if self.faces_complete:
             return
-        self.faces_complete = True
         iterate, converged = self.problem.iterate, self.problem.progress.converged
         for b, (bucket, solver) in enumerate(zip(self.part.buckets, self.solvers, strict=True)):
             if not isinstance(solver, ActiveSets):
@@ -221,6 +220,7 @@ class PartState:
                 z=iterate.z[links],
             )
             in_shares(complete, rows, np.diff(bucket.offsets)[rows], threads)
+        self.faces_complete = True
 
     @property
     def forbidden(self) -> BoolArray:

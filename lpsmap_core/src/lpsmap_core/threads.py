@@ -5,10 +5,13 @@ from __future__ import annotations
 import _thread
 import os
 from collections.abc import Callable
+from itertools import repeat
 from typing import TypeVar
 
 import numpy as np
 import numpy.typing as npt
+
+from lpsmap_core.interrupts import Watch, halt, raise_interrupt, thread_record
 
 __all__ = ["SMALLEST_SHARE", "cut", "default_threads", "in_shares"]
 
@@ -60,11 +63,14 @@ def in_shares(
     Raises
     ------
     BaseException
-        What the function raised for the first share for which it did, once all threads are done.
+        What the function raised for the first share for which it did, once all threads are done; or
+        what the handler of a signal raised meanwhile, for which all come out of compiled code.
     """
     shares = cut(items, sizes, threads)
     if len(shares) < 2:
-        return [function(share) for share in shares]
+        found = [function(share) for share in shares]
+        raise_interrupt()
+        return found
     results: dict[int, Result] = {}
     errors: dict[int, BaseException] = {}
     left = iter(range(len(shares)))  # `next` of it is atomic
@@ -75,36 +81,53 @@ def in_shares(
                 results[i] = function(shares[i])
             except BaseException as error:
                 errors[i] = error
+                if not isinstance(error, Exception):
+                    halt()
                 break
 
-    others: list[_thread.LockType] = []
-    try:
-        others += (_begin(work) for _ in range(min(threads, len(shares)) - 1))
-        work()
-    finally:  # whatever happens here, the others write to what the caller holds
-        for ended in others:
-            ended.acquire()
-    for i in sorted(errors):
+    _together(work, min(threads, len(shares)))
+    for i in sorted(errors, key=lambda i: (isinstance(errors[i], Exception), i)):
         raise errors[i]
     return [results[i] for i in range(len(shares))]
 
 
-def _begin(work: Callable[[], None]) -> _thread.LockType:
-    """Call a function in a new thread; returns a lock that is held until it ends.
+def _together(work: Callable[[], None], threads: int) -> None:
+    """Call a function in some threads, of which the calling one is the last; wait for all.
 
     ``threading.Thread.start`` waits until the thread runs, which takes longer than small shares.
+    Whatever a signal's handler raises, and wherever: the threads write to what the caller holds, so
+    that nothing is raised before all have ended.
     """
-    ended = _thread.allocate_lock()
-    ended.acquire()
+    leader, raised, begun = thread_record(), None, False
+    running = [_thread.allocate_lock() for _ in range(threads - 1)]
+    started: list[int] = []
 
-    def run() -> None:
+    def help_out(own: _thread.LockType) -> None:
         try:
-            work()
+            with Watch(leader=leader):
+                work()
         finally:
-            ended.release()
+            own.release()
 
-    _thread.start_new_thread(run, ())
-    return ended
+    for lock in running:
+        lock.acquire()
+    while True:
+        try:
+            if not begun:
+                begun = True
+                # one call, after which it is known how many were started, even if it is cut short
+                started.extend(map(_thread.start_new_thread, repeat(help_out), zip(running)))
+                work()
+            for lock in running[: len(started)]:
+                with lock:
+                    pass
+            break
+        except BaseException as error:
+            halt()
+            raised = raised or error
+    raise_interrupt()
+    if raised is not None:
+        raise raised
 
 
 def cut(items: IntArray, sizes: IntArray, threads: int) -> list[IntArray]:

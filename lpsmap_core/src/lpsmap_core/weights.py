@@ -16,6 +16,7 @@ from lpsmap_core.gram import (
     residual_direction,
     weight_residual,
 )
+from lpsmap_core.interrupts import interrupted
 
 __all__ = ["exchange", "refine", "settle", "welcome"]
 
@@ -92,6 +93,8 @@ def settle(own: ActiveSet, work: FloatArray) -> None:
         if blocking < 0:
             return
         remove(blocking, own)
+        if interrupted():
+            return
     own.p[0] = 1.0
 
 

@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from lpsmap_core.compile import kernel, leaf
+from lpsmap_core.interrupts import interrupted
 from lpsmap_factors_struct.arrays import copy
 
 __all__ = ["FlowMemory", "flow_memory", "violated_sets"]
@@ -118,6 +119,8 @@ def violated_sets(
                 for i in range(reached):
                     member[count, queue[i]] = 1.0
                 count += 1
+            if interrupted():
+                break
         seen[sink] = SOURCE
         for j in range(degree[sink]):
             other = near[sink * size + j]

@@ -25,6 +25,7 @@ import numpy as np
 import numpy.typing as npt
 
 from lpsmap_core.compile import kernel, leaf
+from lpsmap_core.interrupts import interrupted, stopped
 from lpsmap_factors_struct.arrays import copy
 from lpsmap_factors_struct.pivoted_cholesky import (
     DEPENDENT,
@@ -415,7 +416,7 @@ def maximise(dual: TreeDual, n: int, width: int, count: int, free: int, toleranc
     """
     list_cuts(dual, n, count)
     excess, solved = _climb(dual, n, width, count, free, tolerance)
-    if solved:
+    if solved or stopped():
         return excess
     # On scores much larger than 1 the function is almost linear in pieces, and steps can be as
     # short as its bends. On scaled down scores they are not, and the multipliers follow as those
@@ -458,7 +459,7 @@ def _climb(
             return allowed, True
         second_derivatives(dual, n, width, count)
         flat, limit = _ascent(dual, count, size, free)
-        if not _search(dual, n, width, count, flat, limit):
+        if not _search(dual, n, width, count, flat, limit) or interrupted():
             break
     return excess, False
 
@@ -543,6 +544,8 @@ def _search(dual: TreeDual, n: int, width: int, count: int, flat: bool, limit: f
             low = at
         else:
             high = at
+        if interrupted():
+            break
         curvature = _curvature(dual, n, width, count)
         if curvature > 0.0:
             step = at + slope / curvature

@@ -23,6 +23,7 @@ import numpy.typing as npt
 
 from lpsmap_core.compile import kernel, leaf
 from lpsmap_core.factor import FREE, LOWER, UPPER
+from lpsmap_core.interrupts import interrupted
 from lpsmap_factors_struct.arborescence import (
     Arborescence,
     arborescence_memory,
@@ -87,6 +88,8 @@ def project_trees(
     dual, flows = tree_dual(longest, widest, 2 * longest), flow_memory(longest)
     trees, capacity = arborescence_memory(longest), np.empty(longest * longest)
     for r in rows:
+        if interrupted():
+            break
         lo, hi, n_labels = offsets[r], offsets[r + 1], int(parameters[r, 3])
         n, packed = n_words(hi - lo, parameters[r, 3]), parameters[r, 0] != 0
         width = n * n_labels
@@ -129,6 +132,8 @@ def multiply_jacobians(
     longest, widest = _largest(rows, offsets, parameters)
     dual = tree_dual(longest, widest, 2 * longest)
     for r in rows:
+        if interrupted():
+            break
         lo, hi, n_labels = offsets[r], offsets[r + 1], int(parameters[r, 3])
         n, packed = n_words(hi - lo, parameters[r, 3]), parameters[r, 0] != 0
         width = n * n_labels
@@ -374,6 +379,8 @@ def _add_cuts(
         count = violated_sets(capacity, n, 10 * excess, member, kept, flows)
         if count == kept:
             break
+        if interrupted():
+            return kept
         sigma[kept:count] = 0.0
     return count
 

@@ -8,12 +8,16 @@ import numpy as np
 import numpy.typing as npt
 
 from lpsmap_core.compile import kernel, leaf
+from lpsmap_core.interrupts import interrupted
 from lpsmap_factors_struct.arrays import copy
 
 __all__ = ["Assignment", "assign", "assignment_memory"]
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
+
+LOOK_PERIOD = 100
+"""Columns from which on every path is followed by a look at whether to go on."""
 
 
 class Assignment(NamedTuple):
@@ -95,6 +99,8 @@ def assign(m: int, n: int, memory: Assignment) -> None:
                 partner[row], owner[j], j = j, row, partner[row]
                 if row == i:
                     break
+            if n > LOOK_PERIOD and interrupted():
+                break
 
 
 @leaf

@@ -8,8 +8,9 @@ import numpy as np
 import numpy.typing as npt
 
 from lpsmap_core.compile import kernel, leaf
+from lpsmap_core.interrupts import interrupted
 from lpsmap_factors_struct.arrays import largest
-from lpsmap_factors_struct.maxplus import best_sum, where_best
+from lpsmap_factors_struct.maxplus import LOOK_PERIOD, best_sum, where_best
 
 __all__ = ["Chart", "best_label", "binary_tree", "chart_memory"]
 
@@ -138,6 +139,8 @@ def _fill(n: int, memory: Chart) -> None:
             j = i + width
             best = best_sum(inside, i * n + i, transposed, j * n + i + 1, width)
             inside[i * n + j] = transposed[j * n + i] = best + weight[i * n + j]
+        if width * (n - width) > LOOK_PERIOD and interrupted():
+            break
 
 
 @leaf

@@ -7,9 +7,12 @@ import numpy.typing as npt
 
 from lpsmap_core.compile import leaf
 
-__all__ = ["best_sum", "where_best"]
+__all__ = ["LOOK_PERIOD", "best_sum", "where_best"]
 
 FloatArray = npt.NDArray[np.float64]
+
+LOOK_PERIOD = 10_000
+"""A pass over more sums than this ends with a look at whether the programme is to go on."""
 
 
 @leaf

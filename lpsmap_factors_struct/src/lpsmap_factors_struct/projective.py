@@ -8,7 +8,8 @@ import numpy as np
 import numpy.typing as npt
 
 from lpsmap_core.compile import kernel, leaf
-from lpsmap_factors_struct.maxplus import best_sum, where_best
+from lpsmap_core.interrupts import interrupted
+from lpsmap_factors_struct.maxplus import LOOK_PERIOD, best_sum, where_best
 
 __all__ = ["Spans", "projective_tree", "spans_memory"]
 
@@ -120,6 +121,8 @@ def _fill(
             complete[i * n + j] = transposed[j * n + i] = right
             left = best_sum(incomplete, j * n + i, transposed, i * n + i, width)
             complete[j * n + i] = transposed[i * n + j] = left
+        if width * (n - width) > LOOK_PERIOD and interrupted():
+            break
 
 
 @leaf

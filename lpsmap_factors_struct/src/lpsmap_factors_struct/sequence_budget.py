@@ -9,6 +9,8 @@ import numpy.typing as npt
 
 from lpsmap_core import Factor, FactorGraph, Variables
 from lpsmap_core.compile import kernel
+from lpsmap_core.interrupts import interrupted
+from lpsmap_factors_struct.maxplus import LOOK_PERIOD
 from lpsmap_factors_struct.sequence import (
     Sequence,
     best_arrivals,
@@ -75,6 +77,8 @@ def budgeted_viterbi(
                 if after <= budget:
                     here = t * layer + after * n_states + s
                     prefix[here] = arrivals[s] + reduced[t * n_states + s]
+        if layer * n_states > LOOK_PERIOD and interrupted():
+            break
     final = len(additionals) - n_states
     last = (length - 1) * layer
     visits = budget

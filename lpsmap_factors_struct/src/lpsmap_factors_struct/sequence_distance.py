@@ -9,7 +9,9 @@ import numpy.typing as npt
 
 from lpsmap_core import Factor, FactorGraph, Variables
 from lpsmap_core.compile import kernel, leaf
+from lpsmap_core.interrupts import interrupted
 from lpsmap_core.variables import as_variables
+from lpsmap_factors_struct.maxplus import LOOK_PERIOD
 from lpsmap_factors_struct.scores import as_array, flat_scores
 from lpsmap_factors_struct.sequence import reduced_states
 
@@ -109,6 +111,8 @@ def distance_viterbi(
         _arrivals(prefix[(t - 1) * n_states : t * n_states], distances, n_states, reach, here)
         for s in range(n_states):
             here[s] += reduced[t * n_states + s]
+        if n_states * reach > LOOK_PERIOD and interrupted():
+            break
     last = (length - 1) * n_states
     path[length - 1] = 0
     most = -np.inf

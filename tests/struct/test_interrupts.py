@@ -1,0 +1,243 @@
+"""Ctrl-C and limits of time get through to whatever compiled code is at."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from lpsmap import BinaryTree, ConvergenceWarning, DepTree, FactorGraph, Status, Xor
+
+GENEROUS = 10.0
+"""Seconds that machines may take which do a hundred other things. Alone it is a tenth of one."""
+
+HEAD = """
+import signal, sys, time, warnings
+import numpy as np
+from lpsmap import AtMostOne, BinaryTree, DepTree, Factor, FactorGraph, Sequence, Xor
+warnings.simplefilter("ignore")
+signal.signal(signal.SIGINT, signal.default_int_handler)
+rng = np.random.default_rng(0)
+
+def near_uniform(*shape):
+    graph = FactorGraph()
+    return graph, graph.variable_from(1e-3 * rng.normal(size=shape))
+
+def interrupted(run):
+    print("ready", flush=True)
+    try:
+        run()
+    except KeyboardInterrupt:
+        print("interrupted", flush=True)
+"""
+
+HARD = {
+    "projective trees": """
+graph, u = near_uniform(200, 200)
+graph.add(DepTree(u, projective=True))
+""",
+    "longer projective trees": """
+graph, u = near_uniform(300, 300)
+graph.add(DepTree(u, projective=True))
+""",
+    "binary trees": """
+graph, u = near_uniform(60, 60)
+graph.add(BinaryTree(u))
+""",
+    "a batch in threads": """
+graph, u = near_uniform(200, 40, 40)
+graph.add(DepTree(u, projective=True))
+""",
+}
+
+
+def run(code: str, delay: float, **environment: str) -> list[str]:
+    """Run code in a child, send it SIGINT some seconds after "ready"; return what else it says."""
+    child = subprocess.Popen(
+        [sys.executable, "-c", HEAD + code],
+        stdout=subprocess.PIPE,
+        env={**os.environ, "LPSMAP_THREADS": "2", **environment},
+        text=True,
+    )
+    assert child.stdout is not None
+    assert child.stdout.readline() == "ready\n"
+    time.sleep(delay)
+    child.send_signal(signal.SIGINT)
+    try:
+        said, _ = child.communicate(timeout=GENEROUS * 6)
+    finally:
+        child.kill()
+    assert child.returncode == 0
+    return said.split()
+
+
+@pytest.mark.compiled
+@pytest.mark.parametrize("name", HARD)
+def test_hard_solves_are_interrupted(name: str) -> None:
+    warm = "graph.solve(max_inner_iter=20)\n"
+    again = """
+def briefly(graph):
+    return graph.solve(max_inner_iter=4).values.tobytes()
+fresh = briefly(graph)
+begin = time.perf_counter()
+interrupted(lambda: graph.solve(max_inner_iter=10**6))
+print(time.perf_counter() - begin, briefly(graph) == fresh)
+"""
+    word, seconds, same = run(HARD[name] + warm + again, 0.7)
+    assert word == "interrupted"
+    assert float(seconds) < GENEROUS
+    assert same == "True"
+
+
+@pytest.mark.compiled
+def test_a_graph_of_millions_of_links_is_interrupted() -> None:
+    code = """
+def solve():
+    graph, u = near_uniform(1000, 2500)
+    graph.add(Xor(u))
+    graph.add(AtMostOne(u, axis=0))
+    graph.solve(tol=0.0, max_iter=10**6)
+near_uniform(3, 4)[0].solve()
+interrupted(solve)
+"""
+    for delay in (0.2, 1.5):
+        assert run(code, delay) == ["interrupted"]
+
+
+def test_backward_passes_and_small_solves_are_interrupted() -> None:
+    code = """
+def train():
+    while True:
+        graph, u = near_uniform(5, 6)
+        graph.add(Xor(u))
+        graph.add(AtMostOne(u, axis=0))
+        graph.solve().vjp(np.ones(30))
+interrupted(train)
+"""
+    for delay in (0.5, 1.0, 1.5):
+        assert run(code, delay) == ["interrupted"]
+
+
+def test_python_oracles_are_interrupted() -> None:
+    code = """
+class Slow(Factor):
+    def solve_map(self, eta_u, eta_v):
+        end = time.perf_counter() + 0.01
+        while time.perf_counter() < end:
+            pass
+        return tuple((eta_u > 0).astype(int).tolist())
+    def vertex(self, y):
+        return np.array(y, dtype=float), np.empty(0)
+
+def solve():
+    graph, u = near_uniform(400, 100)
+    graph.add(Slow(u))
+    graph.add(Xor(u, axis=0))
+    graph.solve(max_iter=10**6)
+interrupted(solve)
+"""
+    for delay in (1.0, 1.3):
+        assert run(code, delay) == ["interrupted"]
+
+
+@pytest.mark.compiled
+@pytest.mark.slow
+@pytest.mark.parametrize("delay", [2.0, 7.0, 15.0])
+def test_compiling_is_interrupted(tmp_path: Path, delay: float) -> None:
+    code = """
+def solve():
+    graph, u = near_uniform(5, 6)
+    graph.add(Sequence(u, np.zeros((6, 6))))
+    graph.add(AtMostOne(u, axis=0))
+    return graph.solve().values
+def solve_and_wait():
+    solve()
+    time.sleep(100)
+interrupted(solve_and_wait)
+print(solve().sum() > 0)
+"""
+    cache = str(tmp_path)
+    assert run(code, delay, NUMBA_CACHE_DIR=cache) == ["interrupted", "True"]
+    assert run(code, delay, NUMBA_CACHE_DIR=cache)[-1] == "True"
+
+
+@pytest.mark.compiled
+def test_what_any_handler_raises_gets_through() -> None:
+    if threading.current_thread() is not threading.main_thread():
+        pytest.skip("signals are the main thread's")
+
+    class Alarm(Exception):
+        pass
+
+    def handler(number: int, frame: object) -> None:
+        raise Alarm
+
+    graph = FactorGraph()
+    scores = 1e-3 * np.random.default_rng(0).normal(size=(60, 60))
+    graph.add(BinaryTree(graph.variable_from(scores)))
+    with pytest.warns(ConvergenceWarning):
+        graph.solve(max_inner_iter=20)
+    before = signal.signal(signal.SIGALRM, handler)
+    try:
+        signal.setitimer(signal.ITIMER_REAL, 0.5)
+        with pytest.raises(Alarm):
+            graph.solve(max_inner_iter=10**6)
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0.0)
+        signal.signal(signal.SIGALRM, before)
+
+
+@pytest.mark.compiled
+def test_the_time_limit_holds_inside_a_lone_factor() -> None:
+    graph = FactorGraph()
+    scores = 1e-3 * np.random.default_rng(0).normal(size=(60, 60))
+    u = graph.variable_from(scores)
+    graph.add(BinaryTree(u))
+    with pytest.warns(ConvergenceWarning):
+        assert graph.solve(max_inner_iter=20).status[0] is Status.INNER_ITERATION_LIMIT
+    begin = time.perf_counter()
+    with pytest.warns(ConvergenceWarning, match="raise max_time"):
+        solution = graph.solve(max_inner_iter=10**6, max_time=0.5)
+    assert time.perf_counter() - begin < GENEROUS
+    assert solution.status.tolist() == [Status.TIME_LIMIT]
+    np.testing.assert_allclose(u.value.sum(), 2 * 60 - 1, rtol=1e-6)
+
+
+@pytest.mark.compiled
+def test_the_time_of_one_thread_is_not_that_of_another() -> None:
+    graph, other = FactorGraph(), FactorGraph()
+    rng = np.random.default_rng(0)
+    graph.add(BinaryTree(graph.variable_from(1e-3 * rng.normal(size=(60, 60)))))
+    scores = rng.normal(size=(100, 20, 20))
+    other.add(DepTree(other.variable_from(scores), projective=True))
+    alone = other.solve().values.copy()
+    found: list[bool] = []
+
+    def solve() -> None:
+        for _ in range(10):
+            solution = other.solve()
+            found.append(solution.ok and np.array_equal(solution.values, alone))
+
+    thread = threading.Thread(target=solve)
+    thread.start()
+    with pytest.warns(ConvergenceWarning, match="raise max_time"):
+        graph.solve(max_inner_iter=10**6, max_time=0.3)
+    thread.join()
+    assert found == [True] * 10
+
+
+def test_nothing_is_left_over_from_a_limit() -> None:
+    graph = FactorGraph()
+    u = graph.variable_from(np.eye(4))
+    graph.add(Xor(u))
+    graph.add(Xor(u, axis=0))
+    with pytest.warns(ConvergenceWarning, match="raise max_time"):
+        graph.solve(max_time=1e-9, tol=0.0, max_iter=10**9)
+    assert graph.solve().ok
