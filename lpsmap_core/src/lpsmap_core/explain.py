@@ -85,6 +85,11 @@ def _run_file(path: Path) -> ModuleType:
 
 
 def _import(name: str) -> ModuleType:
+    if not all(part.isidentifier() for part in name.split(".")):
+        raise click.ClickException(
+            f"{name!r} is no module. Give a file with .py at its end, or a module that can be "
+            "imported from here, and after a colon the name of a graph: file.py:graph"
+        )
     sys.path.insert(0, "")
     try:
         return importlib.import_module(name)

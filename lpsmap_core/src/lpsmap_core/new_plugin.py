@@ -44,6 +44,8 @@ def write(name: str, into: Path, factor: str | None = None) -> Path:
         If a name cannot be used.
     FileExistsError
         If the folder exists.
+    OSError
+        If the folder cannot be written.
     ModuleNotFoundError
         If copier, which fills in the template, is not installed.
     """
@@ -73,7 +75,14 @@ def write(name: str, into: Path, factor: str | None = None) -> Path:
         "core": _compatible(lpsmap_core.__version__),
         "api_version": lpsmap_core.hookspecs.API_VERSION,
     }
-    copier.run_copy(str(TEMPLATE), folder, data=answers, defaults=True, quiet=True)
+    try:
+        folder.mkdir()
+        copier.run_copy(str(TEMPLATE), folder, data=answers, defaults=True, quiet=True)
+    except OSError as error:
+        raise OSError(
+            f"{folder} cannot be written ({error.strerror or error}). Choose another folder with "
+            "--into."
+        ) from error
     return folder
 
 
