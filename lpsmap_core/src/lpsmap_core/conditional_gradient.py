@@ -32,8 +32,8 @@ from lpsmap_core.active_set import ActiveSets
 from lpsmap_core.distribution import Distribution, Distributions
 from lpsmap_core.factor import Factor
 from lpsmap_core.forced import ORACLE, decide
-from lpsmap_core.graph import ConvergenceWarning
 from lpsmap_core.layout import build_layout
+from lpsmap_core.report import ConvergenceWarning
 from lpsmap_core.state import Options, start
 from lpsmap_core.vertices import Vertices, structure_scores
 
