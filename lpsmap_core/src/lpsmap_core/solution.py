@@ -57,13 +57,6 @@ class Status(enum.Enum):
         "other components are not affected."
     )
 
-    def __reduce__(self) -> NoReturn:
-        raise TypeError(
-            "a Solution holds addresses of the process that solved it, and is neither pickled nor "
-            "copied; expected its arrays (values, additionals, status), or the graph, to be solved "
-            "again where it arrives."
-        )
-
     @property
     def ok(self) -> bool:
         """Whether the values can be relied upon."""
@@ -106,6 +99,13 @@ class Solution:
     additional_scores: Sequence[FloatArray]
     threads: int = 1
     trace: FloatArray | None = None
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError(
+            "a Solution holds addresses of the process that solved it, and is neither pickled nor "
+            "copied; expected its arrays (values, additionals, status), or the graph, to be solved "
+            "again where it arrives."
+        )
 
     @property
     def ok(self) -> bool:
