@@ -39,7 +39,8 @@ class Pair(Factor):
         Variables whose shapes broadcast: every pair of entries is a factor.
     scores
         Scores w, of either sign, that broadcast to the variables' shape: a number, or an array of
-        NumPy or any array-API library, through which gradients flow.
+        NumPy or any array-API library, through which gradients flow. For a single pair also an
+        array of one number, such as ``t[0:1]``.
 
     Raises
     ------
@@ -146,6 +147,8 @@ def _broadcast(scores: Any, shape: tuple[int, ...]) -> Any:
         check_readable("Pair: scores", scores)
     else:
         scores = real_numbers("Pair: scores", scores).astype(np.float64, copy=False)
+    if tuple(scores.shape) == (1,) and shape == ():  # a slice of one score, for one pair
+        return scores[0]
     try:
         return array_namespace(scores).broadcast_to(scores, shape)
     except (ValueError, RuntimeError):

@@ -119,7 +119,5 @@ class LogicFactor(Factor):
 
     def _negate(self, entries: BoolArray | bool) -> None:
         """Negate entries of the variables, so that the type's constraint is on their negations."""
-        view = self.variables
-        negated = Variables(view.graph, view.index, view.negated ^ entries)
-        self.variables = negated.without_ownership()
-        self.flipped = np.broadcast_to(entries, view.shape)
+        self.variables = self.variables ^ entries
+        self.flipped = np.broadcast_to(entries, self.variables.shape)
