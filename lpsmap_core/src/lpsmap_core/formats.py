@@ -13,6 +13,7 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 
 from lpsmap_core.graph import FactorGraph
+from lpsmap_core.packs import advice
 from lpsmap_core.variables import Variables
 
 __all__ = ["FileFormat", "FileFormatError", "JsonFormat", "Problem", "read"]
@@ -138,8 +139,8 @@ class JsonFormat(FileFormat):
                 factor_type, over = _string(options.pop("type")), options.pop("over")
                 if factor_type not in types:
                     raise ValueError(
-                        f"type is {factor_type!r}; expected an installed factor type, one of "
-                        f"{', '.join(sorted(types)) or '(none)'}. Install the pack that has it"
+                        f"type is {factor_type!r}; expected an installed factor type; "
+                        f"{advice(factor_type, types)}"
                     )
                 if not isinstance(over, list):
                     raise TypeError(f"over is {over!r}; expected a list of views, such as ['u[0]']")
