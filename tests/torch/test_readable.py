@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+import lpsmap
 import torch
 from lpsmap import FactorGraph, Knapsack, Pair, Sequence, TorchFactorGraph, Xor
 
@@ -94,6 +95,14 @@ def test_a_list_of_tensors_keeps_their_gradients() -> None:
     rows = [torch.tensor([0.3, 0.1], requires_grad=True), torch.tensor([0.2, 0.4])]
     chosen(rows)[0, 0].backward()
     assert rows[0].grad.tolist() == [0.5, -0.5]
+
+
+def test_a_warning_of_a_solve_is_about_the_line_of_the_user() -> None:
+    with pytest.warns(lpsmap.ConvergenceWarning) as caught:
+        graph = TorchFactorGraph()
+        graph.add(Xor(graph.variable_from([[np.nan, 1.0], [0.0, 1.0]])))
+        graph.solve()
+    assert [warning.filename for warning in caught] == [__file__]
 
 
 PLAIN: dict[str, Callable[[torch.Tensor], Any]] = {

@@ -29,6 +29,7 @@ import numpy as np
 import numpy.typing as npt
 
 from lpsmap_core.active_set import ActiveSets
+from lpsmap_core.callers import stacklevel
 from lpsmap_core.distribution import Distribution, Distributions
 from lpsmap_core.factor import Factor
 from lpsmap_core.forced import ORACLE, decide
@@ -182,7 +183,7 @@ def conditional_gradient(
             f"of {gap:.1e}, larger than tol {tol:.1e}: raise max_iter or tol, or accept marginals "
             f"within {np.sqrt(gap):.1e} of the solution.",
             ConvergenceWarning,
-            stacklevel=2,
+            stacklevel=stacklevel(),
         )
     return ConditionalGradient(
         variant=variant,

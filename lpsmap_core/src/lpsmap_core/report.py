@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import math
-import sys
 import warnings
 from collections.abc import Sequence
 
 import numpy as np
 import numpy.typing as npt
 
+from lpsmap_core.callers import stacklevel
 from lpsmap_core.factor import Factor
 from lpsmap_core.solution import Solution, Status
 
@@ -17,9 +17,6 @@ __all__ = ["ConvergenceWarning", "report"]
 
 FloatArray = npt.NDArray[np.float64]
 Shapes = Sequence[tuple[int, ...]]
-
-OURS = ("lpsmap", "torch.")
-"""Modules through which a solve is called; a warning is about the line that called them."""
 
 
 class ConvergenceWarning(UserWarning):
@@ -69,7 +66,7 @@ def report(solution: Solution, scores: FloatArray, shapes: Shapes) -> None:
     if solution.contradictions:
         component, named = next(iter(solution.contradictions.items()))
         lines.append(f"Component {component} has no solution because of {_list(named)}.")
-    warnings.warn(" ".join(lines), ConvergenceWarning, stacklevel=_stacklevel())
+    warnings.warn(" ".join(lines), ConvergenceWarning, stacklevel=stacklevel())
 
 
 def _non_finite_message(scores: FloatArray, shapes: Shapes) -> str:
@@ -97,11 +94,3 @@ def _list(named: list[tuple[Factor, int]]) -> str:
     """Return the names of some factors, the first few of many."""
     names = [f"{type(factor).__name__} {row}" for factor, row in named]
     return ", ".join(names[:5]) + (", ..." if len(names) > 5 else "")
-
-
-def _stacklevel() -> int:
-    """Return how far up is the line outside of this library that asked for the solve."""
-    level, frame = 1, sys._getframe(1)
-    while frame.f_back is not None and f"{frame.f_globals.get('__name__')}.".startswith(OURS):
-        level, frame = level + 1, frame.f_back
-    return level
