@@ -19,6 +19,8 @@ from typing import Any, TypeVar
 
 from filelock import FileLock
 
+from lpsmap_core.callers import stacklevel
+
 numba: Any
 try:
     import numba
@@ -188,6 +190,8 @@ _one_thread = threading.RLock()  # taken first, so that threads cannot cross num
 _locks: dict[str, FileLock] = {}
 _announcement_made = False
 
+CORE = __name__.partition(".")[0]
+
 
 @contextmanager
 def _announced(dispatcher: Any) -> Iterator[None]:
@@ -197,11 +201,14 @@ def _announced(dispatcher: Any) -> Iterator[None]:
     cached = folder is not None and any(Path(folder).glob(f"*.{name}-*.nbi"))
     if not cached and not _announcement_made:
         _announcement_made = True
+        package = dispatcher.py_func.__module__.partition(".")[0]
+        nothing_yet = folder is None or not any(Path(folder).glob("*.nbi"))
+        takes = ": this takes about a minute, once" if nothing_yet and package == CORE else ""
         warnings.warn(
-            "lpsmap compiles its kernels for the first time on this machine: this takes about a "
-            "minute, once. Later processes load them in milliseconds.",
+            f"lpsmap compiles kernels of {package} for the first time on this machine{takes}. "
+            "Later processes load them in milliseconds.",
             CompilationNotice,
-            stacklevel=4,
+            stacklevel=stacklevel(),
         )
     yield
 
