@@ -7,14 +7,15 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 import pytest
 
 import judges
-from lpsmap_core import FactorGraph
+from lpsmap import AtMostOne
+from lpsmap_core import Factor, FactorGraph
 from lpsmap_core.active_memory import block_size, carve
 from lpsmap_core.active_set import ActiveSets
 from lpsmap_core.active_steps import RUNNING
@@ -264,3 +265,89 @@ def test_a_block_is_as_large_as_what_is_carved_from_it(width: int, capacity: int
     sizes = [len(x) for x in arrays]
     entries = 2 * ((width * capacity + 1) // 2)  # whole words
     assert sizes == [entries, width * capacity, *[capacity] * 6, capacity**2, capacity**2]
+
+
+# -------------------------------------------------------------------- oracles that break promises
+
+
+class OneOf(Factor):
+    """Exactly one variable is on."""
+
+    def solve_map(self, eta_u, eta_v):
+        return int(np.argmax(eta_u))
+
+    def vertex(self, y):
+        return np.eye(self.event_shape[0])[y], []
+
+
+class NotANumber(OneOf):
+    """The same with a vertex that holds a NaN."""
+
+    def vertex(self, y):
+        return np.where(np.arange(*self.event_shape) == 2, np.nan, super().vertex(y)[0]), []
+
+
+class Turning(OneOf):
+    """The same with the best and the worst structure in turns."""
+
+    calls = 0
+
+    def solve_map(self, eta_u, eta_v):
+        Turning.calls += 1
+        return int(np.argmax(eta_u if Turning.calls % 2 else -eta_u))
+
+
+class Arbitrary(OneOf):
+    """The same with any structure for the best."""
+
+    def solve_map(self, eta_u, eta_v):
+        return int(abs(float(eta_u.sum())) * 1e6) % len(eta_u)
+
+
+class ArbitraryKnowingly(Arbitrary):
+    """The same, said beforehand."""
+
+    expected_failures = {"check_map_is_best": "it is an approximation"}
+
+
+class InFloat32(OneOf):
+    """The same in single precision, in which many scores are equal."""
+
+    def solve_map(self, eta_u, eta_v):
+        return int(np.argmax(eta_u.astype(np.float32)))
+
+
+def graph_of(factor_type: type[Factor], scores: Any, among_others: bool) -> FactorGraph:
+    graph = FactorGraph()
+    u = graph.variable_from(scores)
+    graph.add(factor_type(u))
+    if among_others:
+        graph.add(AtMostOne(u, axis=0))
+    return graph
+
+
+@pytest.mark.parametrize("among_others", [False, True])
+def test_a_vertex_that_is_not_finite_is_named(among_others: bool) -> None:
+    graph = graph_of(NotANumber, np.arange(8.0).reshape(2, 4) / 8, among_others)
+    with pytest.raises(ValueError, match=r"NotANumber.vertex returned .* not finite .* structure"):
+        graph.solve()
+
+
+def test_an_oracle_that_contradicts_itself_is_named() -> None:
+    with pytest.raises(ValueError, match=r"Turning.solve_map contradicts .*`lpsmap check Turning"):
+        graph_of(Turning, [[0.9, 0.0, -3.0]], False).solve()
+    scores = np.random.default_rng(0).normal(size=(8, 12))
+    with pytest.raises(ValueError, match=r"Arbitrary.solve_map contradicts itself: it returned"):
+        graph_of(Arbitrary, scores, True).solve()
+
+
+@pytest.mark.filterwarnings("ignore::lpsmap_core.ConvergenceWarning")
+def test_what_is_said_beforehand_is_no_contradiction() -> None:
+    graph_of(ArbitraryKnowingly, np.random.default_rng(0).normal(size=(3, 4)), False).solve()
+
+
+@pytest.mark.filterwarnings("ignore::lpsmap_core.ConvergenceWarning")
+@pytest.mark.parametrize("scale", [1.0, 1e9])
+def test_rounding_is_no_contradiction(scale: float) -> None:
+    scores = scale * (1.0 + 1e-9 * np.random.default_rng(0).normal(size=(30, 12)))
+    graph_of(InFloat32, scores, True).solve(max_iter=50)

@@ -65,6 +65,26 @@ def test_lpsmap_plugins_says_what_each_offers() -> None:
     assert "    backends: numpy" in lines
 
 
+@pytest.mark.parametrize(
+    ("arguments", "code", "words"),
+    [
+        (["explain", ":x"], 1, "'' is no module"),
+        (["explain", ":"], 1, "'' is no module"),
+        (["explain", ""], 1, "'' is no module"),
+        (["explain", "."], 1, "'.' is no module"),
+        (["explain", ".x"], 1, "'.x' is no module"),
+        (["check", "--seed", "-1", "Xor"], 2, "-1 is not in the range x>=0"),
+        (["new-plugin", "spans", "--into", "/proc"], 1, "cannot be written"),
+    ],
+)
+def test_mistakes_are_told_in_a_line(arguments: list[str], code: int, words: str) -> None:
+    result = lpsmap(*arguments)
+    assert result.exit_code == code
+    assert isinstance(result.exception, SystemExit)
+    assert result.output.splitlines()[-1].startswith("Error: ")
+    assert words in result.output.splitlines()[-1]
+
+
 @pytest.mark.parametrize("command", ["factors", "plugins"])
 def test_lists_end_with_the_names_that_two_claim(command: str) -> None:
     with registered(Greeter("greet", Own), Greeter("salute", Another)):

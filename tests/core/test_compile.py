@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -92,3 +93,41 @@ def test_a_cache_that_names_what_is_gone_is_forgotten(tmp_path: Path) -> None:
         run = [sys.executable, "-W", "ignore", "-c", "import module"]
         found = subprocess.run(run, cwd=tmp_path, capture_output=True, text=True, check=False)
         assert (found.returncode, found.stdout) == (0, "3.0\n"), found.stderr
+
+
+ANNOUNCED = """
+import warnings
+with warnings.catch_warnings(record=True) as caught:
+    warnings.simplefilter("always")
+    {code}
+print(*[warning.message for warning in caught])
+print(*[warning.filename for warning in caught])
+"""
+
+
+@pytest.mark.parametrize(
+    ("code", "words"),
+    [
+        ("import module", "kernels of module for the first time on this machine. Later processes"),
+        (
+            "from lpsmap_core.compile import general_position; general_position(1, 2)",
+            "kernels of lpsmap_core for the first time on this machine: this takes about a minute",
+        ),
+    ],
+)
+def test_a_minute_is_announced_only_where_it_is_taken(
+    tmp_path: Path, code: str, words: str
+) -> None:
+    (tmp_path / "module.py").write_text(MODULE.format(name="Any"), encoding="utf-8")
+    (tmp_path / "script.py").write_text(ANNOUNCED.format(code=code), encoding="utf-8")
+    found = subprocess.run(
+        [sys.executable, "script.py"],
+        cwd=tmp_path,
+        env={**os.environ, "NUMBA_CACHE_DIR": str(tmp_path / "cache")},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert found.returncode == 0, found.stderr
+    assert words in found.stdout
+    assert str(tmp_path) in found.stdout.splitlines()[-1]

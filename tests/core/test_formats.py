@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ import pytest
 from click.testing import CliRunner
 
 import lpsmap
+import lpsmap_core
 from lpsmap_core import FactorGraph, cli, hookimpl
 from lpsmap_core.formats import FileFormat, FileFormatError, JsonFormat, Problem, read
 from lpsmap_core.registry import registered
@@ -48,13 +50,18 @@ def test_a_file_is_the_graph_that_python_would_build(tmp_path: Path) -> None:
     np.testing.assert_array_equal(found.variables["v"].value, v.value)
 
 
+def over(view: Any) -> dict[str, Any]:
+    """Return a problem with a factor over a view."""
+    return {**GOOD, "factors": [{"type": "Xor", "over": [view]}]}
+
+
 @pytest.mark.parametrize(
     ("content", "words"),
     [
         ("{", 'JSONDecodeError: .*keys "variables" and "factors"'),
         ([], 'TypeError: .*keys "variables" and "factors"'),
         ({"variables": {}}, "KeyError: 'factors'"),
-        ({"variables": {"u": "x"}, "factors": []}, r"variables\['u'\]: ValueError"),
+        ({"variables": {"u": "x"}, "factors": []}, r"variables\['u'\]: TypeError"),
         ({**GOOD, "factors": [{"type": "Xor"}]}, r"factors\[0\]: KeyError: 'over'"),
         ({**GOOD, "factors": [{"type": "Xnor", "over": ["u"]}]}, r"\[0\]: .*'Xnor'.*Xor"),
         ({**GOOD, "factors": [{"type": "Xor", "over": ["w"]}]}, "'w' in 'w' is no view.*u, v"),
@@ -64,12 +71,35 @@ def test_a_file_is_the_graph_that_python_would_build(tmp_path: Path) -> None:
         ({**GOOD, "factors": [{"type": "Xor", "over": ["u["]}]}, "ValueError: 'u\\[' is no Python"),
         ({**GOOD, "factors": [{"type": "Xor", "over": ["u"], "axs": 0}]}, "TypeError: .*axs"),
         ({**GOOD, "factors": [{"type": "Budget", "over": ["u"], "budget": -1}]}, "budget of row 0"),
+        ("[" * 100_000 + "]" * 100_000, "RecursionError"),
+        ('{"variables": ' + '{"a":' * 100_000 + "1" + "}" * 100_001, "RecursionError"),
+        (over("~" * 100_000 + "u"), "has 100001 characters; expected up to 10000"),
+        (over("~" * 9_000 + "u"), "'~~~.* is nested too deeply"),
+        (over("u[" + "-" * 9_000 + "1]"), "is nested too deeply"),
+        (over("u" + ".T" * 4_000), "is nested too deeply"),
+        (over("u" + "[:]" * 3_000), "is nested too deeply"),
+        (over("u[" + "9" * 4_000 + "]"), "IndexError"),
+        (over("u[" + "9" * 5_000 + "]"), "is no Python expression"),
+        ('{"variables": {"u": [1, ' + "9" * 4_000 + ']}, "factors": []}', "real numbers"),
+        ('{"variables": {"u": [1, ' + "9" * 5_000 + ']}, "factors": []}', "4300 digits"),
+        (over("u\0"), "null bytes"),
+        (over("\ud800"), "surrogates"),
+        (over(3), "got 3; expected a string"),
+        ({**GOOD, "factors": [{"type": "Xor", "over": "u"}]}, "over is 'u'; expected a list"),
+        ({**GOOD, "factors": [{"type": ["Xor"], "over": ["u"]}]}, "expected a string"),
+        ({**GOOD, "factors": ["Xor"]}, "got 'Xor', which is no JSON object"),
+        ({**GOOD, "factors": "Xor"}, "factors is a str, not a list"),
+        ({"variables": [["u", [1]]], "factors": []}, "which is no JSON object"),
+        ({"variables": {"u": "12"}, "factors": []}, "dtype <U2; expected real numbers"),
+        ({"variables": {"u": ["1", "2"]}, "factors": []}, "dtype <U1; expected real numbers"),
+        ('{"variables": {"u": [1], "u": [2]}, "factors": []}', "the key 'u' is there twice"),
     ],
 )
 def test_a_file_that_is_wrong_says_where(tmp_path: Path, content: Any, words: str) -> None:
     with pytest.raises(FileFormatError, match=words) as caught:
         read(written(tmp_path, content))
     assert str(caught.value).startswith(str(tmp_path))
+    assert len(str(caught.value)) < 1000
 
 
 def test_suffixes_choose_the_format(tmp_path: Path) -> None:
@@ -102,6 +132,103 @@ def test_lpsmap_solve_prints_json(tmp_path: Path) -> None:
     assert len(answer["objective"]) == len(answer["status"])
     np.testing.assert_allclose(np.sum(answer["variables"]["u"], axis=1), 1.0, atol=1e-6)
     assert answer["variables"]["v"][1] == 0.0
+
+
+def test_numbers_of_any_size_and_marks_of_editors(tmp_path: Path) -> None:
+    budget = {"type": "Budget", "over": ["u"], "budget": 10**4000}
+    path = written(tmp_path, "\ufeff" + json.dumps({**GOOD, "factors": [budget]}))
+    assert read(path).graph.solve().ok
+
+
+def test_lists_in_a_file_are_arrays() -> None:
+    from lpsmap_core.formats import _argument
+
+    assert _argument([[1, 2], [3, 4]]).shape == (2, 2)
+    assert _argument(["rows", "none"]) == ["rows", "none"]
+
+
+@pytest.mark.filterwarnings("default")
+def test_lpsmap_solve_prints_null_for_what_is_no_number(tmp_path: Path) -> None:
+    scores = [[1.0, 2.0], [float("nan"), 2.0]]
+    factors = [{"type": "Xor", "over": ["u"]}]
+    path = written(tmp_path, {"variables": {"u": scores}, "factors": factors})
+    result = CliRunner().invoke(cli.main, ["solve", str(path)])
+
+    def refuse(constant: str) -> None:
+        raise AssertionError(constant)
+
+    answer = json.loads(result.stdout, parse_constant=refuse)
+    assert answer["variables"]["u"] == [[0.0, 1.0], [None, None]]
+    assert answer["objective"] == [1.5, None]
+    assert answer["status"] == ["SOLVED", "NON_FINITE"]
+    assert result.exit_code == cli.UNSOLVED == 3
+    assert "exit code is 0 if" in CliRunner().invoke(cli.main, ["solve", "-h"]).stdout
+
+
+@pytest.mark.filterwarnings("default")
+def test_warnings_of_a_command_end_with_words(tmp_path: Path) -> None:
+    scores, factors = [[-1.0, 2.0], [0.0, 2.0]], [{"type": "Xor", "over": ["u"]}]
+    scores[0] = [float("-inf")] * 2
+    path = written(tmp_path, {"variables": {"u": scores}, "factors": factors})
+    result = CliRunner().invoke(cli.main, ["solve", str(path)])
+    assert result.exit_code == 3
+    (line,) = result.stderr.splitlines()
+    assert line.startswith("Warning: 1 of 2 components were not solved.")
+    assert line.endswith("because of Xor 0.")
+
+
+class Faulty(lpsmap_core.Factor):
+    """A type whose oracle fails."""
+
+    def solve_map(self, eta_u: Any, eta_v: Any) -> int:
+        return 1 // 0
+
+    def vertex(self, y: Any) -> Any:
+        return np.zeros(self.event_shape), np.empty(0)
+
+
+class FaultyFormat(FileFormat):
+    """A format whose reader fails."""
+
+    name, suffixes = "faulty", (".faulty",)
+
+    def read(self, path: Path) -> Problem:
+        raise AttributeError("no such thing")
+
+
+class NoProblem(FaultyFormat):
+    """A format whose reader returns something else."""
+
+    suffixes = (".none",)
+
+    def read(self, path: Path) -> Problem:
+        return None  # type: ignore[return-value]
+
+
+class FaultyPlugin:
+    """Their plugin."""
+
+    @hookimpl
+    def lpsmap_factors(self) -> list[type[lpsmap_core.Factor]]:
+        return [Faulty]
+
+    @hookimpl
+    def lpsmap_formats(self) -> list[type[FileFormat]]:
+        return [FaultyFormat, NoProblem]
+
+
+def test_what_a_plugin_does_is_no_traceback(tmp_path: Path) -> None:
+    content = {"variables": {"u": [1.0]}, "factors": [{"type": "Faulty", "over": ["u"]}]}
+    with registered(FaultyPlugin()):
+        for name, words in (
+            ("a.json", "ZeroDivisionError: .* raised in .*test_formats.py, line"),
+            ("a.faulty", "AttributeError: no such thing; raised by the format of registered-by-h"),
+            ("a.none", "returned a NoneType; expected a Problem"),
+        ):
+            result = CliRunner().invoke(cli.main, ["solve", str(written(tmp_path, content, name))])
+            assert result.exit_code == 1
+            assert isinstance(result.exception, SystemExit)
+            assert re.search(f"^Error: .*{name}.*{words}", result.output), result.output
 
 
 def test_lpsmap_solve_refuses_in_a_sentence(tmp_path: Path) -> None:

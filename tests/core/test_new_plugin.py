@@ -55,8 +55,6 @@ def test_the_factors_name_can_be_chosen(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (["Spans"], "got 'Spans'; expected small letters"),
-        (["my_spans"], "got 'my_spans'; expected small letters"),
         (["my--spans"], "expected small letters"),
         (["../spans"], "expected small letters"),
         (["2spans"], "expected small letters"),
@@ -72,6 +70,29 @@ def test_names_that_cannot_be(tmp_path: Path, arguments: list[str], words: str) 
     assert result.exit_code == 1
     assert words in result.output
     assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("name", ["my_factor", "My Factor", "MyFactor", "my-factor", " My_factor"])
+def test_words_can_be_joined_in_any_way(tmp_path: Path, name: str) -> None:
+    folder = new_plugin.write(name, tmp_path)
+    assert folder.name == "my-factor"
+    assert "class MyFactor(Factor)" in (folder / "src/my_factor/factor.py").read_text()
+
+
+def test_a_factor_of_an_installed_name_is_warned_of(tmp_path: Path) -> None:
+    with pytest.warns(UserWarning, match="lpsmap-factors-logic has a factor type Xor already"):
+        folder = new_plugin.write("lpsmap-xor", tmp_path)
+    assert folder.is_dir()
+
+
+def test_its_tests_install_from_wheels_that_no_index_has(tmp_path: Path) -> None:
+    folder = new_plugin.write("spans", tmp_path)
+    command = "pip install --find-links wheels '.[test]'"
+    assert command in (folder / ".github/workflows/test.yml").read_text()
+    readme = (folder / "README.md").read_text()
+    assert command in readme
+    assert "pip wheel --no-deps --wheel-dir wheels" in readme
+    assert "pip install spans" not in readme
 
 
 def test_what_exists_is_left_alone(tmp_path: Path) -> None:

@@ -128,3 +128,18 @@ def test_other_processes_solve_graphs():
     for graph, theirs in zip(graphs, found, strict=True):
         for mine, other in zip(marginals(graph), theirs, strict=True):
             np.testing.assert_array_equal(mine, other)
+
+
+def test_a_solution_belongs_to_its_process():
+    """It holds addresses, which a copy would have read."""
+    graph = FactorGraph()
+    graph.add(Xor(graph.variable((2, 3))))
+    solution = graph.solve()
+    for copied in (round_trip, copy.copy, copy.deepcopy):
+        with pytest.raises(TypeError, match="Solution holds addresses of the process"):
+            copied(solution)
+
+
+def test_two_graphs_cannot_share_variables():
+    with pytest.raises(TypeError, match=r"copy: .*copy\.deepcopy\(\(graph, u\)\)"):
+        copy.copy(make_graph())

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import click
+import numpy as np
 import pytest
 from click.testing import CliRunner
 
@@ -17,7 +18,7 @@ import lpsmap
 import lpsmap_core
 from lpsmap_core import Factor, FactorGraph, cli, registry
 from lpsmap_core.backends import NumpyBackend
-from lpsmap_core.formats import FileFormat, JsonFormat
+from lpsmap_core.formats import FileFormat, FileFormatError, JsonFormat, read
 from lpsmap_core.registry import DuplicateNameError, Plugin, PluginWarning, Registry, registered
 
 
@@ -400,3 +401,77 @@ def test_importing_the_face_imports_neither_torch_nor_packs() -> None:
         [sys.executable, "-c", code], check=True, capture_output=True, text=True
     ).stdout
     assert {name.split(".")[0] for name in printed.split()} == {"lpsmap_core"}
+
+
+# -------------------------------------------------------------------- names that are not there
+
+
+def test_a_name_of_a_pack_that_is_not_installed(alone: Path) -> None:
+    install(alone, "good", PACK.format(name="Good"))
+    for name, pack in {
+        "DepTree": "lpsmap-factors-struct",
+        "Xor": "lpsmap-factors-logic",
+        "TorchFactorGraph": "lpsmap-torch",
+    }.items():
+        with pytest.raises(ImportError, match=f"{name!r}; install it with: pip install {pack}$"):
+            exec(f"from lpsmap import {name}", {})
+        with pytest.raises(AttributeError, match=f"{name!r}; install it with: pip install {pack}$"):
+            getattr(lpsmap, name)
+        assert not hasattr(lpsmap, name)
+        path = alone / "problem.json"
+        path.write_text(
+            f'{{"variables": {{"u": [1]}}, "factors": [{{"type": "{name}", "over": ["u"]}}]}}'
+        )
+        with pytest.raises(FileFormatError, match=f"expected an inst.*pip install {pack}$"):
+            read(path)
+
+
+def test_names_that_are_near_are_suggested(alone: Path) -> None:
+    install(alone, "good", PACK.format(name="Goodness"))
+    exec("from lpsmap import Goodness", {})
+    for near, words in {
+        "goodnes": r"did you mean Goodness\?",
+        "deptree": r"did you mean DepTree \(pip install lpsmap-factors-struct\)",
+        "Zzz": "installed factor types: Goodness",
+    }.items():
+        with pytest.raises(ImportError, match=words):
+            exec(f"from lpsmap import {near}", {})
+
+
+def test_check_tells_a_contested_name_of_a_distribution(alone: Path) -> None:
+    install(alone, "one", PACK.format(name="Same"))
+    install(alone, "two", PACK.format(name="Same"))
+    for name in ("one", "two", "Same"):
+        result = CliRunner().invoke(cli.main, ["check", name])
+        assert result.exit_code == 1
+        assert "Same is claimed by two installed plugins" in result.output
+
+
+def test_check_tells_a_misspelt_group_from_an_unknown_name(alone: Path) -> None:
+    install(alone, "slip", PACK.format(name="Slip"), group="lpsmap_plugins")
+    install(alone, "tool", PACK.format(name="Tool"), group="console_scripts")
+    install(alone, "empty", "")
+    for name, words in {
+        "slip": "no entry point in the group 'lpsmap'; its group 'lpsmap_plugins' is not looked at",
+        "tool": "no entry point in the group 'lpsmap'.",
+        "empty": "is installed, but offers no factor types",
+        "nothing": "is no installed factor type, and no distribution that brings one.",
+    }.items():
+        result = CliRunner().invoke(cli.main, ["check", name], terminal_width=300)
+        assert result.exit_code == 2
+        assert words in result.output
+
+
+def test_a_warning_of_a_plugin_is_about_the_line_of_the_user(alone: Path) -> None:
+    install(alone, "lost", "import no_such_module")
+    with pytest.warns(PluginWarning) as caught:
+        registry.installed()
+    assert [warning.filename for warning in caught] == [__file__]
+
+
+def test_a_warning_of_a_solve_is_about_the_line_of_the_user() -> None:
+    graph = FactorGraph()
+    graph.add(lpsmap.Xor(graph.variable_from([[np.nan, 1.0], [0.0, 1.0]])))
+    with pytest.warns(lpsmap_core.ConvergenceWarning) as caught:
+        graph.solve()
+    assert [warning.filename for warning in caught] == [__file__]

@@ -579,6 +579,63 @@ class TwiceTheJacobian(Closed):
         return 2.0 * out_u, out_v
 
 
+# declared otherwise
+
+
+class Block(Factor):
+    """One entry of a matrix is on, of the first rows and columns."""
+
+    variables_ndim = 2
+    row_parameters = ("n_columns",)
+
+    def __init__(self, variables, *, lengths=None):
+        super().__init__(variables, lengths=lengths)
+        columns = self.event_shape[1] if self.lengths is None else self.lengths[:, 1]
+        self.n_columns = self.per_factor("n_columns", np.reshape(columns, (-1,)))
+
+    @classmethod
+    def examples(cls):
+        return [cls(FactorGraph().variable((2, 3, 3)), lengths=np.array([[3, 2], [1, 2]]))]
+
+    def solve_map(self, eta_u, eta_v):
+        return int(np.argmax(eta_u))
+
+    def vertex(self, y):
+        m = np.zeros(self.event_shape)
+        m.flat[y] = 1.0
+        return m, []
+
+
+@caught_by("check_lengths")
+class ReadsItsArgument(Block):
+    def __init__(self, variables, *, lengths=None):
+        super().__init__(variables, lengths=lengths)
+        self.n_columns = self.per_factor("n_columns", np.asarray(lengths)[:, 1])
+
+
+@caught_by("check_lengths")
+class TakesTheLastOfTheArgument(Block):
+    def __init__(self, variables, *, lengths=None):
+        super().__init__(variables, lengths=lengths)
+        self.n_columns = self.per_factor("n_columns", np.ravel(lengths)[-self.n_factors :] + 0.0)
+
+
+@caught_by("check_lists")
+class NeedsAnArray(OneOf):
+    @classmethod
+    def examples(cls):
+        return [cls(FactorGraph().variable((2, 3)), prize=np.array([1.0, 2.0]))]
+
+    def __init__(self, variables, additionals=None, *, lengths=None, prize=0.0):
+        super().__init__(variables, prize=prize.mean() if np.ndim(prize) else prize)
+
+
+@caught_by("check_larger")
+class KnowsFourAtMost(OneOf):
+    def solve_map(self, eta_u, eta_v):
+        return super().solve_map(eta_u if len(eta_u) <= 4 else -eta_u, eta_v)
+
+
 # in graphs
 
 
@@ -679,6 +736,20 @@ def test_nothing_runs_after_a_kernel_that_writes_beyond_its_room():
     results = list(run_checks(KernelWritesTooMuch.examples()[0]))
     assert results[-1].check == "check_map_kernel"
     assert not results[-1].ok
+
+
+@parametrize_with_checks(Block.examples())
+def test_a_type_of_two_axes_passes(factor, check):
+    check(factor)
+
+
+def test_declaring_again_leaves_the_type_as_it_was():
+    for cls in (OneOf, NegatesAgain):
+        before = dict(vars(cls))
+        for name in ("check_lengths", "check_lists", "check_larger"):
+            (check,) = (c for c in checks_of(cls.examples()[0]) if c.__name__ == name)
+            check(cls.examples()[0])
+        assert dict(vars(cls)) == before
 
 
 def test_draws_and_seed():

@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
+import lpsmap
 from lpsmap_core import FactorGraph, Variables, stack
 
 
@@ -150,3 +151,57 @@ def test_repr_shows_shape_and_negation() -> None:
     assert "shape=(3, 2)" in repr(u)
     assert "negated" not in repr(u)
     assert "negated" in repr(~u)
+
+
+@given(st.data())
+def test_a_mask_negates_as_it_does_booleans(data: st.DataObject) -> None:
+    u, expected = made(data.draw(shapes))
+    before = data.draw(hnp.arrays(bool, u.shape))
+    u = Variables(u.graph, u.index, before)
+    mask = data.draw(hnp.arrays(bool, data.draw(hnp.broadcastable_shapes(u.shape, max_side=4))))
+    for view in (u ^ mask, mask ^ u, u ^ mask.tolist()):
+        np.testing.assert_array_equal(view.negated, before ^ mask)
+        np.testing.assert_array_equal(
+            view.index, np.broadcast_to(expected, view.shape), strict=True
+        )
+    np.testing.assert_array_equal((u ^ mask ^ mask).negated, view.negated ^ mask)
+    np.testing.assert_array_equal((u ^ True).negated, (~u).negated)
+
+
+def test_negation_by_a_mask_reaches_values_and_factors() -> None:
+    scores, mask = np.array([0.9, 0.6, 0.2]), np.array([True, False, True])
+    values = []
+    for negate in (
+        lambda u: u ^ mask,
+        lambda u: stack([~u[0], u[1], ~u[2]]),
+    ):
+        graph = FactorGraph()
+        u = graph.variable_from(scores)
+        graph.add(lpsmap.Or(negate(u)))
+        graph.solve()
+        values.append(negate(u).value)
+    np.testing.assert_array_equal(*values)
+
+
+@pytest.mark.parametrize(
+    ("mask", "error", "words"),
+    [
+        ([1, 0, 1], TypeError, "mask has dtype int64; expected booleans"),
+        ("no", TypeError, "mask has dtype <U2; expected real"),
+        (np.ma.masked_array([True] * 3, [0, 0, 1]), TypeError, "mask: got a masked array"),
+        ([True, False], ValueError, r"mask has shape \(2,\); expected one that broadcasts with"),
+    ],
+)
+def test_masks_of_negation_are_checked(mask: Any, error: type[Exception], words: str) -> None:
+    u, _ = made((2, 3))
+    with pytest.raises(error, match=rf"^u \^ mask: {words}"):
+        u ^ mask
+    with pytest.raises(TypeError, match="Variables are no numbers"):
+        u ^ u
+
+
+def test_numpy_makes_no_arrays_of_variables() -> None:
+    u, _ = made((2, 3))
+    for make in (np.asarray, np.stack, lambda v: np.array([v, v])):
+        with pytest.raises(TypeError, match="Variables are no numbers.*lpsmap.stack"):
+            make(u)

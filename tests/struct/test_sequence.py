@@ -267,8 +267,8 @@ def test_wrong_arguments_are_named(graph, arguments, message):
 @pytest.mark.parametrize(
     ("shape", "arguments", "message"),
     [
-        ((2, 3, 2), {"budget": -1}, "budget is -1 for factor 0; expected an integer, 0 or more"),
-        ((2, 3, 2), {"budget": [1, 1.5]}, "budget is 1.5 for factor 1; expected an integer"),
+        ((2, 3, 2), {"budget": -1}, "budget of factor 0 is -1; expected a whole number, 0 or more"),
+        ((2, 3, 2), {"budget": [1, 1.5]}, "budget of factor 1 is 1.5; expected a whole number"),
         ((2, 3, 2), {"budget": [1, 2, 3]}, r"budget has shape \(3,\); expected"),
         (
             (2, 3, 2),

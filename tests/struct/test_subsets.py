@@ -164,8 +164,8 @@ def test_forbidden_elements(rng):
 @pytest.mark.parametrize(
     ("k", "options", "message"),
     [
-        (-1, {}, "TopK: k is -1 for factor 0; expected an integer, 0 or more"),
-        ([1, 1.5], {}, "TopK: k is 1.5 for factor 1; expected an integer"),
+        (-1, {}, "TopK: k of factor 0 is -1; expected a whole number, 0 or more"),
+        ([1, 1.5], {}, "TopK: k of factor 1 is 1.5; expected a whole number"),
         ([1, 2, 3], {}, r"TopK: k has shape \(3,\)"),
         (5, {}, "TopK: k is 5 for factor 0 of 4 elements; expected 0 to 4"),
         (2, {"lengths": [2, 1]}, "TopK: k is 2 for factor 1 of 1 elements"),

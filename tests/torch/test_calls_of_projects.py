@@ -11,7 +11,7 @@ import pytest
 
 import judges
 import torch
-from lpsmap import Budget, DepTree, SequenceBudget, TorchFactorGraph
+from lpsmap import Budget, DepTree, Pair, SequenceBudget, TorchFactorGraph
 
 FloatArray = npt.NDArray[np.float64]
 
@@ -108,3 +108,22 @@ def crossing(heads: npt.NDArray[np.int64]) -> bool:
     """Whether two arcs cross; a word that heads itself hangs from a root before the sentence."""
     arcs = [sorted((-1 if head == word else head, word)) for word, head in enumerate(heads)]
     return any(a < c < b < d for a, b in arcs for c, d in arcs)
+
+
+def test_a_slice_of_one_score_for_one_pair() -> None:
+    values, gradients = [], []
+    for cut in (slice(0, 1), 0):
+        scores = torch.tensor([0.9, 0.8], requires_grad=True)
+        t = torch.tensor([-0.3, 5.0], requires_grad=True)
+        graph = TorchFactorGraph()
+        u = graph.variable_from(scores)
+        pair = graph.add(Pair(u[0], u[1], t[cut]))
+        graph.solve()
+        (u.value[0] + 2.0 * pair.additionals_value).sum().backward()
+        values.append(u.value.detach())
+        gradients.append(torch.cat([scores.grad, t.grad]))
+    torch.testing.assert_close(*values, rtol=0, atol=0)
+    torch.testing.assert_close(*gradients, rtol=0, atol=0)
+    assert float(gradients[0].abs().sum()) > 0.0
+    with pytest.raises(ValueError, match=r"Pair: scores has shape \(2,\)"):
+        Pair(u[0], u[1], t)

@@ -7,6 +7,7 @@ so that importing this package imports neither packs that are not asked for nor 
 
 from __future__ import annotations
 
+import sys as _sys
 from typing import Any
 
 from lpsmap_core import (
@@ -20,6 +21,7 @@ from lpsmap_core import (
     __version__,
     stack,
 )
+from lpsmap_core.packs import advice as _advice
 from lpsmap_core.registry import installed as _installed
 
 __all__ = [
@@ -34,18 +36,6 @@ __all__ = [
     "stack",
 ]
 
-# where a name lives, for the advice in an error
-_PACKS = {
-    "lpsmap-factors-logic": (
-        "Xor Or AtMostOne Budget Knapsack Imply Nand XorOut OrOut AndOut Pair"
-    ),
-    "lpsmap-factors-struct": (
-        "Alignment BinaryTree Bits DepTree HeadAutomaton Matching Permutation SemiMarkov Sequence "
-        "SequenceBudget SequenceDistance TopK"
-    ),
-    "lpsmap-torch": "TorchFactorGraph",
-}
-
 
 def __getattr__(name: str) -> Any:
     if name.startswith("_"):
@@ -53,13 +43,10 @@ def __getattr__(name: str) -> Any:
     registry = _installed()
     registration = registry.factors.get(name) or registry.graphs.get(name)
     if registration is None:
-        pack = next((pack for pack, names in _PACKS.items() if name in names.split()), None)
-        advice = (
-            f"install it with: pip install {pack}"
-            if pack
-            else f"installed factor types: {', '.join(sorted(registry.factors)) or 'none'}"
-        )
-        raise AttributeError(f"module 'lpsmap' has no attribute {name!r}; {advice}")
+        message = f"module 'lpsmap' has no attribute {name!r}; {_advice(name, registry.factors)}"
+        # `from lpsmap import ...` would swallow an AttributeError, and its words
+        imported = _sys._getframe(1).f_code.co_name == "_handle_fromlist"
+        raise ImportError(message) if imported else AttributeError(message)
     return registration.value
 
 

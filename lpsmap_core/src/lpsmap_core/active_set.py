@@ -29,10 +29,10 @@ from lpsmap_core.active_steps import (
     read_out,
     solve_active_sets,
 )
+from lpsmap_core.answers import PythonOracles
 from lpsmap_core.compile import COMPILED
-from lpsmap_core.factor import Factor
 from lpsmap_core.forced import NOTHING_BARRED
-from lpsmap_core.interrupts import interrupted, raise_interrupt
+from lpsmap_core.interrupts import raise_interrupt
 from lpsmap_core.layout import Bucket
 from lpsmap_core.native import (
     CALL,
@@ -106,7 +106,7 @@ class ActiveSets:
             size=np.zeros(n, dtype=np.int64),
         )
         self.scores = np.empty(bucket.n_links)
-        self._views: list[tuple[Factor, int]] | None = None
+        self._oracles: PythonOracles | None = None
         self._callback = Callback(self._called)
         self.record = np.zeros(RECORD_SIZE, dtype=np.int64)
         self._write_addresses()
@@ -287,40 +287,12 @@ class ActiveSets:
             )
             raise_interrupt()
             return
-        if self._views is None:
-            self._views = _row_views(bucket)
-        start, index, value, size = self.candidates
-        for f in rows:
-            if interrupted():
-                break
-            factor, row = self._views[f]
-            eta_u = factor.shaped(
-                row, self.scores[bucket.offsets[f] : bucket.offsets[f + 1]].copy()
-            )
-            extra = eta_v[bucket.additional_offsets[f] : bucket.additional_offsets[f + 1]].copy()
-            m, n = factor.vertex(factor.solve_map(eta_u, extra))
-            vertex = np.concatenate([np.ravel(m), np.ravel(n)]).astype(np.float64)
-            if len(vertex) != len(extra) + eta_u.size:
-                raise ValueError(
-                    f"{type(factor).__name__}.vertex returned {np.size(m)} variables and "
-                    f"{np.size(n)} additionals; expected {eta_u.size} and {len(extra)}, as many as "
-                    "solve_map got scores for."
-                )
-            nonzero = np.flatnonzero(vertex)
-            begin = start[f]
-            index[begin : begin + len(nonzero)] = nonzero
-            value[begin : begin + len(nonzero)] = vertex[nonzero]
-            size[f] = len(nonzero)
+        if self._oracles is None:
+            self._oracles = PythonOracles(bucket, self.candidates)
+        self._oracles.ask(rows, self.scores, eta_v)
 
 
 def first_capacity(bucket: Bucket) -> IntArray:
     """Return how many structures the sets of a bucket's factors have room for at first."""
     capacity: IntArray = np.clip(np.diff(bucket.offsets) // 4, FEWEST_PLACES, MOST_PLACES)
     return capacity
-
-
-def _row_views(bucket: Bucket) -> list[tuple[Factor, int]]:
-    return [
-        (bucket.declarations[d].row(int(i)), int(i))
-        for d, i in zip(bucket.declaration, bucket.row, strict=True)
-    ]

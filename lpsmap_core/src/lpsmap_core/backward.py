@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from lpsmap_core.callers import stacklevel
 from lpsmap_core.compile import kernel, leaf
 from lpsmap_core.faces import Work, apply, draw, make_work, reduce, sort_out
 from lpsmap_core.interrupts import interrupted, interruptible
@@ -101,7 +102,7 @@ def multiply_jacobian(
             f"{MAX_PRODUCTS} products, so that their gradients are approximate. Nearly parallel "
             "faces do this; solving with a smaller tol may separate them.",
             RuntimeWarning,
-            stacklevel=4,
+            stacklevel=stacklevel(),
         )
     return product, work.outputs_v
 

@@ -21,12 +21,15 @@ from typing import Any
 
 from filelock import FileLock
 
+from lpsmap_core.callers import stacklevel
+
 __all__ = ["CompilationNotice", "keep_on_disk", "locked"]
 
 FIRST_TIME = (
-    "lpsmap compiles its kernels for the first time on this machine: this takes about a minute, "
-    "once. Later processes load them in milliseconds."
+    "lpsmap compiles kernels of {package} for the first time on this machine{takes}. Later "
+    "processes load them in milliseconds."
 )
+A_MINUTE = ": this takes about a minute, once"
 NOT_KEPT = (
     "lpsmap compiles its kernels for this process alone, which takes about a minute in every one: "
     "they cannot be kept on disk ({reason}). Set the environment variable NUMBA_CACHE_DIR to a "
@@ -119,8 +122,11 @@ class KernelCache:
     def _announce(self) -> None:
         """Say that compiling starts, if the kernel was never kept here."""
         name, _, _ = self._format.filename_base.rpartition("-")  # all but the line of the source
-        if not any(self._folder.glob(f"{name}-*.nbc")):
-            _warn_once(FIRST_TIME)
+        if any(self._folder.glob(f"{name}-*.nbc")):
+            return
+        package = self._function.__module__.partition(".")[0]
+        nothing_yet = package == CORE and not any(self._folder.glob("*.nbc"))
+        _warn_once(FIRST_TIME, package=package, takes=A_MINUTE if nothing_yet else "")
 
 
 class NoCache:
@@ -139,13 +145,15 @@ class NoCache:
         """Remove nothing."""
 
 
+CORE = __name__.partition(".")[0]
+
 _said: set[str] = set()
 
 
 def _warn_once(message: str, **details: str) -> None:
     if message not in _said:
         _said.add(message)
-        warnings.warn(message.format(**details), CompilationNotice, stacklevel=2)
+        warnings.warn(message.format(**details), CompilationNotice, stacklevel=stacklevel())
 
 
 # -------------------------------------------------------------------- files

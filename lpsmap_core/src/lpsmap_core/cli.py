@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import json
+import traceback
+import warnings
 from collections.abc import Iterable, Sequence
 from pathlib import Path
+from typing import Any
 
 import click
+import numpy as np
+import numpy.typing as npt
 
 import lpsmap_core
 from lpsmap_core import new_plugin
@@ -17,11 +22,20 @@ from lpsmap_core.registry import DuplicateNameError, Offers, Registry, installed
 from lpsmap_core.testing.command import check_registered, registrations_of
 from lpsmap_core.testing.draws import DRAWS
 
+UNSOLVED = 3
+"""Exit code of ``lpsmap solve`` where a component is not solved."""
+
 LEVELS = {1: "1 oracle", 2: "2 compiled oracle", 3: "3 closed form"}
 
 
 class _Commands(click.Group):
     """Core's commands, and those of plugins, which are loaded when no other has the name."""
+
+    def main(self, *arguments: Any, **options: Any) -> Any:
+        """Run a command; its warnings are words, not lines of source."""
+        with warnings.catch_warnings():
+            warnings.showwarning = _show_warning
+            return super().main(*arguments, **options)
 
     def list_commands(self, context: click.Context) -> list[str]:
         return sorted({*self.commands, *installed().commands})
@@ -34,6 +48,10 @@ class _Commands(click.Group):
         except DuplicateNameError as error:
             raise click.ClickException(str(error)) from error
         return found.value if found else None
+
+
+def _show_warning(message: Warning | str, *_: Any, **__: Any) -> None:
+    click.echo(f"Warning: {message}", err=True)
 
 
 @click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"]})
@@ -84,24 +102,52 @@ def plugins() -> None:
 def solve(file: Path, max_iter: int, tol: float) -> None:
     """Solve the factor graph in FILE and print its marginals as JSON.
 
-    The file's suffix says its format; `lpsmap plugins` lists those installed.
+    The file's suffix says its format; `lpsmap plugins` lists those installed. Numbers that are
+    not finite are printed as null.
+
+    The exit code is 0 if every component is solved, and 3 if one is not: its status says why. It
+    is 1 if the file cannot be read or solved, and 2 if the command is wrong; then nothing is
+    printed.
     """
     try:
         problem = read(file)
         solution = problem.graph.solve(max_iter=max_iter, tol=tol)
-    except (OSError, ValueError) as error:  # FileFormatError and scores that are not finite
+    except (OSError, ValueError, DuplicateNameError) as error:  # they say all in their words
         raise click.ClickException(str(error)) from error
+    except Exception as error:  # an oracle of a plugin can raise anything
+        raise click.ClickException(f"{file}: {_blamed(error)}") from error
     answer = {
         "status": [status.name for status in solution.status],
-        "objective": solution.objective.tolist(),
-        "variables": {name: u.value.tolist() for name, u in problem.variables.items()},
+        "objective": _numbers(solution.objective),
+        "variables": {name: _numbers(u.value) for name, u in problem.variables.items()},
     }
-    click.echo(json.dumps(answer))
+    click.echo(json.dumps(answer, allow_nan=False))
+    if not solution.ok:
+        raise SystemExit(UNSOLVED)
+
+
+def _numbers(array: npt.NDArray[np.float64]) -> Any:
+    """Return numbers as JSON has them, which knows neither NaN nor infinity."""
+    numbers = array.astype(object)
+    numbers[~np.isfinite(array)] = None
+    return numbers.tolist()
+
+
+def _blamed(error: Exception) -> str:
+    """Return what an error says, and the line that raised it."""
+    last = traceback.extract_tb(error.__traceback__)[-1]
+    return f"{type(error).__name__}: {error}, raised in {last.filename}, line {last.lineno}"
 
 
 @main.command()
 @click.argument("names", metavar="PACKAGE_OR_FACTOR", nargs=-1, required=True)
-@click.option("--seed", default=0, show_default=True, help="Seed of the random problems.")
+@click.option(
+    "--seed",
+    type=click.IntRange(0),
+    default=0,
+    show_default=True,
+    help="Seed of the random problems.",
+)
 @click.option(
     "--draws",
     type=click.IntRange(1),
@@ -137,7 +183,7 @@ def new_plugin_command(name: str, factor: str | None, into: Path) -> None:
     """Write a complete package with a factor type of your own, its tests and its entry point."""
     try:
         folder = new_plugin.write(name, into, factor)
-    except (ValueError, FileExistsError, ImportError) as error:
+    except (ValueError, OSError, ImportError) as error:
         raise click.ClickException(str(error)) from error
     click.echo(f"{folder} is a package. Next:\n")
     click.echo(f"    cd {folder}\n    pip install -e '.[test]'\n    pytest")

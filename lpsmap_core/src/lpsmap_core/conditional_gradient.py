@@ -29,13 +29,14 @@ import numpy as np
 import numpy.typing as npt
 
 from lpsmap_core.active_set import ActiveSets
+from lpsmap_core.callers import stacklevel
 from lpsmap_core.distribution import Distribution, Distributions
 from lpsmap_core.factor import Factor
 from lpsmap_core.forced import ORACLE, decide
-from lpsmap_core.graph import ConvergenceWarning
 from lpsmap_core.interrupts import Watch
 from lpsmap_core.layout import build_layout
 from lpsmap_core.options import count, number
+from lpsmap_core.report import ConvergenceWarning
 from lpsmap_core.state import Options, start
 from lpsmap_core.vertices import Vertices, structure_scores
 
@@ -189,7 +190,7 @@ def conditional_gradient(
             f"of {gap:.1e}, larger than tol {tol:.1e}: raise max_iter or tol, or accept marginals "
             f"within {np.sqrt(gap):.1e} of the solution.",
             ConvergenceWarning,
-            stacklevel=2,
+            stacklevel=stacklevel(),
         )
     return ConditionalGradient(
         variant=variant,

@@ -7,6 +7,7 @@ import importlib.util
 import inspect
 import json
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -85,6 +86,11 @@ def _run_file(path: Path) -> ModuleType:
 
 
 def _import(name: str) -> ModuleType:
+    if not all(part.isidentifier() for part in name.split(".")):
+        raise click.ClickException(
+            f"{name!r} is no module. Give a file with .py at its end, or a module that can be "
+            "imported from here, and after a colon the name of a graph: file.py:graph"
+        )
     sys.path.insert(0, "")
     try:
         return importlib.import_module(name)
@@ -101,7 +107,10 @@ def _only_graph(module: ModuleType, source: str) -> FactorGraph:
     graphs = {id(graph): graph for graph in _graphs(module).values()}
     if len(graphs) != 1:
         count = "no" if not graphs else len(graphs)
-        hint = _choices(module) or f" Name a function that returns one: {source}:make_graph"
+        example = next(iter(_functions(module)), "make_graph")
+        hint = _choices(module)
+        if not graphs:
+            hint = f" Name a function that returns one: {source}:{example}{hint and f'.{hint}'}"
         raise click.ClickException(f"{source}: {count} FactorGraph at its top level.{hint}")
     return graphs.popitem()[1]
 
@@ -128,6 +137,24 @@ def _graphs(module: ModuleType) -> dict[str, FactorGraph]:
     return {name: one for name, one in vars(module).items() if isinstance(one, FactorGraph)}
 
 
+def _functions(module: ModuleType) -> list[str]:
+    """Return the names of the module's own functions that need no arguments."""
+    return [
+        name
+        for name, one in vars(module).items()
+        if inspect.isfunction(one) and one.__module__ == module.__name__ and not _needs(one)
+    ]
+
+
+def _needs(function: Callable[..., Any]) -> list[str]:
+    """Return the arguments that a function cannot do without."""
+    kinds = inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD
+    parameters = inspect.signature(function).parameters.values()
+    return [p.name for p in parameters if p.default is p.empty and p.kind not in kinds]
+
+
 def _choices(module: ModuleType) -> str:
-    names = ", ".join(_graphs(module))
-    return f" Its graphs: {names}." if names else ""
+    """Return what could have been meant."""
+    graphs, functions = ", ".join(_graphs(module)), ", ".join(_functions(module)[:10])
+    said = f" Its graphs: {graphs}." if graphs else ""
+    return said + (f" Its functions without arguments: {functions}." if functions else "")

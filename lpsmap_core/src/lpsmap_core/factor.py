@@ -11,6 +11,14 @@ from typing import Any, ClassVar, Literal, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from lpsmap_core.inputs import (
+    broadcast,
+    check_readable,
+    finite_numbers,
+    real_numbers,
+    whole_numbers,
+)
+from lpsmap_core.lengths import checked_lengths, checked_mask, within_lengths
 from lpsmap_core.variables import Variables, as_variables
 
 __all__ = ["FREE", "LOWER", "TIED", "UPPER", "Factor", "LocalSolution", "override_level"]
@@ -75,7 +83,8 @@ class Factor(abc.ABC):
     Raises
     ------
     TypeError
-        If `variables` are not Variables.
+        If `variables` are not Variables, or numbers no numbers: words, masked or complex arrays,
+        sparse tensors.
     ValueError
         If shapes disagree, or a length is negative or beyond the event axes.
 
@@ -140,16 +149,14 @@ class Factor(abc.ABC):
         self.batch_shape: tuple[int, ...] = self.variables.shape[:split]
         self.event_shape: tuple[int, ...] = self.variables.shape[split:]
         self.n_factors: int = math.prod(self.batch_shape)
-        self.lengths = None if lengths is None else self._checked_lengths(lengths)
         self._masked = mask is not None
-        self.keep = self._kept_entries(mask)
+        self.lengths, self.keep = self._covered(lengths, mask)
         self.offsets: IntArray = (
             np.arange(self.n_factors + 1, dtype=np.int64) * math.prod(self.event_shape)
             if self.keep is None
             else _offsets(self.keep.sum(axis=tuple(range(split, self.keep.ndim))).reshape(-1))
         )
-        listed = additionals is not None and not hasattr(additionals, "shape")
-        self.additionals = np.asarray(additionals, dtype=np.float64) if listed else additionals
+        self.additionals = self._checked_additionals(additionals)
         self.n_additionals = self._count_additionals()
 
     @property
@@ -284,6 +291,19 @@ class Factor(abc.ABC):
         """
         raise NotImplementedError
 
+    def unused(self) -> tuple[npt.NDArray[np.bool_] | None, npt.NDArray[np.bool_] | None]:
+        """Return which entries no structure ever has on, so that their scores may be anything.
+
+        Returns
+        -------
+        slots
+            Of ``variables.shape``, or None if there is a structure for each. As such a variable is
+            0, whatever its score, a NaN there harms nothing.
+        additionals
+            (n_factors, n_additionals), or None likewise.
+        """
+        return None, None
+
     # ---------------------------------------------------------------- helpers for factor types
 
     def per_factor(self, name: str, value: npt.ArrayLike) -> FloatArray:
@@ -298,11 +318,43 @@ class Factor(abc.ABC):
 
         Raises
         ------
+        TypeError
+            If `value` does not hold real numbers.
         ValueError
-            If `value` does not broadcast to ``batch_shape`` or is not finite.
+            If it does not broadcast to ``batch_shape`` or is not finite.
         """
-        numbers: FloatArray = self._broadcast(name, value, self.batch_shape)
-        return numbers.reshape(-1)
+        return finite_numbers(f"{type(self).__name__}: {name}", value, self.batch_shape).reshape(-1)
+
+    def counts(self, name: str, value: npt.ArrayLike) -> IntArray:
+        """Return `value` broadcast to one whole number for every factor, as a flat array.
+
+        Numbers beyond 2^62 are that much. Cut them to what there is to count: kernels compute with
+        them.
+
+        Parameters
+        ----------
+        name
+            What an error calls it.
+        value
+            A number of 0 or more, or an array of them that broadcasts to ``batch_shape``.
+
+        Raises
+        ------
+        TypeError
+            If `value` does not hold numbers.
+        ValueError
+            If it does not broadcast to ``batch_shape``, or holds a fraction or a negative number.
+        """
+        name = f"{type(self).__name__}: {name}"
+        numbers = broadcast(name, whole_numbers(name, value), self.batch_shape).reshape(-1)
+        wrong = np.flatnonzero((numbers < 0) | (numbers != np.rint(numbers)))
+        if wrong.size:
+            i = int(wrong[0])
+            raise ValueError(
+                f"{name} of {self.name_of(i)} is {numbers[i]:g}; expected a whole number, 0 or "
+                "more."
+            )
+        return numbers.astype(np.int64)
 
     def per_link(self, name: str, value: npt.ArrayLike) -> FloatArray:
         """Return `value` broadcast to one number for every entry of the variables.
@@ -312,15 +364,18 @@ class Factor(abc.ABC):
         name
             What an error calls it.
         value
-            A number, or an array that broadcasts to ``variables.shape``.
+            A number, or an array that broadcasts to ``variables.shape``. Entries that `lengths` or
+            `mask` leaves out may hold anything.
 
         Raises
         ------
+        TypeError
+            If `value` does not hold real numbers.
         ValueError
-            If `value` does not broadcast to ``variables.shape`` or is not finite.
+            If it does not broadcast to ``variables.shape`` or is not finite.
         """
-        numbers: FloatArray = self._broadcast(name, value, self.variables.shape)
-        return numbers
+        name = f"{type(self).__name__}: {name}"
+        return finite_numbers(name, value, self.variables.shape, self.keep)
 
     def row(self, i: int) -> Factor:
         """Return the view of factor `i` on which the plain Python methods are called."""
@@ -353,6 +408,10 @@ class Factor(abc.ABC):
         event[self.keep.reshape(self.n_factors, *self.event_shape)[i]] = values
         return event
 
+    def name_of(self, i: int) -> str:
+        """Return how an error calls factor `i`."""
+        return f"factor {i}"
+
     def __repr__(self) -> str:
         many = f"{self.n_factors} factors " if self.batch_shape else ""
         return f"{type(self).__name__}({many}over variables of shape {self.variables.shape})"
@@ -372,53 +431,27 @@ class Factor(abc.ABC):
     def _cut_axes(self) -> tuple[int, ...]:
         return tuple(range(self.variables_ndim)) if self.length_axes is None else self.length_axes
 
-    def _checked_lengths(self, lengths: npt.ArrayLike) -> IntArray:
-        """Return one length for every factor and cut axis."""
-        name, axes = type(self).__name__, self._cut_axes()
-        longest = np.array([self.event_shape[axis] for axis in axes])
-        array = np.asarray(lengths)
-        if array.dtype.kind not in "iu":
-            raise ValueError(
-                f"{name}: lengths has dtype {array.dtype}; expected integers. Convert it first."
-            )
-        if array.shape not in (self.batch_shape, (*self.batch_shape, len(axes))):
-            raise ValueError(
-                f"{name}: lengths has shape {array.shape}; expected {self.batch_shape}, one for "
-                "every factor of the declaration"
-                + (f", or {(*self.batch_shape, len(axes))}." if len(axes) > 1 else ".")
-            )
-        if array.shape == self.batch_shape:
-            array = array[..., None]
-        array = np.broadcast_to(array, (*self.batch_shape, len(axes)))
-        array = array.reshape(self.n_factors, len(axes)).astype(np.int64)
-        wrong = np.argwhere((array < 0) | (array > longest))
-        if wrong.size:
-            b, k = wrong[0]
-            raise ValueError(
-                f"{name}: lengths[{b}] is {array[b, k]}; expected 0 to {longest[k]}, the length of "
-                "the event axes."
-            )
-        return array
-
-    def _kept_entries(self, mask: npt.ArrayLike | None) -> npt.NDArray[np.bool_] | None:
-        if mask is None and self.lengths is None:
-            return None
-        keep = np.ones(self.variables.shape, dtype=bool)
+    def _covered(
+        self, lengths: npt.ArrayLike | None, mask: npt.ArrayLike | None
+    ) -> tuple[IntArray | None, npt.NDArray[np.bool_] | None]:
+        """Return one length for every factor and cut axis, and which entries take part."""
+        name, split, axes = type(self).__name__, len(self.batch_shape), self._cut_axes()
+        shape, keep, checked = self.variables.shape, None, None
+        if lengths is not None:
+            checked = checked_lengths(name, lengths, shape, split, axes)
+            keep = within_lengths(checked, shape, split, axes)
         if mask is not None:
-            array = np.asarray(mask)
-            if array.dtype != bool:
-                raise ValueError(
-                    f"{type(self).__name__}: mask has dtype {array.dtype}; expected booleans, true "
-                    "where a variable takes part."
-                )
-            keep &= self._broadcast("mask", array, self.variables.shape)
-        if self.lengths is not None:
-            for axis, lengths in zip(self._cut_axes(), self.lengths.T, strict=True):
-                shape = [1] * self.variables.ndim
-                shape[len(self.batch_shape) + axis] = -1
-                limit = lengths.reshape(self.batch_shape + (1,) * self.variables_ndim)
-                keep &= np.arange(self.event_shape[axis]).reshape(shape) < limit
-        return keep
+            chosen = checked_mask(name, mask, shape)
+            keep = chosen if keep is None else keep & chosen
+        return checked, keep
+
+    def _checked_additionals(self, additionals: Any) -> Any:
+        """Return arrays as they are, of any library; what else holds numbers as an array."""
+        name = f"{type(self).__name__}: additionals"
+        if additionals is None or hasattr(additionals, "shape"):
+            check_readable(name, additionals)
+            return additionals
+        return real_numbers(name, additionals).astype(np.float64)
 
     def _count_additionals(self) -> int:
         """Check the additionals' leading axes; return how many additionals each factor has."""
@@ -432,23 +465,6 @@ class Factor(abc.ABC):
                 f"the batch shape {self.batch_shape}. Broadcast it first."
             )
         return math.prod(shape[batch:])
-
-    def _broadcast(self, name: str, value: npt.ArrayLike, shape: tuple[int, ...]) -> Any:
-        array = np.asarray(value)
-        if array.dtype != bool:
-            array = array.astype(np.float64)
-            if not np.isfinite(array).all():
-                raise ValueError(
-                    f"{type(self).__name__}: {name} holds a value that is not finite; expected "
-                    "finite numbers."
-                )
-        try:
-            return np.ascontiguousarray(np.broadcast_to(array, shape))
-        except ValueError:
-            raise ValueError(
-                f"{type(self).__name__}: {name} has shape {array.shape}; expected one that "
-                f"broadcasts to {shape}."
-            ) from None
 
 
 def override_level(factor_type: type[Factor]) -> Literal[1, 2, 3]:

@@ -13,9 +13,14 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 
 from lpsmap_core.graph import FactorGraph
+from lpsmap_core.packs import advice
 from lpsmap_core.variables import Variables
 
 __all__ = ["FileFormat", "FileFormatError", "JsonFormat", "Problem", "read"]
+
+
+LONGEST = 10_000
+"""Characters of a view in a file."""
 
 
 class FileFormatError(ValueError):
@@ -78,7 +83,21 @@ def read(path: str | Path) -> Problem:
             f"{path}: no installed file format has the suffix {suffix!r}; expected one of "
             f"{', '.join(sorted(formats))}. Rename the file, or install a plugin that reads it."
         )
-    problem: Problem = formats[suffix].value().read(path)
+    registration = formats[suffix]
+    try:
+        problem: Problem = registration.value().read(path)
+    except (OSError, FileFormatError):
+        raise
+    except Exception as error:
+        raise FileFormatError(
+            f"{path}: {_words(error)}; raised by the format of {registration.plugin.distribution}. "
+            "Mend the file, or tell the plugin's author."
+        ) from error
+    if not isinstance(problem, Problem):
+        raise FileFormatError(
+            f"{path}: the format of {registration.plugin.distribution} returned a "
+            f"{type(problem).__name__}; expected a Problem. Tell the plugin's author."
+        )
     return problem
 
 
@@ -98,7 +117,7 @@ class JsonFormat(FileFormat):
 
     ``over`` holds the leading arguments, views of the blocks as one writes them in Python: a name,
     indices of it, ``.T``, and ``~`` for the negation. All other keys are the type's keyword
-    arguments. The score ``-Infinity`` forbids a variable.
+    arguments, lists of numbers as arrays. The score ``-Infinity`` forbids a variable.
     """
 
     name = "JSON"
@@ -108,40 +127,88 @@ class JsonFormat(FileFormat):
         """Return the problem in a file; see `FileFormat.read`."""
         from lpsmap_core.registry import installed
 
-        try:
-            content = json.loads(path.read_text(encoding="utf-8"))
-            scores, declarations = dict(content["variables"]), list(content["factors"])
-        except (ValueError, TypeError, KeyError) as error:
-            raise FileFormatError(
-                f"{path}: {type(error).__name__}: {error}; expected a JSON object with the keys "
-                '"variables" and "factors". See lpsmap_core.formats.JsonFormat.'
-            ) from error
+        scores, declarations = _contents(path)
         graph, types = FactorGraph(), installed().factors
         blocks = {}
         for name, numbers in scores.items():
             with _place(path, f"variables[{name!r}]"):
-                blocks[name] = graph.variable_from(np.array(numbers, dtype=np.float64))
+                blocks[name] = graph.variable_from(numbers)
         for i, declaration in enumerate(declarations):
             with _place(path, f"factors[{i}]"):
-                options = dict(declaration)
-                factor_type, over = options.pop("type"), options.pop("over")
+                options = _object(declaration)
+                factor_type, over = _string(options.pop("type")), options.pop("over")
                 if factor_type not in types:
                     raise ValueError(
-                        f"type is {factor_type!r}; expected an installed factor type, one of "
-                        f"{', '.join(sorted(types)) or '(none)'}. Install the pack that has it"
+                        f"type is {factor_type!r}; expected an installed factor type; "
+                        f"{advice(factor_type, types)}"
                     )
-                views = [_view(text, blocks) for text in over]
-                graph.add(types[factor_type].value(*views, **options))
+                if not isinstance(over, list):
+                    raise TypeError(f"over is {over!r}; expected a list of views, such as ['u[0]']")
+                views = [_view(_string(text), blocks) for text in over]
+                arguments = {name: _argument(value) for name, value in options.items()}
+                graph.add(types[factor_type].value(*views, **arguments))
         return Problem(graph, blocks)
+
+
+def _contents(path: Path) -> tuple[dict[str, Any], list[Any]]:
+    """Return the scores of the blocks, and the factors over them."""
+    try:
+        text = path.read_text(encoding="utf-8-sig")
+        content = _object(json.loads(text, object_pairs_hook=_distinct))
+        scores, declarations = _object(content["variables"]), content["factors"]
+        if not isinstance(declarations, list):
+            raise TypeError(f"factors is a {type(declarations).__name__}, not a list")
+    except (ValueError, TypeError, KeyError, RecursionError) as error:
+        raise FileFormatError(
+            f"{path}: {_words(error)}; expected a JSON object with the keys "
+            '"variables" and "factors". See lpsmap_core.formats.JsonFormat.'
+        ) from error
+    return scores, declarations
+
+
+def _distinct(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Return a JSON object, of which JSON itself would keep the last of equal keys."""
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        names = [name for name, _ in pairs]
+        twice = next(name for name in names if names.count(name) > 1)
+        raise ValueError(f"the key {twice!r} is there twice")
+    return found
+
+
+def _object(value: Any) -> dict[str, Any]:
+    if not isinstance(value, dict):
+        raise TypeError(f"got {value!r:.60}, which is no JSON object")
+    return dict(value)
+
+
+def _string(value: Any) -> str:
+    if not isinstance(value, str):
+        raise TypeError(f"got {value!r:.60}; expected a string")
+    return value
+
+
+def _argument(value: Any) -> Any:
+    """Return a list of numbers as an array, as a type would get it in Python; all else as is."""
+    if not isinstance(value, list):
+        return value
+    array = np.array(value)
+    return array if array.dtype.kind in "fiub" else value
 
 
 @contextmanager
 def _place(path: Path, where: str) -> Iterator[None]:
-    """Say where in a file an error arises."""
+    """Say where in a file an error arises; factor types of plugins may raise any."""
     try:
         yield
-    except (ValueError, TypeError, KeyError, IndexError) as error:
-        raise FileFormatError(f"{path}: {where}: {type(error).__name__}: {error}") from error
+    except Exception as error:
+        raise FileFormatError(f"{path}: {where}: {_words(error)}") from error
+
+
+def _words(error: Exception) -> str:
+    """Return what an error says, without the length of what it is about."""
+    words = f"{type(error).__name__}: {error}"
+    return words if len(words) <= 600 else f"{words[:300]} ... {words[-200:]}"
 
 
 def _view(text: str, blocks: Mapping[str, Variables]) -> Variables:
@@ -158,7 +225,7 @@ def _view(text: str, blocks: Mapping[str, Variables]) -> Variables:
             case ast.Subscript(value=value, slice=index):
                 return view(value)[position(index)]
         raise ValueError(
-            f"{ast.unparse(node)!r} in {text!r} is no view; expected one of "
+            f"{ast.unparse(node)!r:.60} in {shown} is no view; expected one of "
             f"{', '.join(blocks) or '(no blocks)'} with indices, such as '~u[0, 1:]'"
         )
 
@@ -170,8 +237,12 @@ def _view(text: str, blocks: Mapping[str, Variables]) -> Variables:
                 return slice(*(part and ast.literal_eval(part) for part in (lower, upper, step)))
         return ast.literal_eval(node)
 
+    shown = repr(text) if len(text) <= 60 else f"{text[:60]!r}..."
+    if len(text) > LONGEST:
+        raise ValueError(f"{shown} has {len(text)} characters; expected up to {LONGEST}")
     try:
-        expression = ast.parse(text.strip(), mode="eval").body
+        return view(ast.parse(text.strip(), mode="eval").body)
     except SyntaxError as error:
-        raise ValueError(f"{text!r} is no Python expression: {error.msg}") from error
-    return view(expression)
+        raise ValueError(f"{shown} is no Python expression: {error.msg}") from error
+    except (MemoryError, RecursionError) as error:  # what the parser says to too deep a nesting
+        raise ValueError(f"{shown} is nested too deeply") from error

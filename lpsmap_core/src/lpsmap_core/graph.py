@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import logging
 import math
-import warnings
-from typing import Any, TypeVar
+from typing import Any, NoReturn, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -13,24 +12,23 @@ import numpy.typing as npt
 from lpsmap_core.distribution import Distributions
 from lpsmap_core.engine import solve
 from lpsmap_core.factor import Factor
+from lpsmap_core.inputs import checked_shape, real_numbers
 from lpsmap_core.interrupts import Watch
 from lpsmap_core.layout import Layout, build_layout
 from lpsmap_core.options import checked_options, count, flag, threads_or_default
 from lpsmap_core.plan import Plan, make_plan
-from lpsmap_core.solution import Solution, Status
+from lpsmap_core.report import report
+from lpsmap_core.solution import Solution, checked_start
+from lpsmap_core.unused import forget_unused
 from lpsmap_core.variables import Variables
 from lpsmap_core.warm_start import CachedStart
 
-__all__ = ["ConvergenceWarning", "FactorGraph"]
+__all__ = ["FactorGraph"]
 
 FloatArray = npt.NDArray[np.float64]
 AnyFactor = TypeVar("AnyFactor", bound=Factor)
 
 logger = logging.getLogger("lpsmap")
-
-
-class ConvergenceWarning(UserWarning):
-    """Some components of a graph were not solved; the message says which and why."""
 
 
 class FactorGraph:
@@ -45,7 +43,8 @@ class FactorGraph:
     judged one by one.
 
     A graph pickles with its variables and factors, unsolved. A factor pickles with its graph, but
-    does not keep it: pickle ``(graph, factor)`` where the other side needs both.
+    does not keep it: pickle ``(graph, factor)`` where the other side needs both. Like every pickle,
+    it is code to whoever loads it: load none from people that you would not run code of.
 
     Examples
     --------
@@ -62,7 +61,7 @@ class FactorGraph:
     """
 
     def __init__(self) -> None:
-        self.factors: list[Factor] = []
+        self._factors: list[Factor] = []
         self.solution: Solution | None = None
         self._scores: list[Any] = []
         self._additionals: list[Any] = []
@@ -70,9 +69,20 @@ class FactorGraph:
         self._n_variables = 0
         self._layout: Layout | None = None
 
+    def __copy__(self) -> NoReturn:
+        raise TypeError(
+            "copy: two graphs cannot share their variables; expected copy.deepcopy, and to copy "
+            "views and factors with the graph: copy.deepcopy((graph, u))."
+        )
+
     def __getstate__(self) -> dict[str, Any]:
         # a solution holds addresses of this process
         return {**vars(self), "_ids": set(), "_layout": None, "solution": None}
+
+    @property
+    def factors(self) -> tuple[Factor, ...]:
+        """The declarations, in the order in which they were added."""
+        return tuple(self._factors)
 
     @property
     def n_variables(self) -> int:
@@ -97,7 +107,7 @@ class FactorGraph:
         TypeError
             If the scores are not real numbers.
         """
-        array = self._as_scores(scores)
+        array = self._as_scores("variable_from: scores", scores)
         shape = tuple(array.shape)
         index = np.arange(self._n_variables, self._n_variables + math.prod(shape))
         self._scores.append(array)
@@ -106,8 +116,16 @@ class FactorGraph:
         return Variables(self, index.reshape(shape), np.zeros(shape, dtype=bool))
 
     def variable(self, shape: int | tuple[int, ...] = ()) -> Variables:
-        """Make variables with scores of zero, of a given shape."""
-        return self.variable_from(np.zeros(shape))
+        """Make variables with scores of zero, of a given shape.
+
+        Raises
+        ------
+        TypeError
+            If `shape` does not consist of integers.
+        ValueError
+            If one is negative.
+        """
+        return self.variable_from(np.zeros(checked_shape("variable: shape", shape)))
 
     def add(self, factor: AnyFactor) -> AnyFactor:
         """Add a declaration of factors to the graph and return it.
@@ -115,7 +133,8 @@ class FactorGraph:
         Raises
         ------
         TypeError
-            If `factor` is not a Factor.
+            If `factor` is not a Factor, or its additionals' scores are none for this graph: tensors
+            with gradients in a graph that would lose them.
         ValueError
             If it is over another graph's variables, or was added before.
         """
@@ -128,13 +147,16 @@ class FactorGraph:
                 f"add: {factor!r} is over variables of another graph; make its variables with this "
                 "graph's variable_from."
             )
-        if len(self._ids) != len(self.factors):  # this graph comes from a pickle
-            self._ids = {id(other) for other in self.factors}
+        if len(self._ids) != len(self._factors):  # this graph comes from a pickle
+            self._ids = {id(other) for other in self._factors}
         if id(factor) in self._ids:
             raise ValueError(f"add: {factor!r} was added before; declare it once.")
+        scores = factor.additionals
+        if scores is not None:
+            scores = self._as_scores(f"add: additionals of {factor!r}", scores)
         self._ids.add(id(factor))
-        self.factors.append(factor)
-        self._additionals.append(factor.additionals)
+        self._factors.append(factor)
+        self._additionals.append(scores)
         self._forget()
         return factor
 
@@ -152,11 +174,16 @@ class FactorGraph:
         Raises
         ------
         TypeError
-            If the scores are not real numbers.
+            If the scores are not real numbers, or `what` is neither variables nor a factor.
         ValueError
             If the shape differs, or `what` is not such variables or such a factor of this graph.
         """
-        array = self._as_scores(scores)
+        if not isinstance(what, (Factor, Variables)):
+            raise TypeError(
+                f"rescore: what is a {type(what).__name__}; expected Variables as variable_from "
+                "returned them, or a Factor of this graph."
+            )
+        array = self._as_scores("rescore: scores", scores)
         if isinstance(what, Factor):
             kept, number = self._additionals, self._number(what, "rescore")
         else:
@@ -229,7 +256,7 @@ class FactorGraph:
         ------
         TypeError
             If an option is of another type than it should be; numbers of NumPy, and arrays and
-            tensors that hold one number, are numbers.
+            tensors that hold one number, are numbers. Or if the warm start is none.
         ValueError
             If an option is out of range, if no component has finite scores, or if the warm start
             is of another graph.
@@ -250,22 +277,18 @@ class FactorGraph:
             threads=threads,
         )
         verbose = count("verbose", verbose, least=0)
-        if not isinstance(warm_start, (Solution, CachedStart, type(None))):
-            raise TypeError(
-                f"warm_start: got {warm_start!r}; expected a solution, what cache.at(u, keys) of a "
-                "WarmStartCache returns, or None."
-            )
         layout = self._laid_out()
         scores = self.flat_scores()
         additionals = list(map(self._flat_additionals, self.factors, self._additionals))
+        additionals = forget_unused(self.factors, scores, additionals)
         self._check_step(layout, options.step_size)
-        warm = None if warm_start is None else warm_start.start_for(layout)
+        warm = None if warm_start is None else self._own_start(warm_start).start_for(layout)
         with Watch(options.max_time):
             solution = solve(layout, self.factors, scores, additionals, options, warm)
         self.solution = solution
         if isinstance(warm_start, CachedStart):
             warm_start.keep(layout, solution.state)
-        self._report(solution, scores)
+        report(solution, scores, [tuple(block.shape) for block in self._scores])
         if verbose:
             logger.info(
                 "%r; outer iterations: most %d; largest residuals: %.2e primal, %.2e dual",
@@ -302,7 +325,8 @@ class FactorGraph:
 
     def value_of(self, variables: Variables) -> Any:
         """Return the marginals of a view; see `Variables.value`."""
-        values = self._solved().values[variables.index]
+        self._check_own(variables)
+        values = self._solved("value").values[variables.index]
         return np.where(variables.negated, 1.0 - values, values)
 
     def additionals_of(self, factor: Factor) -> Any:
@@ -316,7 +340,8 @@ class FactorGraph:
             If the factor is not of this graph.
         """
         position = self._position(factor)
-        return self._solved().additionals[position].reshape(np.shape(factor.additionals))
+        values = self._solved("additionals_of").additionals[position]
+        return values.reshape(np.shape(factor.additionals) if factor.n_additionals else (0,))
 
     def structures(self, factor: Factor) -> Distributions:
         """Return the sparse distributions over a declaration's structures.
@@ -330,22 +355,18 @@ class FactorGraph:
         ValueError
             If the factor is not of this graph.
         """
-        return self._solved().structures(factor)
+        solution = self._solved("structures")
+        self._number(factor, "structures")
+        return solution.structures(factor)
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self._n_variables} variables, {len(self.factors)} factors)"
 
     # ---------------------------------------------------------------- for adapters
 
-    def _as_scores(self, scores: Any) -> Any:
+    def _as_scores(self, name: str, scores: Any) -> Any:
         """Return scores as this graph keeps them: an array of real numbers."""
-        array = np.asarray(scores)
-        if array.dtype.kind not in "fiub":
-            raise TypeError(
-                f"variable_from: scores has dtype {array.dtype}; expected real numbers. Pass a "
-                "NumPy array, or a torch tensor to TorchFactorGraph."
-            )
-        return array
+        return real_numbers(name, scores)
 
     def _numbers(self, array: Any) -> FloatArray:
         """Return kept scores or additionals as float64 numbers on the host."""
@@ -372,17 +393,34 @@ class FactorGraph:
         self._layout = None
         self.solution = None
 
-    # ---------------------------------------------------------------- checks and reports
+    # ---------------------------------------------------------------- checks
 
-    def _solved(self) -> Solution:
+    def _solved(self, verb: str) -> Solution:
         if self.solution is None:
             raise RuntimeError(
-                "value: the graph was not solved since it last changed; call graph.solve() first."
+                f"{verb}: the graph was not solved since it last changed; call graph.solve() first."
             )
         return self.solution
 
+    def _check_own(self, variables: Variables) -> None:
+        if not isinstance(variables, Variables):
+            raise TypeError(f"value_of: got a {type(variables).__name__}; expected Variables.")
+        if variables.graph is not self:
+            raise ValueError(
+                f"value_of: {variables!r} are another graph's; ask that graph, or use their value."
+            )
+
+    def _own_start(self, warm_start: Any) -> Solution | CachedStart:
+        start = checked_start(warm_start)
+        if isinstance(start, CachedStart) and start.variables.graph is not self:
+            raise ValueError(
+                "warm_start: the cache is at variables of another graph; expected cache.at(u, "
+                "keys) with variables of the graph to be solved."
+            )
+        return start
+
     def _position(self, factor: Factor) -> int:
-        self._solved()
+        self._solved("additionals_of")
         return self._number(factor, "additionals_of")
 
     def _number(self, factor: Factor, verb: str) -> int:
@@ -418,59 +456,3 @@ class FactorGraph:
                 "step_size: got 0, which switches the agreement of factors off, but some factors "
                 "share variables; expected a positive number. Leave it at None."
             )
-
-    def _report(self, solution: Solution, scores: FloatArray) -> None:
-        """Warn once of all components that were not solved."""
-        failed = solution.failed
-        free = solution.free[np.isnan(solution.values[solution.free])]
-        if not failed.size and not free.size:
-            return
-        statuses = solution.status[failed]
-        if failed.size == len(solution.status) and all(s is Status.NON_FINITE for s in statuses):
-            raise ValueError(self._non_finite_message(scores))
-        lines = []
-        if free.size:
-            lines.append(
-                f"{free.size} variables in no factor have scores that are NaN or +inf, and NaN "
-                f"values: {self._place(free[0], scores)}."
-            )
-        if failed.size:
-            lines.append(f"{failed.size} of {len(solution.status)} components were not solved.")
-        for status in dict.fromkeys(statuses):
-            which = failed[statuses == status]
-            numbers = ", ".join(map(str, which[:10])) + (", ..." if len(which) > 10 else "")
-            lines.append(
-                f"Component {numbers}: {status.value} Residuals up to "
-                f"{np.nanmax(solution.primal_residual[which]):.1e} (primal), "
-                f"{np.nanmax(solution.dual_residual[which]):.1e} (dual)."
-            )
-        if solution.contradictions:
-            component, named = next(iter(solution.contradictions.items()))
-            lines.append(f"Component {component} has no solution because of {_list(named)}.")
-        warnings.warn(" ".join(lines), ConvergenceWarning, stacklevel=3)
-
-    def _non_finite_message(self, scores: FloatArray) -> str:
-        wrong = np.flatnonzero(np.isnan(scores) | (scores == np.inf))
-        if not wrong.size:
-            return (
-                "additionals: every component has a score that is NaN or +inf; expected finite "
-                "numbers, or -inf to forbid. Mend the scores of the additionals."
-            )
-        return (
-            f"scores: {self._place(wrong[0], scores)}, and no component has finite scores; "
-            "expected finite numbers, or -inf to forbid. Mend them."
-        )
-
-    def _place(self, variable: int, scores: FloatArray) -> str:
-        """Say where a variable's score stands among the blocks as they were given."""
-        sizes = [math.prod(block.shape) for block in self._scores]
-        starts = np.concatenate([[0], np.cumsum(sizes)])
-        number = int(np.searchsorted(starts, variable, side="right")) - 1
-        at = np.unravel_index(variable - starts[number], tuple(self._scores[number].shape))
-        return f"variable block {number} holds {scores[variable]} at {[int(i) for i in at]}"
-
-
-def _list(named: list[tuple[Factor, int]]) -> str:
-    """Return the names of some factors, the first few of many."""
-    names = [f"{type(factor).__name__} {row}" for factor, row in named]
-    return ", ".join(names[:5]) + (", ..." if len(names) > 5 else "")

@@ -5,9 +5,12 @@ from __future__ import annotations
 import keyword
 import re
 import sys
+import warnings
 from pathlib import Path
 
 import lpsmap_core
+from lpsmap_core.callers import stacklevel
+from lpsmap_core.registry import installed
 
 __all__ = ["write"]
 
@@ -27,7 +30,8 @@ def write(name: str, into: Path, factor: str | None = None) -> Path:
     Parameters
     ----------
     name
-        Name of the distribution: small letters, digits and single hyphens.
+        Name of the distribution: small letters, digits and single hyphens. ``my_factor``, ``My
+        Factor`` and ``MyFactor`` are taken for ``my-factor``.
     into
         The folder in which the package's folder, of the same name, is made.
     factor
@@ -44,15 +48,25 @@ def write(name: str, into: Path, factor: str | None = None) -> Path:
         If a name cannot be used.
     FileExistsError
         If the folder exists.
+    OSError
+        If the folder cannot be written.
     ModuleNotFoundError
         If copier, which fills in the template, is not installed.
     """
+    name = _hyphenated(name)
     module = _module(name)
     factor = _factor(name) if factor is None else factor
     if not factor.isidentifier() or keyword.iskeyword(factor) or not factor[0].isupper():
         raise ValueError(
             f"factor: got {factor!r}; expected the name of a Python class, such as ShortestPath. "
             "Choose it with --factor."
+        )
+    if factor in installed().factors:
+        other = installed().factors[factor].plugin.distribution
+        warnings.warn(
+            f"{other} has a factor type {factor} already: where both are installed, nobody can ask "
+            "for either by name. Choose another with --factor.",
+            stacklevel=stacklevel(),
         )
     folder = into / name
     if folder.exists():
@@ -73,8 +87,20 @@ def write(name: str, into: Path, factor: str | None = None) -> Path:
         "core": _compatible(lpsmap_core.__version__),
         "api_version": lpsmap_core.hookspecs.API_VERSION,
     }
-    copier.run_copy(str(TEMPLATE), folder, data=answers, defaults=True, quiet=True)
+    try:
+        folder.mkdir()
+        copier.run_copy(str(TEMPLATE), folder, data=answers, defaults=True, quiet=True)
+    except OSError as error:
+        raise OSError(
+            f"{folder} cannot be written ({error.strerror or error}). Choose another folder with "
+            "--into."
+        ) from error
     return folder
+
+
+def _hyphenated(name: str) -> str:
+    """Return a name as distributions write theirs, whichever way its words are joined."""
+    return re.sub(r"[\s_]+|(?<=[a-z0-9])(?=[A-Z])", "-", name.strip()).lower()
 
 
 def _module(name: str) -> str:

@@ -21,6 +21,7 @@ import pluggy
 
 from lpsmap_core import hookspecs
 from lpsmap_core.backends import Backend
+from lpsmap_core.callers import stacklevel
 from lpsmap_core.factor import Factor
 from lpsmap_core.formats import FileFormat
 from lpsmap_core.graph import FactorGraph
@@ -118,7 +119,7 @@ class Registry:
                 f"lpsmap: the plugin {plugin.name!r} of {plugin.distribution} {plugin.version} "
                 f"{advice}. Until then it is never called.",
                 PluginWarning,
-                stacklevel=2,
+                stacklevel=stacklevel(),
             )
 
     def unregister(self, plugin: Plugin) -> None:
@@ -263,7 +264,7 @@ def _enabled(found: Iterable[EntryPoint]) -> list[EntryPoint]:
             f"{DISABLE} names {name!r}, which is no installed plugin; expected all, or names of "
             "distributions or entry points with commas between them. `lpsmap plugins` lists them.",
             PluginWarning,
-            stacklevel=4,
+            stacklevel=stacklevel(),
         )
     return kept
 
@@ -312,5 +313,5 @@ def _warn_skipped(plugin: Plugin, error: Exception) -> None:
         f"lpsmap skips the plugin {plugin.name!r} of {plugin.distribution} {plugin.version}: "
         f"{cause} Other plugins are not affected.",
         PluginWarning,
-        stacklevel=3,
+        stacklevel=stacklevel(),
     )

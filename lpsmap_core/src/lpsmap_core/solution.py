@@ -6,7 +6,7 @@ import enum
 import functools
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 import numpy.typing as npt
@@ -16,12 +16,13 @@ from lpsmap_core.backward import multiply_jacobian
 from lpsmap_core.certificate import Optimality, check_optimality, error_bounds
 from lpsmap_core.distribution import Distributions
 from lpsmap_core.factor import Factor
+from lpsmap_core.inputs import real_numbers
 from lpsmap_core.interrupts import interruptible
 from lpsmap_core.layout import Layout, ranges
 from lpsmap_core.state import MOST_STRUCTURES, PartState, sums
 from lpsmap_core.variables import Variables
 from lpsmap_core.vertices import Vertices, join, structure_scores
-from lpsmap_core.warm_start import GraphStart
+from lpsmap_core.warm_start import CachedStart, GraphStart, WarmStartCache
 
 __all__ = ["Solution", "Status"]
 
@@ -103,6 +104,13 @@ class Solution:
     additional_scores: Sequence[FloatArray]
     threads: int = 1
     trace: FloatArray | None = None
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError(
+            "a Solution holds addresses of the process that solved it, and is neither pickled nor "
+            "copied; expected its arrays (values, additionals, status), or the graph, to be solved "
+            "again where it arrives."
+        )
 
     @property
     def ok(self) -> bool:
@@ -214,7 +222,22 @@ class Solution:
         return GraphStart.of_state(self.layout, self.state)
 
     def component_of(self, variables: Variables) -> IntArray:
-        """Return the component of every entry of a view; -1 for variables in no factor."""
+        """Return the component of every entry of a view; -1 for variables in no factor.
+
+        Raises
+        ------
+        TypeError
+            If `variables` are not Variables.
+        ValueError
+            If the solved graph does not have so many variables.
+        """
+        if not isinstance(variables, Variables):
+            raise TypeError(f"component_of: got a {type(variables).__name__}; expected Variables.")
+        if variables.index.max(initial=-1) >= self.layout.n_variables:
+            raise ValueError(
+                f"component_of: {variables!r} are not of the solved graph, which has "
+                f"{self.layout.n_variables} variables."
+            )
         return self.layout.component[variables.index]
 
     def vjp(
@@ -240,10 +263,13 @@ class Solution:
 
         Raises
         ------
+        TypeError
+            If the vectors do not consist of real numbers.
         ValueError
-            If there is not one number in `d_values` for each variable.
+            If there is not one number in `d_values` for each variable, or in `d_additionals` an
+            array for each declaration with one for each additional.
         """
-        d = np.asarray(d_values, dtype=np.float64).reshape(-1)
+        d = real_numbers("vjp: d_values", d_values).astype(np.float64).reshape(-1)
         if len(d) != len(self.values):
             raise ValueError(
                 f"vjp: d_values has {len(d)} entries; expected {len(self.values)}, one for each "
@@ -253,7 +279,7 @@ class Solution:
         if self.free.size:
             inside = self.free[(self.scores[self.free] > 0.0) & (self.scores[self.free] < 1.0)]
             out[inside] = d[inside]
-        d_extra = [np.asarray(x, dtype=np.float64) for x in d_additionals or []]
+        d_extra = self._checked_extra(d_additionals)
         usable = ~self._has(Status.NON_FINITE, Status.INFEASIBLE)
         position = {id(factor): i for i, factor in enumerate(self.factors)}
 
@@ -269,6 +295,25 @@ class Solution:
         return out, self.state.by_declaration(product_v, self.factors)
 
     jvp = vjp
+
+    def _checked_extra(self, given: Sequence[npt.ArrayLike] | None) -> list[FloatArray]:
+        """Return gradients in the additionals as arrays, one for each declaration or none."""
+        if given is None or not len(given):
+            return []
+        name = "vjp: d_additionals"
+        if len(given) != len(self.factors):
+            raise ValueError(
+                f"{name} has {len(given)} arrays; expected {len(self.factors)}, one for each "
+                "declaration of the graph."
+            )
+        arrays = [real_numbers(f"{name}[{i}]", x).astype(np.float64) for i, x in enumerate(given)]
+        for i, (array, factor) in enumerate(zip(arrays, self.factors, strict=True)):
+            if array.size != factor.n_factors * factor.n_additionals:
+                raise ValueError(
+                    f"{name}[{i}] has shape {array.shape}; expected {factor.n_factors} x "
+                    f"{factor.n_additionals}, those of {factor!r}."
+                )
+        return arrays
 
     def structures(self, factor: Factor) -> Distributions:
         """Return the sparse distribution over structures of every factor of a declaration.
@@ -318,6 +363,27 @@ class Solution:
         names, counts = np.unique([s.name for s in self.status], return_counts=True)
         summary = ", ".join(f"{n} {name}" for name, n in zip(names, counts, strict=True))
         return f"Solution({len(self.values)} variables; components: {summary or 'none'})"
+
+
+def checked_start(warm_start: Any) -> Solution | CachedStart:
+    """Return what `FactorGraph.solve` was given to start from.
+
+    Raises
+    ------
+    TypeError
+        If it is neither a solution nor a cache at examples.
+    """
+    if isinstance(warm_start, WarmStartCache):
+        raise TypeError(
+            "warm_start: got a WarmStartCache; expected it at this graph's examples, such as "
+            "cache.at(u, keys)."
+        )
+    if not isinstance(warm_start, (CachedStart, Solution)):
+        raise TypeError(
+            f"warm_start: got a {type(warm_start).__name__}; expected a Solution, or cache.at(u, "
+            "keys) of a WarmStartCache."
+        )
+    return warm_start
 
 
 def _products(scores: FloatArray, marginals: FloatArray) -> FloatArray:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
 import numpy.typing as npt
+
+from lpsmap_core.inputs import real_numbers
 
 if TYPE_CHECKING:
     from lpsmap_core.graph import FactorGraph
@@ -23,7 +25,8 @@ class Variables:
 
     Views are made by `FactorGraph.variable_from` and `FactorGraph.variable`, and index like NumPy
     arrays: ``u[:, 0]``, ``u[mask]``, ``u[[2, 0], 1]``, ``u.T``, ``u.reshape(-1)``. ``~u`` stands
-    for the negated variables, ``1 - u``. No view copies scores.
+    for the negated variables, ``1 - u``, and ``u ^ mask`` for variables that are negated where a
+    mask is true, as for NumPy's booleans. No view copies scores.
 
     Parameters
     ----------
@@ -36,6 +39,8 @@ class Variables:
     """
 
     __slots__ = ("_graph", "index", "negated")
+
+    __array_ufunc__ = None  # so that NumPy leaves ``mask ^ u`` to us
 
     def __init__(
         self,
@@ -115,6 +120,51 @@ class Variables:
 
     def __invert__(self) -> Variables:
         return Variables(self._graph, self.index, ~self.negated)
+
+    def __xor__(self, mask: npt.ArrayLike) -> Variables:
+        """Return the variables negated where a mask is true.
+
+        Parameters
+        ----------
+        mask
+            Booleans whose shape broadcasts with that of the view.
+
+        Raises
+        ------
+        TypeError
+            If the mask does not consist of booleans.
+        ValueError
+            If the shapes do not broadcast.
+
+        Examples
+        --------
+        >>> import lpsmap
+        >>> u = lpsmap.FactorGraph().variable((2, 3))
+        >>> (u ^ [True, False, True]).negated[0].tolist()
+        [True, False, True]
+        """
+        flags = real_numbers("u ^ mask: mask", mask)
+        if flags.dtype != np.bool_:
+            raise TypeError(
+                f"u ^ mask: mask has dtype {flags.dtype}; expected booleans, true where a variable "
+                "is negated."
+            )
+        try:
+            index, negated, flags = np.broadcast_arrays(self.index, self.negated, flags)
+        except ValueError:
+            raise ValueError(
+                f"u ^ mask: mask has shape {flags.shape}; expected one that broadcasts with "
+                f"{self.shape}, the shape of the variables."
+            ) from None
+        return Variables(self._graph, index, negated ^ flags)
+
+    __rxor__ = __xor__
+
+    def __array__(self, *_: Any, **__: Any) -> NoReturn:
+        raise TypeError(
+            "Variables are no numbers, of which NumPy could make an array; expected u.value, their "
+            "marginals after a solve, or lpsmap.stack, which joins views."
+        )
 
     def reshape(self, *shape: Any) -> Variables:
         """Return the same variables in another shape, as `numpy.ndarray.reshape`."""

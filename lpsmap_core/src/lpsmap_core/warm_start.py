@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
@@ -108,16 +108,24 @@ class WarmStartCache:
 
         Raises
         ------
+        TypeError
+            If `variables` are not Variables, or the keys are no sequence of hashable values.
         ValueError
             If there is not one key for each example.
         """
+        if not isinstance(variables, Variables):
+            raise TypeError(
+                f"variables: got a {type(variables).__name__}; expected Variables whose first axis "
+                "runs over the examples."
+            )
+        keys = _checked_keys(keys)
         n = variables.shape[0] if variables.ndim else 0
         if len(keys) != n:
             raise ValueError(
                 f"keys: got {len(keys)} for variables of shape {variables.shape}; expected one for "
                 "each entry of their first axis."
             )
-        return CachedStart(self._kept, variables, list(keys))
+        return CachedStart(self._kept, variables, keys)
 
 
 class _Kept(NamedTuple):
@@ -188,6 +196,19 @@ class CachedStart:
             if which >= 0:
                 number = seen[which] = seen.get(which, -1) + 1
                 yield c, (self.keys[which], number), mine, links[first[c] : first[c + 1]]
+
+
+def _checked_keys(keys: Iterable[Hashable]) -> list[Hashable]:
+    """Return keys as a list; NumPy's and torch's numbers as Python's, which are equal by value."""
+    try:
+        found = [key.item() if hasattr(key, "item") else key for key in keys]
+        set(found)
+    except TypeError as error:
+        raise TypeError(
+            f"keys: {error}; expected a sequence of hashable values, such as the numbers of the "
+            "examples in their data set."
+        ) from error
+    return found
 
 
 def _by_owner(owner: IntArray, n: int) -> tuple[IntArray, IntArray]:

@@ -11,6 +11,7 @@ import numpy.typing as npt
 from lpsmap_core.compile import leaf
 from lpsmap_core.factor import Factor, LocalSolution
 from lpsmap_core.graph import FactorGraph
+from lpsmap_core.inputs import truth_values
 from lpsmap_core.variables import Variables
 from lpsmap_factors_logic import sum_constrained
 from lpsmap_factors_logic.rows import LogicFactor
@@ -266,12 +267,15 @@ class Budget(_Counting):
     variables, axis, mask, lengths
         As in `Xor`. A row may have no variable.
     budget
-        The whole number B, or an array of them that broadcasts to one for every row.
+        The whole number B, or an array of them that broadcasts to one for every row. More than a
+        row has stands for all of it. For fractions of variables use `Knapsack` with costs of 1.
     force_budget
         Whether exactly B variables are on. One for all rows, or an array likewise.
 
     Raises
     ------
+    TypeError
+        If `budget` does not hold numbers, or `force_budget` truth values.
     ValueError
         If a budget is negative or not whole, or if exactly so many variables are to be on in a row
         that has fewer.
@@ -291,10 +295,9 @@ class Budget(_Counting):
         lengths: npt.ArrayLike | None = None,
     ) -> None:
         super().__init__(variables, axis, mask=mask, lengths=lengths)
-        self.budget = self.per_factor("budget", budget)
-        force = np.asarray(force_budget, dtype=bool)
+        force = truth_values("Budget: force_budget", force_budget)
         self.force_budget = self.per_factor("force_budget", force)
-        self._check_budgets()
+        self.budget = self._budgets(self.counts("budget", budget))
 
     @classmethod
     def examples(cls) -> list[Factor]:
@@ -305,23 +308,18 @@ class Budget(_Counting):
             cls(graph.variable((4, 2)), [2, 3], [True, True], axis=0, mask=mask[:, None]),
         ]
 
-    def _check_budgets(self) -> None:
-        wrong = np.flatnonzero((self.budget < 0) | (self.budget != np.floor(self.budget)))
-        if wrong.size:
-            raise ValueError(
-                f"Budget: budget of {self._row_name(wrong[0])} is {self.budget[wrong[0]]:g}; "
-                "expected a whole number, 0 or more. For fractions of variables use Knapsack with "
-                "costs of 1."
-            )
+    def _budgets(self, counts: IntArray) -> IntArray:
+        """Return how many variables may be on in each row: no more than it has."""
         arity = np.diff(self.offsets)
-        wrong = np.flatnonzero((self.force_budget != 0) & (self.budget > arity))
+        wrong = np.flatnonzero((self.force_budget != 0) & (counts > arity))
         if wrong.size:
             i = wrong[0]
             raise ValueError(
-                f"Budget: budget of {self._row_name(i)} is {self.budget[i]:g} with force_budget, "
+                f"Budget: budget of {self.name_of(i)} is {counts[i]} with force_budget, "
                 f"but it covers {arity[i]} variables; expected at most as many. Lower the budget "
                 "there, or leave force_budget out."
             )
+        return np.minimum(counts, arity)
 
     def solve_map(self, eta_u: FloatArray, eta_v: FloatArray) -> Assignment:
         """Return the assignment that turns on the best B, or fewer if fewer score above 0."""

@@ -56,12 +56,15 @@ class Knapsack(LogicFactor):
     variables, axis, mask, lengths
         As in `Xor`. A row may have no variable.
     costs
-        Nonnegative numbers c that broadcast to ``variables.shape``.
+        Nonnegative numbers c that broadcast to ``variables.shape``. Those of variables that take no
+        part are not looked at.
     budget
         A nonnegative number B, or an array of them that broadcasts to one for every row.
 
     Raises
     ------
+    TypeError
+        If `costs` or `budget` are not real numbers.
     ValueError
         If a cost or a budget is negative or not finite.
     """
@@ -85,7 +88,7 @@ class Knapsack(LogicFactor):
         lengths: npt.ArrayLike | None = None,
     ) -> None:
         super().__init__(variables, axis, mask=mask, lengths=lengths)
-        self.costs = self.per_link("costs", self._along_rows("costs", np.asarray(costs)))
+        self.costs = self.per_link("costs", self._along_rows("costs", costs))
         self.budget = self.per_factor("budget", budget)
         if (self.costs < 0).any():
             raise ValueError(
@@ -95,7 +98,7 @@ class Knapsack(LogicFactor):
         wrong = np.flatnonzero(self.budget < 0)
         if wrong.size:
             raise ValueError(
-                f"Knapsack: budget of {self._row_name(wrong[0])} is {self.budget[wrong[0]]:g}; "
+                f"Knapsack: budget of {self.name_of(wrong[0])} is {self.budget[wrong[0]]:g}; "
                 "expected 0 or more, what turning nothing on costs."
             )
 

@@ -11,6 +11,7 @@ from array_api_compat import array_namespace, is_array_api_obj
 from lpsmap_core.compile import leaf
 from lpsmap_core.factor import FREE, LOWER, TIED, UPPER, Factor, LocalSolution
 from lpsmap_core.graph import FactorGraph
+from lpsmap_core.inputs import check_readable, real_numbers
 from lpsmap_core.variables import Variables, stack
 from lpsmap_factors_logic.tolerance import bounded, faces, slack, slack_array
 
@@ -38,12 +39,13 @@ class Pair(Factor):
         Variables whose shapes broadcast: every pair of entries is a factor.
     scores
         Scores w, of either sign, that broadcast to the variables' shape: a number, or an array of
-        NumPy or any array-API library, through which gradients flow.
+        NumPy or any array-API library, through which gradients flow. For a single pair also an
+        array of one number, such as ``t[0:1]``.
 
     Raises
     ------
     TypeError
-        If `first` or `second` are not Variables.
+        If `first` or `second` are not Variables, or `scores` no real numbers.
     ValueError
         If shapes do not broadcast.
 
@@ -141,8 +143,12 @@ class Pair(Factor):
 
 def _broadcast(scores: Any, shape: tuple[int, ...]) -> Any:
     """Broadcast scores by their own library, so that gradients reach them."""
-    if not is_array_api_obj(scores):
-        scores = np.asarray(scores, dtype=np.float64)
+    if is_array_api_obj(scores) and not isinstance(scores, np.ndarray):
+        check_readable("Pair: scores", scores)
+    else:
+        scores = real_numbers("Pair: scores", scores).astype(np.float64, copy=False)
+    if tuple(scores.shape) == (1,) and shape == ():  # a slice of one score, for one pair
+        return scores[0]
     try:
         return array_namespace(scores).broadcast_to(scores, shape)
     except (ValueError, RuntimeError):

@@ -10,6 +10,7 @@ import numpy.typing as npt
 
 from lpsmap_core.factor import Factor
 from lpsmap_core.graph import FactorGraph
+from lpsmap_core.inputs import broadcast, real_numbers
 from lpsmap_core.variables import Variables, as_variables
 
 __all__ = ["LogicFactor"]
@@ -39,7 +40,7 @@ class LogicFactor(Factor):
     Raises
     ------
     TypeError
-        If `variables` are not Variables.
+        If `variables` are not Variables, or `axis` is no integer.
     ValueError
         If `axis`, `mask` or `lengths` do not fit the variables.
     """
@@ -54,6 +55,10 @@ class LogicFactor(Factor):
     ) -> None:
         name = type(self).__name__
         view = as_variables(variables, f"{name}: variables")
+        if isinstance(axis, bool) or not isinstance(axis, (int, np.integer)):
+            raise TypeError(
+                f"{name}: axis is {axis!r}; expected an integer, an axis of `variables`."
+            )
         if view.ndim and not -view.ndim <= axis < view.ndim:
             raise ValueError(
                 f"{name}: axis is {axis}; expected {-view.ndim} to {view.ndim - 1}, an axis of "
@@ -62,7 +67,7 @@ class LogicFactor(Factor):
         self._axis, self._shape = axis, view.shape
         super().__init__(
             view.moveaxis(axis, -1) if view.ndim else view,
-            mask=None if mask is None else self._along_rows("mask", np.asarray(mask)),
+            mask=None if mask is None else self._along_rows("mask", mask),
             lengths=lengths,
         )
 
@@ -81,27 +86,22 @@ class LogicFactor(Factor):
 
     # ---------------------------------------------------------------- helpers for the types
 
-    def _along_rows(self, name: str, values: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    def _along_rows(self, name: str, values: npt.ArrayLike) -> npt.NDArray[Any]:
         """Broadcast values to the variables' shape as given, and turn them like the variables."""
-        try:
-            return np.moveaxis(np.broadcast_to(values, self._shape), self._axis, -1)
-        except ValueError:
-            raise ValueError(
-                f"{type(self).__name__}: {name} has shape {values.shape}; expected one that "
-                f"broadcasts to {self._shape}, the shape of the variables."
-            ) from None
+        name = f"{type(self).__name__}: {name}"
+        return np.moveaxis(broadcast(name, real_numbers(name, values), self._shape), self._axis, -1)
 
     def _require_variables(self, why: str) -> None:
         """Refuse rows of no variables, on which the constraint cannot hold."""
         empty = np.flatnonzero(self.offsets[1:] == self.offsets[:-1])
         if empty.size:
             raise ValueError(
-                f"{type(self).__name__}: {self._row_name(empty[0])} covers no variable; expected "
+                f"{type(self).__name__}: {self.name_of(empty[0])} covers no variable; expected "
                 f"at least one, {why}. Leave the row out, or give it a variable."
             )
 
-    def _row_name(self, i: int) -> str:
-        """Return how a person would name factor `i`."""
+    def name_of(self, i: int) -> str:
+        """Return how an error calls factor `i`: by its row."""
         if not self.batch_shape:
             return "the row"
         index = tuple(int(k) for k in np.unravel_index(i, self.batch_shape))
@@ -119,7 +119,5 @@ class LogicFactor(Factor):
 
     def _negate(self, entries: BoolArray | bool) -> None:
         """Negate entries of the variables, so that the type's constraint is on their negations."""
-        view = self.variables
-        negated = Variables(view.graph, view.index, view.negated ^ entries)
-        self.variables = negated.without_ownership()
-        self.flipped = np.broadcast_to(entries, view.shape)
+        self.variables = self.variables ^ entries
+        self.flipped = np.broadcast_to(entries, self.variables.shape)

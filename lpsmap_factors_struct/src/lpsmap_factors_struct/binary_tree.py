@@ -9,12 +9,14 @@ import numpy.typing as npt
 
 from lpsmap_core import Factor, FactorGraph, Variables
 from lpsmap_core.compile import kernel
+from lpsmap_core.inputs import flag
 from lpsmap_factors_struct.chart import best_label, binary_tree, chart_memory
 
 __all__ = ["BinaryTree"]
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
+BoolArray = npt.NDArray[np.bool_]
 
 
 @kernel
@@ -73,7 +75,7 @@ class BinaryTree(Factor):
     Raises
     ------
     TypeError
-        If `variables` are not Variables.
+        If `variables` are not Variables, or `labelled` is no truth value.
     ValueError
         If the spans are not square, if there are no labels to choose from, or if a length is
         negative or beyond `n`.
@@ -95,11 +97,11 @@ class BinaryTree(Factor):
         *,
         lengths: npt.ArrayLike | None = None,
     ) -> None:
-        self.labelled = bool(labelled)
-        self.variables_ndim = 3 if labelled else 2
+        self.labelled = flag("BinaryTree: labelled", labelled)
+        self.variables_ndim = 3 if self.labelled else 2
         super().__init__(variables, lengths=lengths)
         self._check_square()
-        self.n_labels = self.per_factor("n_labels", self.event_shape[2] if labelled else 1)
+        self.n_labels = self.per_factor("n_labels", self.event_shape[2] if self.labelled else 1)
 
     @classmethod
     def examples(cls) -> list[Factor]:
@@ -148,6 +150,12 @@ class BinaryTree(Factor):
         if self.labelled:
             decoded["labels"] = [at[2] for at in found]
         return decoded
+
+    def unused(self) -> tuple[BoolArray, None]:
+        """Return the spans that would end before they begin."""
+        n = self.event_shape[0]
+        before = np.tri(n, k=-1, dtype=bool).reshape(n, n, *(1 for _ in self.event_shape[2:]))
+        return np.broadcast_to(before, self.variables.shape), None
 
     @classmethod
     def vertex_sizes(

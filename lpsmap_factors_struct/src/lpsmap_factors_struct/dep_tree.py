@@ -10,6 +10,7 @@ import numpy.typing as npt
 
 from lpsmap_core import Factor, FactorGraph, Variables
 from lpsmap_core.compile import kernel, leaf
+from lpsmap_core.inputs import flag
 from lpsmap_factors_struct.arborescence import (
     arborescence_memory,
     first_maximum,
@@ -121,7 +122,7 @@ class DepTree(Factor):
     Raises
     ------
     TypeError
-        If `variables` are not Variables.
+        If `variables` are not Variables, or an option is no truth value.
     ValueError
         If the variables are not square, if there are no labels to choose from, or if a length is
         negative or beyond `n`.
@@ -150,24 +151,25 @@ class DepTree(Factor):
         lengths: npt.ArrayLike | None = None,
         labelled: bool = False,
     ) -> None:
-        self.labelled = bool(labelled)
-        self.variables_ndim = 3 if labelled else 2
+        self.labelled = flag("DepTree: labelled", labelled)
+        self.variables_ndim = 3 if self.labelled else 2
         super().__init__(variables, lengths=lengths)
-        rows, columns, n_labels = self.event_shape if labelled else (*self.event_shape, 1)
+        rows, columns, n_labels = self.event_shape if self.labelled else (*self.event_shape, 1)
         if rows != columns:
             raise ValueError(
                 f"DepTree: variables has shape {self.variables.shape}; expected equal "
-                f"{'axes before the labels' if labelled else 'last two axes'}: one row for every "
-                "word, with one arc from every other word and one from the root."
+                f"{'axes before the labels' if self.labelled else 'last two axes'}: one row for "
+                "every word, with one arc from every other word and one from the root."
             )
         if n_labels == 0:
             raise ValueError(
                 f"DepTree: variables has shape {self.variables.shape}; expected at least one label "
                 "on the last axis. Leave labelled off for arcs without labels."
             )
-        self.packed = self.per_factor("packed", bool(packed))
-        self.projective = self.per_factor("projective", bool(projective))
-        self.single_root = self.per_factor("single_root", bool(single_root))
+        projective = flag("DepTree: projective", projective)
+        self.packed = self.per_factor("packed", flag("DepTree: packed", packed))
+        self.projective = self.per_factor("projective", projective)
+        self.single_root = self.per_factor("single_root", flag("DepTree: single_root", single_root))
         self.n_labels = self.per_factor("n_labels", n_labels)
         if projective and type(self) is DepTree:
             self.__class__ = ProjectiveDepTree  # solved differently: a type of its own

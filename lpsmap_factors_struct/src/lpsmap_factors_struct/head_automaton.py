@@ -15,6 +15,7 @@ __all__ = ["HeadAutomaton"]
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
+BoolArray = npt.NDArray[np.bool_]
 
 
 @leaf
@@ -225,6 +226,14 @@ class HeadAutomaton(Factor):
         {'modifiers': [0, 2]}
         """
         return {"modifiers": np.flatnonzero(np.asarray(variables) > 0.5).tolist()}
+
+    def unused(self) -> tuple[None, BoolArray]:
+        """Return the pairs that no modifiers make: of candidates in falling order, or of none."""
+        side = self.event_shape[0] + 1
+        before, after = np.arange(side)[:, None], np.arange(side)
+        n = np.diff(self.offsets).reshape(-1, 1, 1)
+        made = (before <= n) & (after >= before) & ((after < n) | (after == side - 1)) & (n > 0)
+        return None, ~made.reshape(self.n_factors, self.n_additionals)
 
     @classmethod
     def vertex_sizes(

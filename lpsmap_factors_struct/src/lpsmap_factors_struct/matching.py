@@ -143,7 +143,7 @@ class Matching(Factor):
         lengths: npt.ArrayLike | None = None,
     ) -> None:
         super().__init__(variables, lengths=lengths)
-        if full not in ("rows", "shorter", "none"):
+        if not isinstance(full, str) or full not in ("rows", "shorter", "none"):
             raise ValueError(
                 f"Matching: full is {full!r}; expected 'rows', 'shorter' or 'none', the side that "
                 "must be matched to the last."

@@ -8,6 +8,8 @@ from typing import Any
 import array_api_compat
 import numpy as np
 
+from lpsmap_core.inputs import check_readable, real_numbers
+
 __all__ = ["as_array", "flat_scores"]
 
 
@@ -42,11 +44,11 @@ def flat_scores(
     Raises
     ------
     TypeError
-        If the scores are arrays of different libraries.
+        If the scores are arrays of different libraries, or do not hold real numbers.
     ValueError
         If a shape does not fit.
     """
-    arrays = {key: as_array(x) for key, x in scores.items() if x is not None}
+    arrays = {key: as_array(f"{name}: {key}", x) for key, x in scores.items() if x is not None}
     xp = _shared_library(name, arrays)
     first = next(iter(arrays.values()))
     blocks = []
@@ -71,11 +73,18 @@ def _shared_library(name: str, arrays: Mapping[str, Any]) -> Any:
         ) from None
 
 
-def as_array(scores: Any) -> Any:
-    """Return an array as it is, anything else as a NumPy array of floats."""
-    if array_api_compat.is_array_api_obj(scores):
+def as_array(name: str, scores: Any) -> Any:
+    """Return an array of another library as it is, anything else as a NumPy array of floats.
+
+    Raises
+    ------
+    TypeError
+        If it does not hold real numbers.
+    """
+    if array_api_compat.is_array_api_obj(scores) and not isinstance(scores, np.ndarray):
+        check_readable(name, scores)
         return scores
-    return np.asarray(scores, dtype=np.float64)
+    return real_numbers(name, scores).astype(np.float64, copy=False)
 
 
 def _broadcast(xp: Any, name: str, array: Any, shape: tuple[int, ...]) -> Any:

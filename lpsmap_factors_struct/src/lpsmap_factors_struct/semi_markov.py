@@ -17,6 +17,7 @@ __all__ = ["SemiMarkov"]
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
+BoolArray = npt.NDArray[np.bool_]
 
 
 class Segments(NamedTuple):
@@ -316,6 +317,17 @@ class SemiMarkov(Factor):
         """
         found = np.argwhere(variables > 0.5)
         return {"segments": [[t, t + d + 1, s] for t, d, s in found.tolist()]}
+
+    def unused(self) -> tuple[BoolArray, BoolArray | None]:
+        """Return the segments that would end behind the last position; and transitions of none."""
+        length, longest, _ = self.event_shape
+        lengths = np.full((self.n_factors, 1), length) if self.lengths is None else self.lengths
+        ends = np.arange(length)[:, None] + np.arange(1, longest + 1)
+        beyond = ends > lengths.reshape(*self.batch_shape, 1, 1)
+        slots = np.broadcast_to(beyond[..., None], self.variables.shape)
+        if not self.n_additionals:
+            return slots, None
+        return slots, np.broadcast_to(lengths < 2, (self.n_factors, self.n_additionals))
 
     @classmethod
     def vertex_sizes(

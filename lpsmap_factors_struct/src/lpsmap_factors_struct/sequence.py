@@ -15,6 +15,7 @@ __all__ = ["Sequence", "best_arrivals", "best_source", "reduced_states", "write_
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
+BoolArray = npt.NDArray[np.bool_]
 
 
 @leaf
@@ -323,6 +324,14 @@ class Sequence(Factor):
         {'tags': [1, 1, 0]}
         """
         return {"tags": variables.argmax(axis=-1).tolist()}
+
+    def unused(self) -> tuple[None, BoolArray]:
+        """Return the transitions behind a sequence's last position; all scores if it has none."""
+        longest, n_states = self.event_shape
+        lengths = np.full((self.n_factors, 1), longest) if self.lengths is None else self.lengths
+        steps = np.arange(max(longest - 1, 0)) >= lengths - 1
+        ends = np.broadcast_to(lengths == 0, (self.n_factors, n_states))
+        return None, np.concatenate([ends, np.repeat(steps, n_states**2, axis=1), ends], axis=1)
 
     @classmethod
     def vertex_sizes(

@@ -9,6 +9,7 @@ import numpy.typing as npt
 
 from lpsmap_core import Factor, FactorGraph, Variables
 from lpsmap_core.compile import kernel
+from lpsmap_core.inputs import flag
 from lpsmap_core.interrupts import interrupted
 from lpsmap_factors_struct.maxplus import LOOK_PERIOD
 from lpsmap_factors_struct.sequence import (
@@ -115,9 +116,8 @@ def _best_sequences(
     largest, largest_prefix = 0, 0
     for r in rows:
         arity = offsets[r + 1] - offsets[r]
-        budget = min(int(parameters[r, 1]), arity // int(parameters[r, 0]))
         largest = max(largest, arity)
-        largest_prefix = max(largest_prefix, arity * (budget + 1))
+        largest_prefix = max(largest_prefix, arity * (int(parameters[r, 1]) + 1))
     reduced, prefix = np.empty(largest), np.empty(largest_prefix)
     path = np.empty(largest, dtype=np.int64)
     for r in rows:
@@ -131,7 +131,7 @@ def _best_sequences(
                 additionals,
                 length,
                 n_states,
-                min(int(parameters[r, 1]), length),
+                int(parameters[r, 1]),
                 parameters[r, 2] != 0,
                 int(parameters[r, 3]),
                 reduced,
@@ -155,7 +155,8 @@ class SequenceBudget(Sequence):
     transitions
         Scores of the steps, as `Sequence` takes them, or all scores flat; None with `additionals`.
     budget
-        Integers that broadcast to the leading axes' shape.
+        Integers that broadcast to the leading axes' shape. If `force_budget` is off, more than
+        there are positions stands for all of them.
     force_budget
         Whether the budget must be used up.
     counted_state
@@ -166,7 +167,8 @@ class SequenceBudget(Sequence):
     Raises
     ------
     TypeError
-        If `variables` are not Variables, or the scores are arrays of different libraries.
+        If `variables` are not Variables, a number is none, `force_budget` is no truth value, or the
+        scores are arrays of different libraries.
     ValueError
         If a shape does not fit, if `counted_state` is no state, or if no sequence keeps the budget.
 
@@ -200,10 +202,10 @@ class SequenceBudget(Sequence):
             variables, transitions, initial, final, additionals=additionals, lengths=lengths
         )
         n_states = self.event_shape[1]
-        self.budget = self._integers("budget", budget, np.inf)
-        self.counted_state = self._integers("counted_state", counted_state, n_states - 1)
-        self.force_budget = self.per_factor("force_budget", bool(force_budget))
-        self._check_budget(n_states)
+        self.counted_state = self._states("counted_state", counted_state, n_states)
+        force = flag(f"{type(self).__name__}: force_budget", force_budget)
+        self.force_budget = self.per_factor("force_budget", force)
+        self.budget = self._budgets(self.counts("budget", budget), n_states)
 
     @classmethod
     def examples(cls) -> list[Factor]:
@@ -219,7 +221,7 @@ class SequenceBudget(Sequence):
         length, n_states = eta_u.shape
         path = np.empty(length, dtype=np.int64)
         if length:
-            budget = min(int(self.budget), length)
+            budget = int(self.budget)
             budgeted_viterbi(
                 np.ascontiguousarray(eta_u, dtype=np.float64).reshape(-1),
                 np.ascontiguousarray(eta_v, dtype=np.float64),
@@ -234,28 +236,29 @@ class SequenceBudget(Sequence):
             )
         return tuple(path.tolist())
 
-    def _integers(self, name: str, value: npt.ArrayLike, most: float) -> FloatArray:
-        numbers = self.per_factor(name, value)
-        wrong = np.flatnonzero((numbers != np.rint(numbers)) | (numbers < 0) | (numbers > most))
-        if wrong.size:
-            limit = "or more" if np.isinf(most) else f"to {most}"
-            raise ValueError(
-                f"{type(self).__name__}: {name} is {numbers[wrong[0]]:g} for factor {wrong[0]}; "
-                f"expected an integer, 0 {limit}."
-            )
-        return numbers
-
-    def _check_budget(self, n_states: int) -> None:
-        lengths = np.diff(self.offsets) // n_states
-        # the counted state can be avoided if there is another one
-        least = lengths if n_states == 1 else np.zeros_like(lengths)
-        wrong = np.flatnonzero(
-            (self.budget < least) | ((self.force_budget != 0) & (self.budget > lengths))
-        )
+    def _states(self, name: str, value: npt.ArrayLike, n_states: int) -> IntArray:
+        states = self.counts(name, value)
+        wrong = np.flatnonzero(states >= n_states)
         if wrong.size:
             f = wrong[0]
             raise ValueError(
-                f"{type(self).__name__}: budget is {self.budget[f]:g} for factor {f} with "
+                f"{type(self).__name__}: {name} is {states[f]} for factor {f}; expected an "
+                f"integer, 0 to {n_states - 1}."
+            )
+        return states
+
+    def _budgets(self, counts: IntArray, n_states: int) -> IntArray:
+        """Return how often each sequence may be in its state: no more than it is long."""
+        lengths = np.diff(self.offsets) // n_states
+        # the counted state can be avoided if there is another one
+        least = lengths if n_states == 1 else np.zeros_like(lengths)
+        wrong = np.flatnonzero((counts < least) | ((self.force_budget != 0) & (counts > lengths)))
+        if wrong.size:
+            f = wrong[0]
+            raise ValueError(
+                f"{type(self).__name__}: budget is {counts[f]} for factor {f} with "
                 f"{lengths[f]} positions and {n_states} states, and no sequence keeps it; expected "
                 f"{least[f]} to {lengths[f]}. Set it per factor, or leave force_budget off."
             )
+        budgets: IntArray = np.minimum(counts, lengths)
+        return budgets

@@ -19,6 +19,7 @@ __all__ = ["SequenceDistance"]
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
+BoolArray = npt.NDArray[np.bool_]
 
 
 @leaf
@@ -242,7 +243,7 @@ class SequenceDistance(Factor):
         if self.lengths is not None:
             self.n_states = self.lengths[:, 1].astype(np.float64)
         self._check_states()
-        distances = as_array(distances)
+        distances = as_array("SequenceDistance: distances", distances)
         reach = self._reach(tuple(distances.shape))
         self.additionals = flat_scores(
             "SequenceDistance",
@@ -299,6 +300,11 @@ class SequenceDistance(Factor):
         """
         tags = variables.argmax(axis=-1).tolist() if variables.size else []
         return {"tags": tags}
+
+    def unused(self) -> tuple[None, BoolArray]:
+        """Return the bins of sequences of no positions."""
+        empty = np.diff(self.offsets)[:, None] == 0
+        return None, np.broadcast_to(empty, (self.n_factors, self.n_additionals))
 
     @classmethod
     def vertex_sizes(

@@ -10,6 +10,7 @@ import numpy.typing as npt
 
 from lpsmap_core import Factor, FactorGraph, Variables
 from lpsmap_core.compile import kernel, leaf
+from lpsmap_core.inputs import flag
 from lpsmap_factors_struct.arrays import copy
 
 __all__ = ["TopK"]
@@ -115,8 +116,8 @@ def _best_subsets(
     spare = np.empty(largest)
     for r in rows:
         scores = eta_u[offsets[r] : offsets[r + 1]]
-        k = min(int(parameters[r, 0]), len(scores))
-        size[r] = best_subset(scores, k, parameters[r, 1] != 0, spare, start[r], index, value)
+        k, exact = int(parameters[r, 0]), parameters[r, 1] != 0
+        size[r] = best_subset(scores, k, exact, spare, start[r], index, value)
 
 
 class TopK(Factor):
@@ -133,7 +134,8 @@ class TopK(Factor):
         Elements, of shape ``(..., n)``: a subset for every entry of the leading axes. Or a sequence
         of views, which are stacked on a last axis.
     k
-        Integers that broadcast to the leading axes' shape: the size of the subsets.
+        Integers that broadcast to the leading axes' shape: the size of the subsets. If `exact` is
+        off, more than there are elements stands for all of them.
     exact
         Whether smaller subsets are left out.
     lengths
@@ -144,7 +146,7 @@ class TopK(Factor):
     Raises
     ------
     TypeError
-        If `variables` are not Variables.
+        If `variables` are not Variables, `k` does not hold numbers, or `exact` is no truth value.
     ValueError
         If `variables` is without axes, a length is negative or beyond `n`, or `k` is no integer,
         negative, or with `exact` more than there are elements.
@@ -167,22 +169,17 @@ class TopK(Factor):
         mask: npt.ArrayLike | None = None,
     ) -> None:
         super().__init__(variables, lengths=lengths, mask=mask)
-        self.k = self.per_factor("k", k)
-        self.exact = self.per_factor("exact", bool(exact))
-        wrong = np.flatnonzero((self.k != np.rint(self.k)) | (self.k < 0))
-        if wrong.size:
-            raise ValueError(
-                f"TopK: k is {self.k[wrong[0]]:g} for factor {wrong[0]}; expected an integer, 0 or "
-                "more."
-            )
-        n = np.diff(self.offsets)
-        wrong = np.flatnonzero(self.k > n)
+        exact = flag("TopK: exact", exact)
+        self.exact = self.per_factor("exact", exact)
+        counts, n = self.counts("k", k), np.diff(self.offsets)
+        wrong = np.flatnonzero(counts > n)
         if exact and wrong.size:
             f = wrong[0]
             raise ValueError(
-                f"TopK: k is {self.k[f]:g} for factor {f} of {n[f]} elements; expected 0 to "
+                f"TopK: k is {counts[f]} for factor {f} of {n[f]} elements; expected 0 to "
                 f"{n[f]}. Set it per factor, or pass exact=False."
             )
+        self.k = np.minimum(counts, n)
 
     @classmethod
     def examples(cls) -> list[Factor]:
@@ -199,7 +196,7 @@ class TopK(Factor):
         index = np.empty(n, dtype=np.int32)
         size = best_subset(
             np.ascontiguousarray(eta_u, dtype=np.float64),
-            min(int(self.k), n),
+            int(self.k),
             bool(self.exact),
             np.empty(n),
             0,
@@ -219,4 +216,4 @@ class TopK(Factor):
         cls, offsets: IntArray, additional_offsets: IntArray, parameters: FloatArray
     ) -> IntArray:
         """Return the sizes of the largest subsets."""
-        return np.minimum(np.diff(offsets), parameters[:, 0].astype(np.int64))
+        return parameters[:, 0].astype(np.int64)

@@ -46,7 +46,7 @@ def flat_transitions(
         If a shape does not fit.
     """
     steps = max(length - 1, 0)
-    transitions = as_array(transitions)
+    transitions = as_array(f"{name}: transitions", transitions)
     flat_shape = (*batch_shape, 2 * n_states + steps * n_states**2)
     if tuple(transitions.shape) == flat_shape:
         if initial is not None or final is not None:

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 import torch
 from lpsmap_core import Distributions, Solution
+from lpsmap_torch.readable import on_host
 from torch import Tensor
 
 __all__ = ["attach", "attach_probabilities"]
@@ -104,8 +105,8 @@ class _Multiply(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, solution: Solution, *vectors: Tensor) -> tuple[Tensor, ...]:
         ctx.solution = solution
-        on_host = [x.detach().to(device="cpu", dtype=torch.float64).numpy() for x in vectors]
-        product, extra = solution.vjp(on_host[0], on_host[1:])
+        numbers = [on_host("backward", x) for x in vectors]
+        product, extra = solution.vjp(numbers[0], numbers[1:])
         return tuple(
             torch.from_numpy(p).to(dtype=x.dtype, device=x.device)
             for p, x in zip([product, *extra], vectors, strict=True)
@@ -141,8 +142,8 @@ class _LinearMap(torch.autograd.Function):
         vector: Tensor,
     ) -> Tensor:
         ctx.maps = transpose, apply
-        on_host = vector.detach().to(device="cpu", dtype=torch.float64).numpy()
-        return torch.from_numpy(apply(on_host)).to(dtype=vector.dtype, device=vector.device)
+        product = apply(on_host("backward", vector))
+        return torch.from_numpy(product).to(dtype=vector.dtype, device=vector.device)
 
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:

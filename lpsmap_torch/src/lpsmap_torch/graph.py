@@ -9,7 +9,9 @@ from numpy.typing import NDArray
 
 import torch
 from lpsmap_core import Distributions, Factor, FactorGraph, Solution, Variables
+from lpsmap_core.inputs import checked_shape
 from lpsmap_torch.function import attach, attach_probabilities
+from lpsmap_torch.readable import as_tensor, check_not_compiled, on_host
 from torch import Tensor
 
 __all__ = ["TorchFactorGraph"]
@@ -19,10 +21,14 @@ class TorchFactorGraph(FactorGraph):
     """A factor graph whose scores are tensors and whose solution carries gradients.
 
     The verbs are those of `lpsmap_core.FactorGraph`. Scores of variables and of additionals may be
-    float16, bfloat16, float32 or float64 tensors of any layout on any device; the solve runs in
-    float64 on the host, and ``u.value`` comes back in the scores' dtype on their device. Gradients
-    flow to all of them, and gradients of gradients too: the solution is piecewise affine, so that
-    the second derivative in the scores is zero inside a face.
+    float16, bfloat16, float32 or float64 tensors, dense, with any strides, on any device; the solve
+    runs in float64 on the host, and ``u.value`` comes back in the scores' dtype on their device.
+    Gradients flow to all of them, and gradients of gradients too: the solution is piecewise affine,
+    so that the second derivative in the scores is zero inside a face.
+
+    A solve is no part of a compiled or transformed function. Decorate the function that makes and
+    solves the graph with ``torch.compiler.disable``, and give scores batch axes instead of
+    ``torch.vmap``.
 
     Examples
     --------
@@ -39,6 +45,7 @@ class TorchFactorGraph(FactorGraph):
     """
 
     def __init__(self) -> None:
+        check_not_compiled("TorchFactorGraph")
         super().__init__()
         self._tensors: list[Tensor] = []
 
@@ -47,13 +54,14 @@ class TorchFactorGraph(FactorGraph):
 
     def variable(self, shape: int | tuple[int, ...] = ()) -> Variables:
         """Make variables with scores of zero, of a given shape, in torch's default dtype."""
-        return self.variable_from(torch.zeros(shape))
+        return self.variable_from(torch.zeros(checked_shape("variable: shape", shape)))
 
     def solve(self, *args: Any, **kwargs: Any) -> Solution:
         """Solve the graph; the arguments `args` are those of `lpsmap_core.FactorGraph.solve`.
 
         Afterwards ``u.value`` is a tensor, differentiable in the scores.
         """
+        check_not_compiled("solve")
         solution = super().solve(*args, **kwargs)
         if self._scores:
             additionals = [_tensor(kept) for kept in self._additionals]
@@ -62,7 +70,8 @@ class TorchFactorGraph(FactorGraph):
 
     def value_of(self, variables: Variables) -> Tensor:
         """Return the marginals of a view as a tensor; see `Variables.value`."""
-        self._solved()
+        self._check_own(variables)
+        self._solved("value")
         values = self._tensors[0]
         index = torch.from_numpy(np.ascontiguousarray(variables.index)).to(values.device)
         chosen = values[index]
@@ -90,24 +99,12 @@ class TorchFactorGraph(FactorGraph):
         """
         return attach_probabilities(super().structures(factor), self._tensors[0])
 
-    def _as_scores(self, scores: Any) -> Tensor:
-        tensor = scores if isinstance(scores, Tensor) else torch.as_tensor(scores)
-        if tensor.dtype.is_complex:
-            raise TypeError(
-                f"variable_from: scores has dtype {tensor.dtype}; expected real numbers."
-            )
-        return tensor if tensor.dtype.is_floating_point else tensor.to(torch.get_default_dtype())
+    def _as_scores(self, name: str, scores: Any) -> Tensor:
+        return as_tensor(name, scores)
 
     def _numbers(self, array: Any) -> NDArray[np.float64]:
-        if not isinstance(array, Tensor):
-            return super()._numbers(array)
-        numbers: NDArray[np.float64] = array.detach().to(device="cpu", dtype=torch.float64).numpy()
-        return numbers
+        return on_host("scores", array) if isinstance(array, Tensor) else super()._numbers(array)
 
 
-def _tensor(additionals: Any) -> Tensor:
-    if additionals is None:
-        return torch.empty(0)
-    if isinstance(additionals, Tensor):
-        return additionals
-    return torch.from_numpy(np.asarray(additionals, dtype=np.float64))
+def _tensor(additionals: Tensor | None) -> Tensor:
+    return torch.empty(0) if additionals is None else additionals

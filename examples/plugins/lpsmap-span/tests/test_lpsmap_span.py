@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+
 import numpy as np
 import pytest
 
@@ -34,8 +36,12 @@ def test_no_span_if_nothing_is_worth_it():
 
 @pytest.mark.parametrize("longest", [0, -1, 1.5])
 def test_bad_input(longest):
-    with pytest.raises(ValueError, match="longest is .*expected whole numbers, 1 or more"):
+    with pytest.raises(ValueError, match="Span: longest .*expected (a )?whole number"):
         Span(lpsmap.FactorGraph().variable(3), longest)
+
+
+def test_longer_than_a_row_is_the_row():
+    assert Span(lpsmap.FactorGraph().variable((2, 3)), sys.maxsize).longest.tolist() == [3, 3]
 
 
 def test_it_is_found():

@@ -12,6 +12,7 @@ from lpsmap_core.testing.best import (
     check_ties,
 )
 from lpsmap_core.testing.compiled import check_map_kernel, check_vertex_sizes
+from lpsmap_core.testing.declarations import check_larger, check_lengths, check_lists
 from lpsmap_core.testing.derivatives import (
     check_jvp,
     check_jvp_is_projection,
@@ -85,6 +86,9 @@ ORACLE: tuple[Check, ...] = (
     check_immutable,
     check_threads,
     check_pickling,
+    check_lengths,
+    check_lists,
+    check_larger,
 )
 
 SOLUTION: tuple[Check, ...] = (

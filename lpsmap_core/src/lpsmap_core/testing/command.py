@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import importlib.metadata
 import re
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -10,7 +11,8 @@ from typing import NamedTuple
 import click
 
 from lpsmap_core.factor import Factor
-from lpsmap_core.registry import Registration, Registry
+from lpsmap_core.hookspecs import PROJECT
+from lpsmap_core.registry import DuplicateNameError, Registration, Registry
 from lpsmap_core.tables import text_table
 from lpsmap_core.testing.run import Result, run_checks
 
@@ -41,14 +43,20 @@ def registrations_of(registry: Registry, name: str) -> list[Registration]:
 
     Raises
     ------
+    DuplicateNameError
+        If another plugin claims the name, or one of the distribution's.
     click.BadParameter
-        If there is neither; the message suggests names that are near.
+        If there is neither; the message suggests names that are near, or says what a distribution
+        of that name lacks.
     """
     if name in registry.factors:
         return [registry.factors[name]]
     packs: dict[str, list[Registration]] = {}
     for registration in registry.factors.values():
         packs.setdefault(registration.plugin.distribution, []).append(registration)
+    for contested, claims in registry.factors.contested.items():
+        if _plain(name) in {_plain(claim.plugin.distribution) for claim in claims}:
+            raise DuplicateNameError(registry.factors.quarrel(contested))
     for pack, registrations in packs.items():
         if _plain(pack) == _plain(name):
             return registrations
@@ -57,9 +65,22 @@ def registrations_of(registry: Registry, name: str) -> list[Registration]:
     near = [by_plain[x] for x in difflib.get_close_matches(_plain(name), by_plain, 3)]
     advice = f"Did you mean {' or '.join(near)}? " if near else ""
     raise click.BadParameter(
-        f"{name!r} is no installed factor type, and no distribution that brings one. {advice}"
-        "`lpsmap factors` lists them."
+        f"{name!r} {_without_factors(name)} {advice}`lpsmap factors` lists them."
     )
+
+
+def _without_factors(name: str) -> str:
+    """Return why nothing of a name is found, or what its distribution has instead."""
+    try:
+        distribution = importlib.metadata.distribution(name)
+    except (importlib.metadata.PackageNotFoundError, ValueError):
+        return "is no installed factor type, and no distribution that brings one."
+    groups = {entry_point.group for entry_point in distribution.entry_points}
+    if PROJECT in groups:
+        return "is installed, but offers no factor types; `lpsmap plugins` lists what it offers."
+    slips = difflib.get_close_matches(PROJECT, groups, 1, cutoff=0.5)
+    has = f"; its group {slips[0]!r} is not looked at. Rename it" if slips else ""
+    return f"is installed, but has no entry point in the group {PROJECT!r}{has}."
 
 
 def check_registered(registrations: Sequence[Registration], seed: int, draws: int) -> bool:

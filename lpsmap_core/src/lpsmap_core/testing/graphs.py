@@ -56,7 +56,16 @@ class Declared(NamedTuple):
         """Return the solution, and the (draws, ...) marginals of slots and of additionals."""
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # a status says what a warning would
-            solution = self.graph.solve()
+            try:
+                solution = self.graph.solve()
+            except ValueError as error:
+                raise broken(
+                    "a solve of the type's factors finds its oracle and its vertices sound, "
+                    "because it rests on them",
+                    str(error),
+                    "a solution",
+                    repr(self.factors[0]),
+                ) from error
         mu = np.array([f.links(self.graph.value_of(f.variables)) for f in self.factors])
         return solution, mu, np.array(solution.additionals).reshape(self.eta_v.shape)
 

@@ -59,6 +59,8 @@ class Span(Factor):
 
     Raises
     ------
+    TypeError
+        If `longest` does not hold numbers.
     ValueError
         If `longest` is not a whole number of at least 1, or has the wrong shape.
     """
@@ -74,9 +76,10 @@ class Span(Factor):
         lengths: npt.ArrayLike | None = None,
     ) -> None:
         super().__init__(variables, lengths=lengths)
-        self.longest = self.per_factor("longest", longest)
-        if ((self.longest < 1) | (self.longest != np.floor(self.longest))).any():
+        counts = self.counts("longest", longest)
+        if (counts < 1).any():
             raise ValueError(f"Span: longest is {longest!r}; expected whole numbers, 1 or more.")
+        self.longest = np.minimum(counts, self.event_shape[0])
 
     def solve_map(self, eta_u: FloatArray, eta_v: FloatArray) -> tuple[int, int]:
         """Return where the best span starts and ends; ``(0, 0)`` for none."""

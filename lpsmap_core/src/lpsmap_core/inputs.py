@@ -1,0 +1,216 @@
+"""What users pass as numbers and as switches, read or refused in words."""
+
+from __future__ import annotations
+
+import operator
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+__all__ = [
+    "broadcast",
+    "check_readable",
+    "checked_shape",
+    "finite_numbers",
+    "flag",
+    "real_numbers",
+    "truth_values",
+    "whole_numbers",
+]
+
+FloatArray = npt.NDArray[np.float64]
+
+MOST = 2**62
+"""More than anything that can be counted in memory, and exact as an integer and as a float."""
+
+
+def check_readable(name: str, value: Any) -> None:
+    """Refuse arrays, of whatever library, without plain numbers in every entry.
+
+    Parameters
+    ----------
+    name
+        What the message calls them, with the factor type or the method in front.
+    value
+        Anything; what is no array passes.
+
+    Raises
+    ------
+    TypeError
+        If it is a masked array, complex, sparse or otherwise not dense, or without data.
+    """
+    if type(value) is np.ndarray and value.dtype.kind in "fiub":
+        return
+    if isinstance(value, np.ma.MaskedArray):
+        raise TypeError(
+            f"{name}: got a masked array; expected an array with a number in every entry. Fill it, "
+            "such as scores.filled(-np.inf), which forbids what is masked."
+        )
+    if getattr(value, "is_meta", False):
+        raise TypeError(
+            f"{name}: got a meta tensor, which has no numbers; expected a tensor with data. Move "
+            "the model to a device that has it first."
+        )
+    if getattr(value, "is_quantized", False) or getattr(value, "is_nested", False):
+        kind = "quantized" if value.is_quantized else "nested"
+        raise TypeError(
+            f"{name}: got a {kind} tensor; expected a plain one. Use dequantize(), or "
+            "to_padded_tensor() and lengths for rows of different lengths."
+        )
+    layout = getattr(value, "layout", None)
+    if layout is not None and str(layout) != "torch.strided":
+        raise TypeError(
+            f"{name}: got a tensor of layout {layout}; expected a dense one. Use to_dense()."
+        )
+    if "complex" in str(getattr(value, "dtype", "")):
+        raise TypeError(
+            f"{name} has dtype {value.dtype}; expected real numbers. Take their real part or "
+            "their absolute value."
+        )
+
+
+def checked_shape(name: str, shape: Any) -> tuple[int, ...]:
+    """Return a shape as a tuple; one number is that of one axis.
+
+    Raises
+    ------
+    TypeError
+        If it does not consist of integers.
+    ValueError
+        If one is negative.
+    """
+    try:
+        sizes = tuple(map(operator.index, shape if np.iterable(shape) else (shape,)))
+    except TypeError:
+        raise TypeError(f"{name} is {shape!r}; expected integers, such as (3, 4).") from None
+    if any(size < 0 for size in sizes):
+        raise ValueError(f"{name} is {shape!r}; expected sizes of 0 or more.")
+    return sizes
+
+
+def real_numbers(name: str, value: Any) -> npt.NDArray[Any]:
+    """Return numbers as a NumPy array of their own dtype.
+
+    Raises
+    ------
+    TypeError
+        If they are not real numbers, as `check_readable` has it or because they are words, lists of
+        different lengths, or tensors whose gradients would be lost.
+    """
+    array = _array(name, value)
+    if array.dtype.kind not in "fiub":
+        raise TypeError(
+            f"{name} has dtype {array.dtype}; expected real numbers. Pass a NumPy array, or a "
+            "torch tensor to TorchFactorGraph."
+        )
+    return array
+
+
+def finite_numbers(
+    name: str, value: Any, shape: tuple[int, ...], keep: npt.NDArray[np.bool_] | None = None
+) -> FloatArray:
+    """Return finite numbers broadcast to a shape; 0 where they are not kept.
+
+    Raises
+    ------
+    TypeError
+        If they are not real numbers.
+    ValueError
+        If they do not broadcast, or one that is kept is not finite.
+    """
+    numbers: FloatArray = broadcast(name, real_numbers(name, value).astype(np.float64), shape)
+    if keep is not None and not np.isfinite(numbers).all():
+        numbers = np.where(keep, numbers, 0.0)
+    if not np.isfinite(numbers).all():
+        raise ValueError(f"{name} holds a value that is not finite; expected finite numbers.")
+    return numbers
+
+
+def broadcast(name: str, array: npt.NDArray[Any], shape: tuple[int, ...]) -> npt.NDArray[Any]:
+    """Return an array broadcast to a shape, in C order.
+
+    Raises
+    ------
+    ValueError
+        If it does not broadcast.
+    """
+    try:
+        return np.ascontiguousarray(np.broadcast_to(array, shape)).reshape(shape)
+    except ValueError:
+        raise ValueError(
+            f"{name} has shape {array.shape}; expected one that broadcasts to {shape}."
+        ) from None
+
+
+def whole_numbers(name: str, value: Any) -> npt.NDArray[Any]:
+    """Return numbers that count something, those beyond `MOST` as `MOST`.
+
+    Raises
+    ------
+    TypeError
+        If they are not numbers: words, truth values, complex numbers.
+    ValueError
+        If one is not finite. Fractions are left to the caller, who can name their place.
+    """
+    array = _array(name, value)
+    if array.dtype.kind == "O" and all(type(number) is int for number in array.flat):
+        inside = [max(-MOST, min(number, MOST)) for number in array.flat]  # beyond any dtype
+        return np.array(inside, dtype=np.int64).reshape(array.shape)
+    if array.dtype.kind not in "fiu":
+        raise TypeError(f"{name} has dtype {array.dtype}; expected whole numbers.")
+    if array.dtype.kind == "f" and not np.isfinite(array).all():
+        raise ValueError(f"{name} holds a value that is not finite; expected whole numbers.")
+    cut: npt.NDArray[Any] = np.minimum(array, array.dtype.type(min(MOST, _largest(array.dtype))))
+    return cut if array.dtype.kind == "f" else cut.astype(np.int64)
+
+
+def truth_values(name: str, value: Any) -> npt.NDArray[np.bool_]:
+    """Return truth values as an array of booleans; zeros and ones are such, words are not.
+
+    Raises
+    ------
+    TypeError
+        If they are anything else.
+    """
+    array = _array(name, value)
+    if array.dtype.kind not in "iub" or ((array != 0) & (array != 1)).any():
+        raise TypeError(f"{name} is {value!r}; expected True or False.")
+    return array.astype(np.bool_)
+
+
+def flag(name: str, value: Any) -> bool:
+    """Return one truth value.
+
+    Raises
+    ------
+    TypeError
+        If it is none, or several.
+    """
+    array = truth_values(name, value)
+    if array.ndim:
+        raise TypeError(f"{name} is an array of shape {array.shape}; expected one True or False.")
+    return bool(array)
+
+
+def _array(name: str, value: Any) -> npt.NDArray[Any]:
+    """Return a readable value as an array of whatever dtype."""
+    check_readable(name, value)
+    if getattr(value, "requires_grad", False):
+        raise TypeError(
+            f"{name}: got a tensor that requires gradients, which would be lost here. Scores with "
+            "gradients belong into a TorchFactorGraph (pip install lpsmap-torch); otherwise pass "
+            "tensor.detach()."
+        )
+    try:
+        return np.asarray(value)
+    except (RuntimeError, TypeError, ValueError) as error:
+        raise TypeError(
+            f"{name}: got a {type(value).__name__} that is no array of numbers ({error}). Pass a "
+            "NumPy array; torch tensors of every dtype, and with gradients, are read by a "
+            "TorchFactorGraph."
+        ) from error
+
+
+def _largest(dtype: np.dtype[Any]) -> int:
+    return MOST if dtype.kind == "f" else int(np.iinfo(dtype).max)

@@ -1,0 +1,45 @@
+"""Which distribution brings a name that is not installed, for the advice in an error."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Collection, Mapping
+
+__all__ = ["advice"]
+
+PACKS = {
+    "lpsmap-factors-logic": (
+        "Xor Or AtMostOne Budget Knapsack Imply Nand XorOut OrOut AndOut Pair"
+    ),
+    "lpsmap-factors-struct": (
+        "Alignment BinaryTree Bits DepTree HeadAutomaton Matching Permutation SemiMarkov Sequence "
+        "SequenceBudget SequenceDistance TopK"
+    ),
+    "lpsmap-torch": "TorchFactorGraph",
+}
+
+
+def advice(name: str, installed: Collection[str]) -> str:
+    """Return what to do about a name that nothing installed has.
+
+    Parameters
+    ----------
+    name
+        As the user wrote it.
+    installed
+        Names that there are.
+    """
+    for pack, names in PACKS.items():
+        if name in names.split():
+            return f"install it with: pip install {pack}"
+    packed = {known: pack for pack, names in PACKS.items() for known in names.split()}
+    known = {other.lower(): other for other in {*installed, *packed}}
+    near = [known[x] for x in difflib.get_close_matches(name.lower(), known, 3)]
+    listed = f"installed factor types: {', '.join(sorted(installed)) or 'none'}"
+    if not near:
+        return listed
+    return f"{listed}; did you mean {' or '.join(_with_pack(x, packed, installed) for x in near)}?"
+
+
+def _with_pack(name: str, packed: Mapping[str, str], installed: Collection[str]) -> str:
+    return name if name in installed else f"{name} (pip install {packed[name]})"

@@ -1,0 +1,164 @@
+"""Checks of declarations: in the other forms that arguments have, and larger than the examples."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+
+from lpsmap_core.factor import Factor
+from lpsmap_core.graph import FactorGraph
+from lpsmap_core.testing.best import check_map_is_best
+from lpsmap_core.testing.compiled import check_map_kernel, check_vertex_sizes
+from lpsmap_core.testing.draws import DRAWS
+from lpsmap_core.testing.rules import ConformanceError, broken
+from lpsmap_core.testing.solutions import check_certificate
+from lpsmap_core.testing.structures import check_parameters, check_shapes
+from lpsmap_core.variables import Variables
+
+__all__ = ["check_larger", "check_lengths", "check_lists"]
+
+Call = inspect.BoundArguments
+"""How an example was declared: the arguments of its type, by name."""
+
+MORE = 3
+"""By how much the last axes of a larger declaration are longer."""
+
+
+def check_lengths(factor: Factor, *, seed: int = 0, draws: int = DRAWS) -> None:
+    """Lengths for several axes may be given as one number a factor, and all else follows."""
+    for call in _declarations_of(factor):
+        given, axes = call.arguments.get("lengths"), factor._cut_axes()
+        if given is None or len(axes) == 1 or factor.lengths is None:
+            continue
+        shortest = factor.lengths.min(axis=1).reshape(factor.batch_shape)
+        short = _declared(factor, call, "lengths in the short form", lengths=shortest)
+        assert short.lengths is not None
+        whole = short.lengths.reshape(*factor.batch_shape, len(axes))
+        _compare(
+            "lengths given as one number a factor and as one for each axis mean the same wherever "
+            "self.lengths is the same, because kernels are given what the type made of them; use "
+            "self.lengths, not the argument",
+            short,
+            _declared(factor, call, "lengths for each axis", lengths=whole),
+        )
+
+
+def check_lists(factor: Factor, *, seed: int = 0, draws: int = DRAWS) -> None:
+    """Lists do for arrays in every argument."""
+    for call in _declarations_of(factor):
+        lists = {
+            name: value.tolist()
+            for name, value in call.arguments.items()
+            if isinstance(value, np.ndarray)
+        }
+        if lists:
+            rule = "lists do for arrays, because users write them"
+            _compare(rule, _declared(factor, call, f"{', '.join(lists)} as lists", **lists), factor)
+
+
+def check_larger(factor: Factor, *, seed: int = 0, draws: int = DRAWS) -> None:
+    """Declared larger, where the arguments allow it, the type is as right as in its examples."""
+    for call in _declarations_of(factor):
+        views = [name for name, x in call.arguments.items() if isinstance(x, Variables)]
+        if len(views) != 1:
+            continue
+        shape = list(call.arguments[views[0]].shape)
+        for axis in range(len(shape))[-factor.variables_ndim :]:
+            shape[axis] += MORE
+        changed: dict[str, Any] = {views[0]: FactorGraph().variable(tuple(shape))}
+        if "lengths" in call.arguments:
+            changed["lengths"] = None
+        try:
+            larger = _with(factor, call, **changed)
+        except (TypeError, ValueError):
+            continue  # of arguments that go with the size
+        _hold(larger, seed, min(draws, DRAWS))
+
+
+def _hold(larger: Factor, seed: int, draws: int) -> None:
+    """Run the checks that the rest rests on, those of memory first."""
+    cls = type(larger)
+    compiled = [] if cls.map_kernel is None else [check_vertex_sizes, check_map_kernel]
+    for check in (check_parameters, check_shapes, *compiled, check_map_is_best, check_certificate):
+        if check.__name__ in cls.expected_failures:
+            continue
+        try:
+            check(larger, seed=seed, draws=draws)
+        except ConformanceError as error:
+            told = str(error).split("\n")
+            told[0] += f" ({check.__name__}, at a larger size than the examples have)"
+            raise ConformanceError("\n".join(told)) from error
+
+
+def _declarations_of(factor: Factor) -> list[Call]:
+    """Return the calls by which the type's examples declare the like of a factor."""
+    calls: list[tuple[Factor, Call]] = []
+    with _recorded(type(factor), calls):
+        type(factor).examples()
+    return [call for other, call in calls if _difference(other, factor) is None]
+
+
+@contextmanager
+def _recorded(cls: type[Factor], calls: list[tuple[Factor, Call]]) -> Iterator[None]:
+    """Note down with which arguments instances of a type are made."""
+    own, init = "__init__" in vars(cls), cls.__init__
+    signature = inspect.signature(init)
+
+    @functools.wraps(init)
+    def noted(self: Factor, *arguments: Any, **options: Any) -> None:
+        init(self, *arguments, **options)
+        calls.append((self, signature.bind(self, *arguments, **options)))
+
+    cls.__init__ = noted  # type: ignore[method-assign]
+    try:
+        yield
+    finally:
+        if own:
+            cls.__init__ = init  # type: ignore[method-assign]
+        else:
+            del cls.__init__
+
+
+def _with(factor: Factor, call: Call, **changed: Any) -> Factor:
+    """Declare a factor again with other arguments."""
+    again = inspect.BoundArguments(call.signature, call.arguments | changed)
+    make: Callable[..., Factor] = type(factor)
+    return make(*again.args[1:], **again.kwargs)
+
+
+def _declared(factor: Factor, call: Call, how: str, **changed: Any) -> Factor:
+    try:
+        return _with(factor, call, **changed)
+    except Exception as error:
+        raise broken(
+            "every form of an argument that the base class takes declares a factor, because users "
+            "write what the docs of lengths and arrays say",
+            f"{type(error).__name__}: {error}",
+            f"a declaration with {how}",
+            repr(factor),
+        ) from error
+
+
+def _compare(rule: str, one: Factor, other: Factor) -> None:
+    wrong = _difference(one, other)
+    if wrong is not None:
+        got, expected = (np.asarray(getattr(x, wrong)).tolist() for x in (one, other))
+        raise broken(rule, f"{wrong} = {got}", f"{wrong} = {expected}", repr(one))
+
+
+def _difference(one: Factor, other: Factor) -> str | None:
+    """Return the first attribute in which two declarations differ, other than their variables."""
+    names = [*one.row_parameters, "offsets", "keep", "lengths", "batch_shape", "event_shape"]
+    if one.link_parameter is not None:
+        names.append(one.link_parameter)
+    names.append("n_additionals")
+    for name in names:
+        mine, theirs = getattr(one, name, None), getattr(other, name, None)
+        if (mine is None) != (theirs is None) or not np.array_equal(mine, theirs):  # type: ignore[arg-type]
+            return name
+    return None

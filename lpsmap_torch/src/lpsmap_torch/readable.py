@@ -1,0 +1,117 @@
+"""Tensors whose numbers a solve can read; the others refused in words."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from torch.autograd import forward_ad
+
+import torch
+from lpsmap_core.inputs import check_readable, real_numbers
+from torch import Tensor
+
+__all__ = ["as_tensor", "check_not_compiled", "on_host"]
+
+
+def as_tensor(name: str, scores: Any) -> Tensor:
+    """Return scores as a floating-point tensor; what is one stays the same.
+
+    Raises
+    ------
+    TypeError
+        If they are not real numbers, or a tensor without numbers of its own.
+    RuntimeError
+        If a transform or a tracer of torch stands in for the numbers.
+    """
+    if not isinstance(scores, Tensor):
+        scores = _of_anything(name, scores)
+    check_readable(name, scores)
+    _check_eager(name, scores)
+    tensor: Tensor = scores
+    return tensor if tensor.is_floating_point() else tensor.to(torch.get_default_dtype())
+
+
+def on_host(name: str, tensor: Tensor) -> NDArray[np.float64]:
+    """Return a tensor's numbers.
+
+    Raises
+    ------
+    RuntimeError
+        If a transform of torch stands in for the numbers.
+    """
+    _check_eager(name, tensor)
+    numbers: NDArray[np.float64] = tensor.detach().to(device="cpu", dtype=torch.float64).numpy()
+    return numbers
+
+
+def check_not_compiled(verb: str) -> None:
+    """Refuse to be a part of what torch.compile compiles, or runs in pieces.
+
+    Raises
+    ------
+    RuntimeError
+        If so.
+    """
+    if torch.compiler.is_compiling() or _dynamo_is_on():
+        raise RuntimeError(
+            f"{verb}: torch.compile cannot compile a solve. Put what makes and solves the graph "
+            "into a function of its own, and decorate that with @torch.compiler.disable."
+        )
+
+
+def _dynamo_is_on() -> bool:
+    """Whether a compiled function calls us. Importing the compiler to ask it takes seconds."""
+    if "torch._dynamo" not in sys.modules:
+        return False
+    eval_frame: Any = torch._C._dynamo.eval_frame
+    return callable(eval_frame.get_eval_frame_callback())
+
+
+def _of_anything(name: str, scores: Any) -> Tensor:
+    """Return a tensor of numbers that are none yet; of tensors in a list, with their gradients."""
+    if isinstance(scores, (list, tuple)) and any(isinstance(x, Tensor) for x in scores):
+        try:
+            return torch.stack([as_tensor(name, x) for x in scores])
+        except RuntimeError as error:
+            raise TypeError(
+                f"{name}: got a list of tensors that do not stack ({error})."
+            ) from error
+    array = real_numbers(name, scores)
+    if array.dtype.kind == "f" and (array.dtype.itemsize > 8 or not array.dtype.isnative):
+        array = array.astype(np.float64)
+    native = array.astype(array.dtype.newbyteorder("="), copy=False)
+    # torch has no negative strides
+    tensor = torch.from_numpy(np.require(native, requirements=["C", "W"]).reshape(array.shape))
+    given_as_array = hasattr(scores, "dtype")
+    return tensor if given_as_array else tensor.to(torch.get_default_dtype())
+
+
+def _check_eager(name: str, tensor: Tensor) -> None:
+    """Refuse tensors that torch has put in the place of numbers."""
+    check_not_compiled(name)
+    functorch = torch._C._functorch
+    if functorch.is_functorch_wrapped_tensor(tensor) or functorch.is_legacy_batchedtensor(tensor):
+        raise RuntimeError(
+            f"{name}: got a tensor inside a transform of torch.func or a batched gradient, which a "
+            "solve cannot be part of. A batch is one graph: give the scores their batch axes "
+            "instead of vmap, and differentiate with backward() or torch.autograd.grad."
+        )
+    if torch.jit.is_tracing():  # type: ignore[attr-defined, no-untyped-call]
+        raise RuntimeError(
+            f"{name}: torch.jit.trace would keep the solution of these very scores as a constant. "
+            "Trace what is before and after the solve."
+        )
+    if type(tensor).__torch_dispatch__ is not Tensor.__torch_dispatch__:
+        raise RuntimeError(
+            f"{name}: got a {type(tensor).__name__}, which has no plain numbers of its own; a "
+            "solve cannot be traced or exported. Pass a plain tensor, and keep solves out of "
+            "tracing with torch.compiler.disable."
+        )
+    if forward_ad.unpack_dual(tensor).tangent is not None:  # type: ignore[no-untyped-call]
+        raise RuntimeError(
+            f"{name}: got a dual tensor of forward-mode differentiation, whose tangent would be "
+            "lost. Use solution.jvp, or reverse mode."
+        )
