@@ -459,7 +459,7 @@ def _on_grid(split: Split, ladder: Ladder) -> BoolArray:
     level, owner, step = level[order], owner[order], step[order]
     first = np.append(True, (owner[1:] != owner[:-1]) | (step[1:] != step[:-1]))[: len(order)]
     smallest = level[np.maximum.accumulate(np.where(first, np.arange(len(order)), 0))]
-    multiple = (np.fmod(level, smallest) == 0.0) & (level <= MOST_MULTIPLE * smallest)
+    multiple = (np.fmod(level, smallest) == 0.0) & (level / MOST_MULTIPLE <= smallest)
     on_grid[owner[~multiple]] = False
     return on_grid
 
