@@ -6,16 +6,17 @@ TORCH ?= torch==2.13.0
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
+DOCS_STAMP := $(VENV)/.installed-docs
 PARALLEL := -n auto --dist worksteal
 PACKAGES := lpsmap_core lpsmap_factors_logic lpsmap_factors_struct lpsmap_torch
 
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export PIP_NO_INPUT := 1
 
-.PHONY: help demo test test-slow test-oldest stress coverage lint format bench clean
+.PHONY: help demo test test-slow test-oldest stress coverage lint format docs bench clean
 
 help:  ## Show this list
-	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 20
+	@sed -n 's/^\([a-z][a-z-]*\):.*## \(.*\)/  make \1\t\2/p' $(firstword $(MAKEFILE_LIST)) | expand -t 22
 
 demo: $(STAMP)  ## Train latent trees on generated ListOps data, about 4 minutes
 	$(BIN)/python examples/listops.py demo --out build/listops
@@ -56,11 +57,14 @@ format: $(STAMP)  ## Format the code and sort its imports
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
+docs: $(DOCS_STAMP)  ## Build the documentation in build/docs; a warning or a broken link is an error
+	$(BIN)/python -m sphinx --fail-on-warning --keep-going --quiet docs build/docs
+
 bench: $(STAMP)  ## Time every workload against the table of the earlier library
 	$(BIN)/python benchmarks/bench.py
 
 clean:  ## Remove the environment and everything that was generated
-	rm -rf $(VENV) $(VENV)-oldest build .coverage .coverage.* .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) $(VENV)-oldest build docs/gallery .coverage .coverage.* .mypy_cache .pytest_cache .ruff_cache .hypothesis
 	find . -name __pycache__ -prune -exec rm -rf {} +
 
 # torch comes first and pinned, so that nothing that depends on it chooses another build.
@@ -70,4 +74,8 @@ $(STAMP): requirements-dev.txt $(PACKAGES:%=%/pyproject.toml)
 	$(BIN)/python -m pip install --quiet --editable './lpsmap_core[new-plugin,plot]' \
 		$(patsubst %,--editable ./%,$(filter-out lpsmap_core,$(PACKAGES))) \
 		--requirement requirements-dev.txt
+	touch $@
+
+$(DOCS_STAMP): docs/requirements.txt $(STAMP)
+	$(BIN)/python -m pip install --quiet --requirement docs/requirements.txt
 	touch $@

@@ -8,9 +8,9 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 import pytest
+import torch
 
 import judges
-import torch
 from lpsmap import Budget, DepTree, SequenceBudget, TorchFactorGraph
 
 FloatArray = npt.NDArray[np.float64]

@@ -7,13 +7,13 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
+from torch import Tensor
 
 import lpsmap_torch
-import torch
 from lpsmap import AtMostOne, Budget, DepTree, FactorGraph, OrOut, Pair, TorchFactorGraph, Xor
 from lpsmap_core import ConvergenceWarning, Variables, stack
 from random_graphs import random_graph
-from torch import Tensor
 
 
 def normal(*shape: int, seed: int = 0, dtype: torch.dtype = torch.float64) -> Tensor:

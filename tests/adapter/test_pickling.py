@@ -5,8 +5,8 @@ from __future__ import annotations
 import pickle
 
 import pytest
-
 import torch
+
 from lpsmap_factors_logic import Pair, Xor
 from lpsmap_torch import TorchFactorGraph
 

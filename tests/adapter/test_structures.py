@@ -6,10 +6,10 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-
 import torch
-from lpsmap import AtMostOne, Budget, DepTree, Pair, Sequence, TorchFactorGraph, Xor
 from torch import Tensor
+
+from lpsmap import AtMostOne, Budget, DepTree, Pair, Sequence, TorchFactorGraph, Xor
 
 Function = Callable[..., Tensor]
 

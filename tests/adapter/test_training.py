@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pytest
-
 import torch
+
 from lpsmap import Factor, TorchFactorGraph, stack
 
 FloatArray = npt.NDArray[np.float64]

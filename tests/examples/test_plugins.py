@@ -48,7 +48,7 @@ def test_its_readme_runs(plugin: Any) -> None:
 
 @pytest.mark.parametrize("plugin", PLUGINS, indirect=True)
 def test_it_is_in_the_docs_table_and_the_list(plugin: Any) -> None:
-    table = (ROOT / "docs" / "factors.md").read_text(encoding="utf-8")
+    table = (ROOT / "docs" / "reference" / "factors.md").read_text(encoding="utf-8")
     with registered(plugin):
         lines = CliRunner().invoke(cli.main, ["factors"]).output.splitlines()
     for factor_type in plugin.lpsmap_factors():

@@ -6,11 +6,11 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
-
 import torch
-from lpsmap_core import Distributions, Solution
+from numpy.typing import NDArray
 from torch import Tensor
+
+from lpsmap_core import Distributions, Solution
 
 __all__ = ["attach", "attach_probabilities"]
 
