@@ -23,6 +23,7 @@ extensions = [
     "sphinx_click",
     "sphinx_copybutton",
     "sphinx_gallery.gen_gallery",
+    "attributes",
     "public_names",
     "tolerances",
     "whole_links",
@@ -41,8 +42,6 @@ autodoc_typehints = "description"
 autodoc_typehints_description_target = "documented_params"
 autodoc_preserve_defaults = True
 napoleon_google_docstring = False
-napoleon_use_ivar = True
-napoleon_attr_annotations = False
 napoleon_use_rtype = False
 
 html_theme = "furo"

@@ -13,24 +13,8 @@ import numpy as np
 
 from lpsmap import Budget, FactorGraph, Pair
 
-words = [
-    "the",
-    "plot",
-    "is",
-    "thin",
-    "but",
-    "the",
-    "acting",
-    "really",
-    "is",
-    "a",
-    "complete",
-    "and",
-    "utter",
-    "waste",
-    "of",
-    "talent",
-]
+review = "the plot is thin but the acting really is a complete and utter waste of talent"
+words = review.split()
 scores = np.full(len(words), -0.5)
 scores[[3, 10, 12, 13, 15]] = 0.55, 0.4, 0.7, 0.9, 0.2
 
