@@ -41,8 +41,9 @@ autodoc_member_order = "bysource"
 autodoc_typehints = "description"
 autodoc_typehints_description_target = "documented_params"
 autodoc_preserve_defaults = True
+autodoc_type_aliases = {name: name for name in ("FloatArray", "IntArray", "BoolArray")}
+autodoc_type_aliases["npt.ArrayLike"] = "ArrayLike"
 napoleon_google_docstring = False
-napoleon_use_rtype = False
 
 html_theme = "furo"
 html_title = f"lpsmap {release}"

@@ -90,7 +90,7 @@ def documented() -> Iterator[str]:
     """Yield what the reference documents, by the names under which it is exported."""
     for page in (DOCS / "reference").glob("*.md"):
         text = page.read_text(encoding="utf-8")
-        yield from re.findall(r"^\.\. auto\w+:: (\S+)$", text, flags=re.MULTILINE)
+        yield from re.findall(r"^\.\. (?:auto\w+|py:data):: (\S+)$", text, flags=re.MULTILINE)
 
 
 def value_of(name: str) -> Any:

@@ -24,7 +24,15 @@ def as_definitions(
             lines[i] = ", ".join(f"``{name}``" for name in lines[i].split(", "))
 
 
+def skip_fields(
+    app: Sphinx, what: str, name: str, obj: object, skip: bool, options: object
+) -> bool | None:
+    """Leave out the fields of named tuples, which the list has."""
+    return True if type(obj).__name__ == "_tuplegetter" else None
+
+
 def setup(app: Sphinx) -> dict[str, Any]:
     """Register with Sphinx, before docstrings are parsed."""
     app.connect("autodoc-process-docstring", as_definitions, priority=400)
+    app.connect("autodoc-skip-member", skip_fields)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

@@ -53,4 +53,5 @@ def _docstring(statement: ast.stmt | None) -> str:
 def written(value: float) -> str:
     """Return a number as people write it: powers of two as such."""
     mantissa, _, exponent = f"{value:.3g}".partition("e")
-    return f"{mantissa}e{int(exponent)}" if exponent else mantissa
+    dash = "\N{NON-BREAKING HYPHEN}"  # so that it stays on one line
+    return f"{mantissa}e{int(exponent)}".replace("-", dash) if exponent else mantissa

@@ -12,6 +12,11 @@ from sphinx.application import Sphinx
 from sphinx.util.docutils import SphinxDirective
 
 
+def _cell(text: str) -> str:
+    """Return text as it can stand in a table."""
+    return text.replace("|", r"\|")
+
+
 class Tolerances(SphinxDirective):
     """A table for every module of the packages that are its arguments."""
 
@@ -29,7 +34,7 @@ class Tolerances(SphinxDirective):
                 doc = importlib.import_module(module).__doc__ or ""
                 lines += [f"**{doc.splitlines()[0].rstrip('.')}** (`{module.rsplit('.')[-1]}`)", ""]
                 lines += ["| name | value | meaning |", "|---|---|---|"]
-                lines += [f"| `{c.name}` | {written(c.value)} | {c.meaning} |" for c in said]
+                lines += [f"| `{c.name}` | {written(c.value)} | {_cell(c.meaning)} |" for c in said]
                 lines += [""]
         return self.parse_text_to_nodes("\n".join(lines))
 
