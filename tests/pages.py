@@ -29,7 +29,7 @@ from click.testing import CliRunner
 from environments import ROOT
 from lpsmap_core import cli
 
-__all__ = ["Block", "blocks", "module_of", "run"]
+__all__ = ["Block", "blocks", "execute", "module_of"]
 
 LIKE = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
 
@@ -62,7 +62,7 @@ def module_of(page: Path) -> types.ModuleType:
     return module
 
 
-def run(page: Path) -> types.ModuleType:
+def execute(page: Path) -> types.ModuleType:
     """Execute all blocks of a page; return the module that they made."""
     module = module_of(page)
     for block in blocks(page):

@@ -18,7 +18,7 @@ import pytest
 import lpsmap_core
 from environments import ROOT
 from packs import types_of
-from pages import blocks, run
+from pages import blocks, execute
 from test_docstrings import MODULES
 
 matplotlib.use("Agg")
@@ -46,7 +46,7 @@ def skip_without_torch(path: Path) -> None:
 def test_code_runs_as_printed(page: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     skip_without_torch(page)
     monkeypatch.chdir(page.parent)
-    run(page)
+    execute(page)
     plt.close("all")
 
 

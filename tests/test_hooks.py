@@ -13,7 +13,7 @@ from lpsmap_core import cli, hookspecs
 from lpsmap_core.factor import override_level
 from lpsmap_core.formats import read
 from lpsmap_core.registry import KINDS, Registry, installed, registered
-from pages import run
+from pages import execute
 
 ROOT = Path(__file__).parents[1]
 PAGE = ROOT / "docs" / "how-to" / "hooks.md"
@@ -23,7 +23,7 @@ HOOKS = sorted(name for name in vars(hookspecs) if name.startswith("lpsmap_"))
 @pytest.fixture
 def page() -> types.ModuleType:
     """The page's code as one module; its last block is the test that it describes."""
-    return run(PAGE)
+    return execute(PAGE)
 
 
 def test_every_hook_is_known_to_the_registry() -> None:

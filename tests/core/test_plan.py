@@ -23,7 +23,7 @@ from lpsmap_core.compile import COMPILED
 from lpsmap_core.explain import FILE
 from lpsmap_core.layout import build_layout
 from lpsmap_core.local import choose_solver, local_solver
-from pages import run
+from pages import execute
 
 KERNEL = "compiled" if COMPILED else "Python"
 
@@ -163,7 +163,7 @@ def test_prints_as_tables_and_converts_to_json() -> None:
 
 def test_the_readme_shows_a_plan_as_it_prints() -> None:
     readme = ROOT / "lpsmap_core" / "README.md"
-    tables = repr(run(readme).fg.plan()).partition("\n\nthreads")[0]
+    tables = repr(execute(readme).fg.plan()).partition("\n\nthreads")[0]
     assert f"```text\n{tables}\n```" in readme.read_text(encoding="utf-8")
 
 
