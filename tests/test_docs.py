@@ -72,6 +72,14 @@ def test_links_lead_to_files(page: Path) -> None:
         assert (page.parent / path).exists() or path.startswith("../gallery/"), link
 
 
+def test_broken_links_of_a_site_are_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(str(DOCS / "_ext"))
+    broken = importlib.import_module("links").broken
+    (tmp_path / "a.html").write_text('<a href="b.html#there">b</a> <a href="https://x.org">x</a>')
+    (tmp_path / "b.html").write_text('<p id="there"><a href="#here">?</a> <img src="c.png">')
+    assert broken(tmp_path) == ["b.html: #here", "b.html: c.png"]
+
+
 @pytest.mark.parametrize(
     "module", ["lpsmap_core.conditional_gradient", "lpsmap_core.graph", "lpsmap_torch.graph"]
 )

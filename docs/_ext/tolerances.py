@@ -6,10 +6,11 @@ import importlib
 import itertools
 from typing import Any
 
-from constants import constants, written
 from docutils import nodes
 from sphinx.application import Sphinx
 from sphinx.util.docutils import SphinxDirective
+
+from constants import constants, written
 
 
 def _cell(text: str) -> str:
