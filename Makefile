@@ -58,7 +58,7 @@ format: $(STAMP)  ## Format the code and sort its imports
 	$(BIN)/ruff format .
 
 docs: $(DOCS_STAMP)  ## Build the documentation in build/docs; a warning or a broken link is an error
-	$(BIN)/python -m sphinx --fail-on-warning --keep-going --quiet docs build/docs
+	$(BIN)/python -m sphinx --fresh-env --fail-on-warning --keep-going --quiet docs build/docs
 
 bench: $(STAMP)  ## Time every workload against the table of the earlier library
 	$(BIN)/python benchmarks/bench.py

@@ -65,6 +65,7 @@ sphinx_gallery_conf = {
     "within_subsection_order": "FileNameSortKey",
     "abort_on_example_error": True,
     "remove_config_comments": True,
+    "run_stale_examples": True,
     "ignore_repr_types": r"matplotlib|list",
     "show_memory": False,
     "show_signature": False,
