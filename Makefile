@@ -6,6 +6,7 @@ TORCH ?= torch==2.13.0
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
+DOCS_STAMP := $(VENV)/.installed-docs
 PARALLEL := -n auto --dist worksteal
 PACKAGES := lpsmap_core lpsmap_factors_logic lpsmap_factors_struct lpsmap_torch
 
@@ -17,7 +18,7 @@ TARGETS := $(shell sed -n 's/^\([a-z-]*\):.*\#\# .*/\1/p' Makefile)
 .PHONY: $(TARGETS)
 
 help:  ## Show this list
-	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 20
+	@sed -n 's/^\([a-z][a-z-]*\):.*## \(.*\)/  make \1\t\2/p' $(firstword $(MAKEFILE_LIST)) | expand -t 22
 
 demo: $(STAMP)  ## Train latent trees on generated ListOps data, about 4 minutes
 	$(BIN)/python examples/listops.py demo --out build/listops
@@ -61,6 +62,9 @@ format: $(STAMP)  ## Format the code and sort its imports
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
+docs: $(DOCS_STAMP)  ## Build the documentation in build/docs; a warning or a broken link is an error
+	$(BIN)/python -m sphinx --fresh-env --fail-on-warning --keep-going --quiet docs build/docs
+
 bench: $(STAMP)  ## Time every workload against the table of the earlier library
 	$(BIN)/python benchmarks/bench.py
 
@@ -68,7 +72,7 @@ bench: $(STAMP)  ## Time every workload against the table of the earlier library
 everything: $(filter-out help format clean everything,$(TARGETS))  ## Run all the others, for some hours: weekly
 
 clean:  ## Remove the environment and everything that was generated
-	rm -rf $(VENV) $(VENV)-oldest build .coverage .coverage.* .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) $(VENV)-oldest build docs/gallery .coverage .coverage.* .mypy_cache .pytest_cache .ruff_cache .hypothesis
 	find . -name __pycache__ -prune -exec rm -rf {} +
 
 # torch comes first and pinned, so that nothing that depends on it chooses another build.
@@ -78,4 +82,8 @@ $(STAMP): requirements-dev.txt $(PACKAGES:%=%/pyproject.toml)
 	$(BIN)/python -m pip install --quiet --editable './lpsmap_core[new-plugin,plot]' \
 		$(patsubst %,--editable ./%,$(filter-out lpsmap_core,$(PACKAGES))) \
 		--requirement requirements-dev.txt
+	touch $@
+
+$(DOCS_STAMP): docs/requirements.txt $(STAMP)
+	$(BIN)/python -m pip install --quiet --requirement docs/requirements.txt
 	touch $@

@@ -1,6 +1,6 @@
 """Measure the levels of override side by side, on one factor type.
 
-``python benchmarks/levels.py`` prints the table of ``docs/writing-factors.md``: microseconds a
+``python benchmarks/levels.py`` prints the table of the tutorial on factor types: microseconds a
 factor of solving and of the backward pass for `Budget` with nothing but a Python oracle (level 1),
 with a compiled oracle (2), and with its closed form on arrays and as a kernel (3). Alone, a factor
 is solved once; in a grid, where every variable is in a row's budget and in a column's, it is solved

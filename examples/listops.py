@@ -17,11 +17,11 @@ from statistics import mean, stdev
 from typing import Any
 
 import click
+import torch
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
-import torch
 from valency.batches import Corpus
 from valency.expressions import OPERATORS, Expression, generate, read_test_set
 from valency.figure import draw

@@ -1,58 +1,165 @@
-"""The READMEs' and docstrings' Python runs as printed."""
+"""Every block of code of every page runs as printed; the reference has every public name."""
 
 from __future__ import annotations
 
 import doctest
 import importlib
+import importlib.util
 import re
+import runpy
+import subprocess
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import matplotlib
 import pytest
 
+import lpsmap_core
+from environments import ROOT
+from packs import types_of
+from pages import blocks, execute
+from test_docstrings import MODULES
+
 matplotlib.use("Agg")
 import matplotlib.pyplot as plt  # noqa: E402
 
-ROOT = Path(__file__).parents[1]
-SESSIONS = [ROOT / "docs" / "structures.md"]
-READMES = sorted([ROOT / "README.md", *ROOT.glob("lpsmap_*/README.md")])
+DOCS = ROOT / "docs"
+WRITTEN = [path for path in sorted(DOCS.rglob("*.md")) if "gallery" not in path.parts]
+PAGES = [*WRITTEN, *sorted(ROOT.glob("*.md")), ROOT / "examples" / "README.md"]
+PAGES += sorted(ROOT.glob("lpsmap_*/README.md"))
+REPLAYED = DOCS / "tutorial" / "writing-factors.md"  # by test_tutorial
+GALLERY = sorted((ROOT / "examples" / "gallery").glob("*.py"))
+HAS_TORCH = importlib.util.find_spec("torch") is not None
 
 
-@pytest.mark.parametrize("readme", READMES, ids=lambda path: str(path.relative_to(ROOT)))
-def test_readme_code_runs(readme: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    for block in re.findall(r"```python\n(.*?)```", readme.read_text(), flags=re.DOTALL):
-        exec(compile(block, str(readme), "exec"), {"__name__": "readme"})
-        printed = capsys.readouterr().out.splitlines()
-        for line in re.findall(r"print\(.*\)  # (True|Solution\(.*\))", block):
-            assert line in printed
+def name_of(path: Path) -> str:
+    return str(path.relative_to(ROOT))
 
 
-def test_readme_names_existing_files() -> None:
-    for path in re.findall(r"\]\(((?!http)[^)]+)\)", (ROOT / "README.md").read_text()):
-        assert (ROOT / path).exists(), path
+def skip_without_torch(path: Path) -> None:
+    if not HAS_TORCH and "import torch" in path.read_text(encoding="utf-8"):
+        pytest.skip("needs torch")
 
 
-@pytest.mark.parametrize("page", SESSIONS, ids=lambda path: path.name)
-def test_sessions_run_as_printed(page: Path) -> None:
-    """A page's interactive sessions, and its other Python after them, in one namespace."""
-    text, names = page.read_text(), {"__name__": "page"}
-    sessions = "".join(re.findall(r"```pycon\n(.*?)```", text, flags=re.DOTALL))
-    test = doctest.DocTestParser().get_doctest(sessions, names, page.name, str(page), 0)
-    runner = doctest.DocTestRunner()
-    runner.run(test, clear_globs=False)
-    assert runner.tries > 0
-    assert runner.failures == 0
-    for block in re.findall(r"```python\n(.*?)```", text, flags=re.DOTALL):
-        exec(compile(block, str(page), "exec"), test.globs)
+@pytest.mark.parametrize("page", [p for p in PAGES if p != REPLAYED and blocks(p)], ids=name_of)
+def test_code_runs_as_printed(page: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    skip_without_torch(page)
+    monkeypatch.chdir(page.parent)
+    execute(page)
     plt.close("all")
-    for path in re.findall(r"\]\(((?!http)[^)]+)\)", text):
-        assert (page.parent / path).exists(), path
+
+
+@pytest.mark.parametrize("example", GALLERY, ids=lambda path: path.stem)
+def test_gallery_runs(example: Path) -> None:
+    skip_without_torch(example)
+    runpy.run_path(str(example))
+    assert plt.get_fignums(), "an example of the gallery shows a figure"
+    plt.close("all")
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
+def test_no_code_hides_in_an_indented_block(page: Path) -> None:
+    """Nothing executes those; within lists, indentation is the list's."""
+    text = re.sub(r"^```.*?^```$", "", page.read_text(encoding="utf-8"), flags=re.DOTALL | re.M)
+    assert not re.search(r"\n\n {4}\S", text)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
+def test_links_lead_to_files(page: Path) -> None:
+    for link in re.findall(r"\]\(((?!http|#)[^)\s]+)\)", page.read_text(encoding="utf-8")):
+        path, _, _ = link.partition("#")
+        assert (page.parent / path).exists() or path.startswith("../gallery/"), link
+
+
+def test_broken_links_of_a_site_are_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(str(DOCS / "_ext"))
+    broken = importlib.import_module("links").broken
+    (tmp_path / "a.html").write_text('<a href="b.html#there">b</a> <a href="https://x.org">x</a>')
+    (tmp_path / "b.html").write_text('<p id="there"><a href="#here">?</a> <img src="c.png">')
+    assert broken(tmp_path) == ["b.html: #here", "b.html: c.png"]
 
 
 @pytest.mark.parametrize(
     "module", ["lpsmap_core.conditional_gradient", "lpsmap_core.graph", "lpsmap_torch.graph"]
 )
 def test_docstring_examples(module: str) -> None:
+    if "torch" in module and not HAS_TORCH:
+        pytest.skip("needs torch")
     result = doctest.testmod(importlib.import_module(module))
     assert result.attempted > 0
     assert result.failed == 0
+
+
+# -------------------------------------------------------------------- the reference
+
+
+def documented() -> Iterator[str]:
+    """Yield what the reference documents, by the names under which it is exported."""
+    for page in (DOCS / "reference").glob("*.md"):
+        text = page.read_text(encoding="utf-8")
+        yield from re.findall(r"^\.\. (?:auto\w+|py:data):: (\S+)$", text, flags=re.MULTILINE)
+
+
+def value_of(name: str) -> Any:
+    module, _, name = name.rpartition(".")
+    return getattr(importlib.import_module(module), name)
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_the_reference_has_every_public_name(module: str) -> None:
+    """Once: what another module exports too is the same thing."""
+    shown = {name: value_of(name) for name in documented() if HAS_TORCH or "torch" not in name}
+    imported = importlib.import_module(module)
+    for name in (name for name in imported.__all__ if not name.startswith("__")):
+        value = getattr(imported, name)
+        same = [n for n, v in shown.items() if v is value and n.endswith(f".{name}")]
+        assert len(same) == 1, f"{module}.{name} is documented as {same}"
+
+
+# -------------------------------------------------------------------- what is said elsewhere
+
+
+@pytest.mark.parametrize("pack", ["lpsmap-factors-logic", "lpsmap-factors-struct"])
+def test_readmes_agree_with_the_packs(pack: str) -> None:
+    own = (ROOT / pack.replace("-", "_") / "README.md").read_text(encoding="utf-8")
+    names = set(types_of(pack))
+    assert set(re.findall(r"`([A-Z]\w+)[`(]", own)) == names
+    for readme in [ROOT / "README.md", ROOT / "lpsmap_core" / "README.md"]:
+        row = re.search(rf"^\| `{pack}` \| (.*) \|$", readme.read_text(encoding="utf-8"), re.M)
+        assert row and set(row[1].split(", ")) == names
+
+
+def test_make_help_lists_every_target() -> None:
+    phony = re.search(r"^\.PHONY: (.*)$", (ROOT / "Makefile").read_text(encoding="utf-8"), re.M)
+    assert phony
+    said = subprocess.run(["make", "help"], cwd=ROOT, capture_output=True, text=True, check=True)
+    listed = re.findall(r"^  make (\S+?) {2,}(?=\S)", said.stdout, flags=re.MULTILINE)
+    assert sorted(listed) == sorted(phony[1].split())
+    assert len({line.index(line.split(maxsplit=2)[2]) for line in said.stdout.splitlines()}) == 1
+
+
+def test_constants_say_what_they_mean(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The page of tolerances is made of them."""
+    monkeypatch.syspath_prepend(str(DOCS / "_ext"))
+    constants = importlib.import_module("constants").constants
+    packages = ["lpsmap_core", "lpsmap_factors_logic", "lpsmap_factors_struct"]
+    found = [constant for package in packages for constant in constants(package)]
+    assert not [c for c in found if not c.meaning and c.name != "EPSILON"]
+    assert len(found) > 40
+
+
+def test_one_version_everywhere() -> None:
+    """Of the four distributions, the change log and the citation."""
+    packages = ["lpsmap_core", "lpsmap_factors_logic", "lpsmap_factors_struct", "lpsmap_torch"]
+    said = {
+        re.search(r'^__version__ = "(.+)"$', path.read_text(encoding="utf-8"), re.MULTILINE)[1]
+        for name in packages
+        for path in [ROOT / name / "src" / name / "__init__.py"]
+    }
+    assert said == {lpsmap_core.__version__}
+    for name in packages:
+        assert "\nversion = " not in (ROOT / name / "pyproject.toml").read_text(encoding="utf-8")
+    cited = (ROOT / "CITATION.cff").read_text(encoding="utf-8")
+    assert f"\nversion: {lpsmap_core.__version__}\n" in cited
+    assert f"\n## {lpsmap_core.__version__}" in (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-import importlib
+import importlib.util
 import inspect
 import re
 import textwrap
@@ -25,8 +25,10 @@ MODULES = [
     "lpsmap_core.testing",
     "lpsmap_factors_logic",
     "lpsmap_factors_struct",
-    "lpsmap_torch",
 ]
+
+if importlib.util.find_spec("torch"):
+    MODULES.append("lpsmap_torch")
 
 INHERITED = {
     *("solve_map", "vertex", "decode", "examples"),

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import sys
 import types
 from pathlib import Path
 
@@ -14,20 +13,17 @@ from lpsmap_core import cli, hookspecs
 from lpsmap_core.factor import override_level
 from lpsmap_core.formats import read
 from lpsmap_core.registry import KINDS, Registry, installed, registered
+from pages import execute
 
 ROOT = Path(__file__).parents[1]
-PAGE = (ROOT / "docs" / "hooks.md").read_text(encoding="utf-8")
+PAGE = ROOT / "docs" / "how-to" / "hooks.md"
 HOOKS = sorted(name for name in vars(hookspecs) if name.startswith("lpsmap_"))
 
 
 @pytest.fixture
-def page(monkeypatch: pytest.MonkeyPatch) -> types.ModuleType:
+def page() -> types.ModuleType:
     """The page's code as one module; its last block is the test that it describes."""
-    module = types.ModuleType("hooks_page")
-    monkeypatch.setitem(sys.modules, "hooks_page", module)
-    for block in re.findall(r"```python\n(.*?)```", PAGE, flags=re.DOTALL):
-        exec(compile(block, "docs/hooks.md", "exec"), vars(module))
-    return module
+    return execute(PAGE)
 
 
 def test_every_hook_is_known_to_the_registry() -> None:
@@ -40,7 +36,7 @@ def test_every_hook_is_known_to_the_registry() -> None:
 def test_every_hook_has_a_section_and_its_example_offers_something(
     hook: str, page: types.ModuleType
 ) -> None:
-    assert f"\n## `{hook}`\n" in PAGE
+    assert f"\n## `{hook}`\n" in PAGE.read_text(encoding="utf-8")
     assert (getattr(hookspecs, hook).__doc__ or "").startswith("Return ")
     with registered(page) as found:
         offers = getattr(found, hook.removeprefix("lpsmap_"))
@@ -66,7 +62,7 @@ def test_the_examples_do_what_they_say(page: types.ModuleType, tmp_path: Path) -
 
 def listed(section: str) -> dict[str, int]:
     """Return the types of a section of the docs' table, with their levels."""
-    text = (ROOT / "docs" / "factors.md").read_text(encoding="utf-8")
+    text = (ROOT / "docs" / "reference" / "factors.md").read_text(encoding="utf-8")
     rows = re.search(rf"## {section}\n(.*?)(?=\n## |\Z)", text, flags=re.DOTALL)
     assert rows
     found = re.findall(r"^\| `(\w+)` \| .+ \| (\d) \| .+ \|$", rows[1], flags=re.MULTILINE)

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import ast
+import itertools
+import re
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -26,6 +29,9 @@ ALLOWED = {
     "lpsmap_factors_struct/src/lpsmap_factors_struct": {"lpsmap_factors_struct", "lpsmap_core"},
     "lpsmap_torch/src/lpsmap_torch": {"lpsmap_torch", "lpsmap_core", "torch"},
 }
+
+BROUGHT_BY_OTHERS = {"llvmlite", "pytest"}
+"""numba requires llvmlite in the release that fits; the kit's marks are used in pytest alone."""
 
 
 def imported(tree: ast.AST) -> Iterator[tuple[int, str]]:
@@ -78,3 +84,21 @@ from . import torch
         6,
         7,
     ]
+
+
+@pytest.mark.parametrize("folder", sorted({package.split("/")[0] for package in ALLOWED}))
+def test_a_distribution_requires_what_it_imports_and_nothing_else(folder: str) -> None:
+    tomllib = pytest.importorskip("tomllib")  # Python 3.11
+    project = tomllib.loads((ROOT / folder / "pyproject.toml").read_text(encoding="utf-8"))[
+        "project"
+    ]
+    extras = project.get("optional-dependencies", {}).values()
+    lines = [*project["dependencies"], *itertools.chain(*extras)]
+    required = {re.split("[>;]", line)[0].replace("-", "_") for line in lines}
+    needed = {
+        name
+        for path in (ROOT / folder / "src").rglob("*.py")
+        for _, name in imported(ast.parse(path.read_text(encoding="utf-8")))
+        if name not in sys.stdlib_module_names and name not in (folder, "lpsmap")
+    }
+    assert required == needed - BROUGHT_BY_OTHERS

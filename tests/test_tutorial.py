@@ -1,4 +1,4 @@
-"""docs/writing-factors.md: its code is that of the examples, its commands work as printed."""
+"""The tutorial on factor types: code of the examples, and commands that work as printed."""
 
 from __future__ import annotations
 
@@ -9,31 +9,16 @@ import re
 import subprocess
 import sysconfig
 from pathlib import Path
-from typing import NamedTuple
 
 import pytest
 
 from environments import ROOT, borrow_torch
+from pages import Block, blocks
 
-PAGE = ROOT / "docs" / "writing-factors.md"
+PAGE = ROOT / "docs" / "tutorial" / "writing-factors.md"
 EXAMPLES = ROOT / "examples" / "plugins"
 LEND = "echo $BORROWED > $site/borrowed.pth"
 WRITTEN = "lpsmap-dag-path/src/lpsmap_dag_path/factor.py"
-
-
-class Block(NamedTuple):
-    """A block of code: its language, the file it belongs to (or none), and its text."""
-
-    language: str
-    file: str
-    text: str
-
-
-def blocks() -> list[Block]:
-    """Return the page's blocks in order."""
-    pattern = r"(?:<!-- (\S+) -->\n)?```(\w+)\n(.*?)```"
-    found = re.findall(pattern, PAGE.read_text(encoding="utf-8"), flags=re.DOTALL)
-    return [Block(language, file, text) for file, language, text in found]
 
 
 def lines_of(text: str) -> list[str]:
@@ -41,12 +26,12 @@ def lines_of(text: str) -> list[str]:
 
 
 def test_every_block_has_a_purpose() -> None:
-    for block in blocks():
+    for block in blocks(PAGE):
         assert block.language in ("console", "python", "toml")
         assert bool(block.file) == (block.language != "console"), block
 
 
-@pytest.mark.parametrize("block", blocks(), ids=lambda block: block.file or block.language)
+@pytest.mark.parametrize("block", blocks(PAGE), ids=lambda block: block.file or block.language)
 def test_code_is_cut_from_the_examples(block: Block) -> None:
     path = EXAMPLES / block.file
     if block.language == "console" or block.file == "use.py":
@@ -55,7 +40,7 @@ def test_code_is_cut_from_the_examples(block: Block) -> None:
 
 
 def test_the_blocks_of_a_file_make_up_the_whole_of_it() -> None:
-    text = "".join(block.text for block in blocks() if block.file == WRITTEN)
+    text = "".join(block.text for block in blocks(PAGE) if block.file == WRITTEN)
     assert lines_of(text) == lines_of((EXAMPLES / WRITTEN).read_text(encoding="utf-8"))
 
 
@@ -66,7 +51,7 @@ def script(folder: Path, borrowed: Path | None) -> tuple[str, list[str]]:
     one file are written one after the other. Without a torch to lend, it ends before it needs one.
     """
     lines, expected, parts = ["set -e"], [], dict[str, str]()
-    for number, block in enumerate(blocks()):
+    for number, block in enumerate(blocks(PAGE)):
         staged = folder / str(number)
         if block.language == "console":
             for entry in re.split(r"^\$ ", block.text, flags=re.MULTILINE)[1:]:

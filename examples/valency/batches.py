@@ -6,10 +6,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
-
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
+
 from valency.expressions import (
     MAX_ARGUMENTS,
     MIN_ARGUMENTS,

@@ -6,12 +6,12 @@ import pathlib
 from collections.abc import Sequence
 
 import matplotlib
+import torch
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import PathPatch
 from matplotlib.path import Path
 
-import torch
 from valency.batches import Corpus
 from valency.expressions import MIN_ARGUMENTS, Expression, argument_counts
 from valency.model import Structure, ValencyTagger

@@ -10,8 +10,9 @@ from dataclasses import dataclass
 from enum import Enum
 
 import torch
-from lpsmap import Budget, ConvergenceWarning, DepTree, TorchFactorGraph
 from torch import Tensor, nn
+
+from lpsmap import Budget, ConvergenceWarning, DepTree, TorchFactorGraph
 from valency.batches import N_CLASSES, Batch
 from valency.expressions import MAX_ARGUMENTS, VOCABULARY
 

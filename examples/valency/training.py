@@ -9,10 +9,10 @@ from dataclasses import dataclass, field
 from itertools import chain, count
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 from torch.nn.functional import cross_entropy
 
-import torch
 from valency.batches import N_CLASSES, UNLABELLED, Batch, Corpus
 from valency.model import Inference, Structure, ValencyTagger
 

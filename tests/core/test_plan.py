@@ -6,16 +6,15 @@ import gc
 import json
 import re
 import sys
-import textwrap
 import tracemalloc
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 from click.testing import CliRunner
 
+from environments import ROOT
 from lpsmap import AtMostOne, Budget, DepTree, Pair, Sequence, Xor
 from lpsmap_core import Factor, FactorGraph
 from lpsmap_core.active_set import ActiveSets
@@ -24,6 +23,7 @@ from lpsmap_core.compile import COMPILED
 from lpsmap_core.explain import FILE
 from lpsmap_core.layout import build_layout
 from lpsmap_core.local import choose_solver, local_solver
+from pages import execute
 
 KERNEL = "compiled" if COMPILED else "Python"
 
@@ -172,12 +172,9 @@ def test_prints_as_tables_and_converts_to_json() -> None:
 
 
 def test_the_readme_shows_a_plan_as_it_prints() -> None:
-    readme = Path(__file__).parents[2] / "lpsmap_core" / "README.md"
-    (block,) = re.findall(r"```python\n(.*?)```", readme.read_text(), flags=re.DOTALL)
-    names: dict[str, Any] = {"__name__": "readme"}
-    exec(compile(block, str(readme), "exec"), names)
-    tables = repr(names["fg"].plan()).partition("\n\nthreads")[0]
-    assert textwrap.indent(tables, "    ") in readme.read_text()
+    readme = ROOT / "lpsmap_core" / "README.md"
+    tables = repr(execute(readme).fg.plan()).partition("\n\nthreads")[0]
+    assert f"```text\n{tables}\n```" in readme.read_text(encoding="utf-8")
 
 
 # -------------------------------------------------------------------- memory

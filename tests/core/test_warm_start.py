@@ -9,7 +9,6 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-import torch
 from lpsmap import (
     AtMostOne,
     Budget,
@@ -18,7 +17,6 @@ from lpsmap import (
     Pair,
     Sequence,
     Solution,
-    TorchFactorGraph,
     Variables,
     WarmStartCache,
     Xor,
@@ -183,30 +181,6 @@ def test_rescoring_refuses() -> None:
     graph.rescore(u, np.ones((2, 3, 3)))
     with pytest.raises(RuntimeError, match="not solved since it last changed"):
         _ = u.value
-
-
-def test_torch_gradients_after_rescoring_from_a_warm_start() -> None:
-    rng = np.random.default_rng(5)
-    graph = TorchFactorGraph()
-    u = graph.variable_from(torch.tensor(rng.normal(size=(3, 4))))
-    graph.add(Xor(u))
-    pairs = graph.add(Pair(u[0], u[1], torch.tensor(rng.normal(size=4))))
-    solution = graph.solve()
-    scores = torch.tensor(rng.normal(size=(3, 4)), requires_grad=True)
-    extra = torch.tensor(rng.normal(size=4), requires_grad=True)
-    graph.rescore(u, scores)
-    graph.rescore(pairs, extra)
-    graph.solve(tol=1e-10, warm_start=solution)
-    (u.value**2).sum().backward()
-    found = scores.grad.clone(), extra.grad.clone()
-    scores.grad = extra.grad = None
-    other = TorchFactorGraph()
-    v = other.variable_from(scores)
-    other.add(Xor(v))
-    other.add(Pair(v[0], v[1], extra))
-    other.solve(tol=1e-10)
-    (v.value**2).sum().backward()
-    torch.testing.assert_close(found, (scores.grad, extra.grad), rtol=0, atol=1e-8)
 
 
 # -------------------------------------------------------------------- examples that come back

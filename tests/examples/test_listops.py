@@ -9,12 +9,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 from click.testing import CliRunner
+from torch import nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 import listops
-import torch
-from torch import nn
 from valency.batches import UNLABELLED, Batch, Corpus
 from valency.expressions import (
     OPERATORS,

@@ -15,6 +15,7 @@ from lpsmap_core import Factor, cli
 from lpsmap_core.factor import override_level
 from lpsmap_core.registry import registered
 from lpsmap_core.testing import check_factor
+from pages import execute
 
 FOLDER = ROOT / "examples" / "plugins"
 
@@ -40,15 +41,13 @@ def test_it_keeps_the_protocol(plugin: Any) -> None:
 @pytest.mark.parametrize("plugin", PLUGINS, indirect=True)
 def test_its_readme_runs(plugin: Any) -> None:
     name = plugin.__name__.partition(".")[0].replace("_", "-")
-    text = (FOLDER / name / "README.md").read_text(encoding="utf-8")
-    code = text.partition("```python\n")[2].partition("```")[0]
     with registered(plugin):
-        exec(compile(code, f"{name}/README.md", "exec"), {"__name__": "readme"})
+        execute(FOLDER / name / "README.md")
 
 
 @pytest.mark.parametrize("plugin", PLUGINS, indirect=True)
 def test_it_is_in_the_docs_table_and_the_list(plugin: Any) -> None:
-    table = (ROOT / "docs" / "factors.md").read_text(encoding="utf-8")
+    table = (ROOT / "docs" / "reference" / "factors.md").read_text(encoding="utf-8")
     with registered(plugin):
         lines = CliRunner().invoke(cli.main, ["factors"]).output.splitlines()
     for factor_type in plugin.lpsmap_factors():

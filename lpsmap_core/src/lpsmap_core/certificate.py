@@ -9,7 +9,7 @@ sum of the factors' own maxima of
 At any point (z, v) of the factors' polytopes one call of the MAP oracle bounds each of them: with
 ``g_f = max_y <eta / delta + lambda - z, w_y - z> + <eta_N, n_y - v>``, phi_f is nowhere larger than
 ``phi_f(z, v) + g_f``, and at the copies of the true mu* it is smaller by ``1/2 ||z - C mu*||^2`` at
-least. What is needed besides is a point whose copies agree; see docs/numerics.md.
+least. What is needed besides is a point whose copies agree; see docs/explanation/method.md.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ BoolArray = npt.NDArray[np.bool_]
 
 AMPLIFICATION = 1e3
 """How many times the rounding that is left of the optimality conditions a solution may be off. The
-true factor depends on the angles between the constraints; see docs/numerics.md."""
+true factor depends on the angles between the constraints; see docs/explanation/method.md."""
 
 EPSILON = float(np.finfo(np.float64).eps)
 

@@ -82,7 +82,7 @@ class Distribution:
 
     @functools.cached_property
     def variables(self) -> FloatArray:
-        """(k, *event_shape) variables of the structures, see `Structure`."""
+        """``(k, *event_shape)`` variables of the structures, see `Structure`."""
         factor, slots = self._whole.factor, self._whole.factor.slots_of(self._number)
         local = self._dense[:, : slots.stop - slots.start]
         if factor.flipped is not None:
@@ -182,11 +182,11 @@ class Distributions:
     Attributes
     ----------
     counts
-        (*batch_shape,) number of structures of each factor. It is 0 for a factor of no variables,
-        and for one in a component with scores that are not finite.
+        ``(*batch_shape,)`` number of structures of each factor. It is 0 for a factor of no
+        variables, and for one in a component with scores that are not finite.
     probabilities
-        (*batch_shape, K) with K the largest count: the likeliest first, and zeros where a factor
-        has fewer.
+        ``(*batch_shape, K)`` with K the largest count: the likeliest first, and zeros where a
+        factor has fewer.
 
     Notes
     -----
@@ -240,17 +240,17 @@ class Distributions:
 
     @property
     def scores(self) -> Any:
-        """(*batch_shape, K) scores of the structures, see `Structure`; zeros in the padding."""
+        """``(*batch_shape, K)`` scores of the structures, see `Structure`; zeros in the padding."""
         return self._convert(self.padded(self.flat_scores))
 
     @property
     def mask(self) -> npt.NDArray[np.bool_]:
-        """(*batch_shape, K) which entries are structures, not padding."""
+        """``(*batch_shape, K)`` which entries are structures, not padding."""
         return np.arange(self.most) < self.counts[..., None]
 
     @functools.cached_property
     def variables(self) -> Any:
-        """(*batch_shape, K, *event_shape) the structures' variables, see `Structure`.
+        """``(*batch_shape, K, *event_shape)`` the structures' variables, see `Structure`.
 
         Zeros beyond a factor's `lengths`, outside its mask, and in the padding.
         """
@@ -271,14 +271,14 @@ class Distributions:
 
     @functools.cached_property
     def additionals(self) -> Any:
-        """(*batch_shape, K, ...) the structures' additionals; zeros in the padding."""
+        """``(*batch_shape, K, ...)`` the structures' additionals; zeros in the padding."""
         structure, entry, value = self.vertices.of_additionals(np.diff(self.factor.offsets))
         dense = np.zeros((len(self.vertices.owner), self.factor.n_additionals))
         dense[structure, entry] = value
         return self._convert(self.padded(dense.reshape(len(dense), *self.additional_shape)))
 
     def padded(self, values: npt.NDArray[Any]) -> FloatArray:
-        """Return (S, ...) `values` of all structures as (*batch_shape, K, ...), zero-padded."""
+        """Return (S, ...) `values` of all structures as ``(*batch_shape, K, ...)``, zero-padded."""
         out = np.zeros((len(self), self.most, *values.shape[1:]))
         out[self.vertices.owner, self._rank] = values
         return out.reshape(*self.factor.batch_shape, *out.shape[1:])
@@ -293,7 +293,7 @@ class Distributions:
         Parameters
         ----------
         d_probabilities
-            (*batch_shape, K); the padding's entries are not read.
+            ``(*batch_shape, K)``; the padding's entries are not read.
 
         Returns
         -------
@@ -317,7 +317,7 @@ class Distributions:
         Returns
         -------
         ndarray
-            (*batch_shape, K)
+            ``(*batch_shape, K)``
         """
         d = np.asarray(d_values, dtype=np.float64).reshape(-1)
         return self.padded(self._map.push_forward(d))

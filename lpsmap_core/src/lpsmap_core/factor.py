@@ -97,7 +97,7 @@ class Factor(abc.ABC):
     """Number of trailing axes of the variables that one factor covers."""
 
     length_axes: ClassVar[tuple[int, ...] | None] = None
-    """Which event axes `lengths` cuts, counted from the first event axis; None: all of them."""
+    """Which event axes `lengths` cuts, counted from the first event axis; None cuts all of them."""
 
     row_parameters: ClassVar[tuple[str, ...]] = ()
     """Names of the attributes that hold one number for every factor."""

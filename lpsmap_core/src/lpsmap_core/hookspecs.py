@@ -2,7 +2,7 @@
 
 A plugin is an installed distribution with an entry point in the group ``lpsmap`` that names a
 module. Its hook implementations return classes or values and have no side effects; each is called
-when something of its kind is first asked for. `docs/hooks.md` has an example of each.
+when something of its kind is first asked for. `docs/how-to/hooks.md` has an example of each.
 """
 
 from __future__ import annotations

@@ -37,7 +37,7 @@ class Plugin:
 
     @property
     def key(self) -> str:
-        """Its name among all plugins: two distributions may name their entry points alike."""
+        """Its name among all plugins, since two distributions may name their entry points alike."""
         return f"{self.distribution}:{self.name}"
 
 

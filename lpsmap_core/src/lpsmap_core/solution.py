@@ -179,7 +179,7 @@ class Solution:
         """A bound on the distance of the marginals from the true ones.
 
         (n_components,) bounds on the 2-norm of the error over a component's variables, hence on the
-        error of each; inf where nothing can be said. See docs/numerics.md for why, and for what is
+        error of each; inf where nothing can be said. The page on the method says why, and what is
         taken for rounding. Where the status is ``SOLVED`` this costs one MAP call or projection of
         every factor; other components are solved on to rounding first, which can take as long as
         the solve did.

@@ -6,6 +6,8 @@ from lpsmap_factors_logic.literals import AndOut, Imply, Nand, XorOut
 from lpsmap_factors_logic.or_out import OrOut
 from lpsmap_factors_logic.pair import Pair
 
+__version__ = "0.1.0"
+
 __all__ = [
     "AndOut",
     "AtMostOne",

@@ -38,7 +38,10 @@ AT_MOST, EXACTLY, AT_LEAST = -1.0, 0.0, 1.0
 """Senses of the sum constraint: the sign of what its two sides may differ by."""
 
 TINY = 4 * 2.0**-52
+"""A guessed threshold begins lower by this, relatively: what rounding may have raised it by."""
+
 FAR = 1000.0
+"""Sum that a row may have at a guess, so that few digits are lost."""
 
 # -------------------------------------------------------------------- kernels: unit costs, B = 1
 

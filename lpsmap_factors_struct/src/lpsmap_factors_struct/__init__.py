@@ -13,6 +13,8 @@ from lpsmap_factors_struct.sequence_budget import SequenceBudget
 from lpsmap_factors_struct.sequence_distance import SequenceDistance
 from lpsmap_factors_struct.top_k import TopK
 
+__version__ = "0.1.0"
+
 __all__ = [
     "Alignment",
     "BinaryTree",

@@ -12,6 +12,7 @@ __all__ = ["threshold"]
 FloatArray = npt.NDArray[np.float64]
 
 TINY = 4 * 2.0**-52
+"""A guessed threshold begins lower by this, relatively: what rounding may have raised it by."""
 FAR = 16.0
 """Sum that slots may have at a guess, so that few digits are lost."""
 

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 
-import torch
 from lpsmap_core.backends import Backend
 
 __all__ = ["TorchBackend"]

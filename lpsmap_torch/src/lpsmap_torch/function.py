@@ -6,12 +6,12 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
-
 import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
 from lpsmap_core import Distributions, Solution
 from lpsmap_torch.readable import on_host
-from torch import Tensor
 
 __all__ = ["attach", "attach_probabilities"]
 

@@ -5,14 +5,14 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
-
 import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
 from lpsmap_core import Distributions, Factor, FactorGraph, Solution, Variables
 from lpsmap_core.inputs import checked_shape
 from lpsmap_torch.function import attach, attach_probabilities
 from lpsmap_torch.readable import as_tensor, check_not_compiled, on_host
-from torch import Tensor
 
 __all__ = ["TorchFactorGraph"]
 

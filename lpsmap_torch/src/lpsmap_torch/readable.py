@@ -6,12 +6,12 @@ import sys
 from typing import Any
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
+from torch import Tensor
 from torch.autograd import forward_ad
 
-import torch
 from lpsmap_core.inputs import check_readable, real_numbers
-from torch import Tensor
 
 __all__ = ["as_tensor", "check_not_compiled", "on_host"]
 

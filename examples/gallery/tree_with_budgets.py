@@ -1,0 +1,52 @@
+"""
+A tree with budgets
+===================
+
+A dependency tree over a sentence, and the same tree when no word may have more than two
+dependents: one tree factor, and a ``Budget`` for every head.
+"""
+
+import numpy as np
+
+from lpsmap import Budget, DepTree, FactorGraph
+from lpsmap_core import plot
+
+words = ["She", "saw", "the", "man", "there", "yesterday"]
+n = len(words)
+
+# %%
+# A score for every arc: row *m*, column *h* for word *h* as the head of word *m*. The diagonal is
+# the root.
+
+scores = np.full((n, n), -1.0)
+scores[[0, 2, 3, 4, 5], [1, 3, 1, 1, 1]] = 2.0  # "saw" would like four dependents
+scores[1, 1] = 3.0
+scores[4, 3], scores[5, 4], scores[5, 3] = 1.0, 0.8, 0.6
+
+
+def parse(budget: int | None):
+    """Return the distribution over trees under these scores."""
+    graph = FactorGraph()
+    u = graph.variable_from(scores)
+    tree = graph.add(DepTree(u, packed=True, single_root=True))
+    if budget is not None:
+        off_diagonal = ~np.eye(n, dtype=bool)
+        dependents = [u[off_diagonal[:, h], h] for h in range(n)]
+        for head in dependents:
+            graph.add(Budget(head, budget))
+    graph.solve()
+    return graph.structures(tree)[0]
+
+
+# %%
+# Without budgets there is one best tree, and it takes all.
+
+ax = plot.arcs(parse(None), words)
+ax.set_title("no budget")
+
+# %%
+# With at most two dependents a word, some have to go elsewhere, and several trees share the
+# probability. Arcs are as wide as their marginals.
+
+ax = plot.arcs(parse(2), words)
+ax.set_title("at most two dependents a word")
