@@ -9,7 +9,18 @@ from typing import Any
 import numpy as np
 import pytest
 
-from lpsmap import AtMostOne, Budget, FactorGraph, Pair, Variables, WarmStartCache, Xor
+from lpsmap import (
+    AtMostOne,
+    BinaryTree,
+    Budget,
+    Factor,
+    FactorGraph,
+    Pair,
+    Variables,
+    WarmStartCache,
+    Xor,
+)
+from lpsmap_core import conditional_gradient
 from lpsmap_core.inputs import whole_numbers
 
 MASKED = np.ma.masked_array(np.zeros((3, 4)), mask=np.eye(3, 4))
@@ -312,3 +323,51 @@ def test_a_budget_beyond_the_row_is_the_row(budget: Any) -> None:
     np.testing.assert_array_equal(u.value, [[0.9, 0.8, 0.0], [0.1, 0.2, 0.3]])
     with pytest.raises(ValueError, match=re.escape("with force_budget, but it covers 3 variables")):
         Budget(u, budget, True)
+
+
+def broken_factor(**methods: Any) -> Any:
+    sound = {"solve_map": lambda self, a, b: 0, "vertex": lambda self, y: (np.ones(4), [])}
+    return type("Broken", (Factor,), sound | methods)
+
+
+@pytest.mark.parametrize("answer", [None, np.ones(4), (np.ones(4),)])
+def test_a_vertex_that_is_no_pair_is_named(answer: Any) -> None:
+    graph = FactorGraph()
+    graph.add(broken_factor(vertex=lambda self, y: answer)(graph.variable((2, 4))))
+    with pytest.raises(TypeError, match="Broken.vertex returned .*; expected a pair of arrays"):
+        graph.solve()
+
+
+def test_a_type_that_forgets_its_base_class_is_told() -> None:
+    factor = broken_factor(__init__=lambda self, u: None)(FactorGraph().variable(4))
+    with pytest.raises(TypeError, match=r"the Broken has no variables; .* super\(\).__init__"):
+        FactorGraph().add(factor)
+
+
+def test_distributions_refuse_in_words() -> None:
+    graph, _ = matching()
+    graph.solve()
+    found = graph.structures(graph.factors[0])
+    for key in (slice(0, 2), [0, 1], (slice(None),)):
+        with pytest.raises(TypeError, match="chooses . factors; expected that of one"):
+            found[key]  # type: ignore[index]
+    for key in (99, "x", 1.5):
+        with pytest.raises(IndexError):
+            found[key]  # type: ignore[index]
+    with pytest.raises(ValueError, match=r"pull_back: d_probabilities has shape \(2,\); expected"):
+        found.pull_back(np.ones(2))
+    with pytest.raises(TypeError, match="pull_back: d_probabilities has dtype"):
+        found.pull_back("x")
+    with pytest.raises(ValueError, match="push_forward: d_values has 2 numbers; expected 12"):
+        found.push_forward(np.ones(2))
+
+
+def test_conditional_gradient_asks_for_a_factor_and_for_used_scores() -> None:
+    for wrong in (None, FactorGraph()):
+        with pytest.raises(TypeError, match="factor: got a .*; expected a declared factor"):
+            conditional_gradient(wrong)  # type: ignore[arg-type]
+    scores = np.zeros((3, 3))
+    scores[1, 0] = np.nan
+    graph = FactorGraph()
+    tree = graph.add(BinaryTree(graph.variable_from(scores)))
+    assert conditional_gradient(tree).converged

@@ -10,7 +10,7 @@ import pytest
 
 from lpsmap import AtMostOne, ConvergenceWarning, Factor, FactorGraph, Xor
 from lpsmap_core.faces import draw, make_work
-from lpsmap_core.factor import FREE
+from lpsmap_core.factor import FREE, LocalSolution
 from lpsmap_core.polish import OUTSIDE, _find_mu, _find_settled, make_polish
 from lpsmap_core.selection import keep, select
 from lpsmap_core.state import PartState
@@ -106,7 +106,16 @@ class NotANumber(Factor):
         return 0
 
     def vertex(self, y: Any) -> tuple[Any, Any]:
-        return np.full(2, np.nan), np.empty(0)
+        return np.zeros(2), np.empty(0)
+
+    @classmethod
+    def solve_sparsemap(cls, a: Any, eta_v: Any, *others: Any) -> LocalSolution:
+        codes = np.zeros(a.shape, dtype=np.int8)
+        return LocalSolution(np.nan * a, eta_v, codes, codes[:, 0])
+
+    @classmethod
+    def jvp(cls, solution: LocalSolution, d_u: Any, d_v: Any, *others: Any) -> tuple[Any, Any]:
+        return d_u, d_v
 
 
 @pytest.mark.parametrize("n_factors", [1, 2])

@@ -66,6 +66,8 @@ class PythonOracles:
 
         Raises
         ------
+        TypeError
+            If an answer's vertex is no pair of arrays.
         ValueError
             If an answer has not as many numbers as there are scores, or breaks a promise.
         """
@@ -113,7 +115,13 @@ class PythonOracles:
 
 def _vertex(factor: Factor, label: Hashable, arity: int, n_additionals: int) -> FloatArray:
     """Return a structure's variables and additionals in one row."""
-    m, n = (np.asarray(part, dtype=np.float64) for part in factor.vertex(label))
+    parts = factor.vertex(label)
+    if not isinstance(parts, (tuple, list)) or len(parts) != 2:
+        raise TypeError(
+            f"{type(factor).__name__}.vertex returned {parts!r:.60}; expected a pair of arrays, "
+            "the variables and the additionals of the structure."
+        )
+    m, n = (np.asarray(part, dtype=np.float64) for part in parts)
     if m.size != arity or n.size != n_additionals:
         raise ValueError(
             f"{type(factor).__name__}.vertex returned {m.size} variables and {n.size} additionals; "

@@ -38,6 +38,7 @@ from lpsmap_core.layout import build_layout
 from lpsmap_core.options import count, number
 from lpsmap_core.report import ConvergenceWarning
 from lpsmap_core.state import Options, start
+from lpsmap_core.unused import forget_unused
 from lpsmap_core.vertices import Vertices, structure_scores
 
 __all__ = ["ConditionalGradient", "Variant", "conditional_gradient"]
@@ -145,7 +146,7 @@ def conditional_gradient(
     Raises
     ------
     TypeError
-        If `max_iter` or `tol` is no such number.
+        If `factor` is none, or `max_iter` or `tol` no such number.
     ValueError
         If an option is out of range, the declaration is not one factor over distinct variables, a
         score is NaN or ``+inf``, or every structure uses something that ``-inf`` forbids.
@@ -218,6 +219,8 @@ class _Problem:
     """
 
     def __init__(self, factor: Factor) -> None:
+        if not isinstance(factor, Factor):
+            raise TypeError(f"factor: got a {type(factor).__name__}; expected a declared factor.")
         name = type(factor).__name__
         if factor.n_factors != 1:
             raise ValueError(
@@ -232,7 +235,8 @@ class _Problem:
                 "expected distinct variables. Solve it with its graph."
             )
         self.factor = factor
-        self.scores, self.additional_scores = graph.flat_scores(), graph.additional_scores(factor)
+        self.scores, extra = graph.flat_scores(), graph.additional_scores(factor)
+        (self.additional_scores,) = forget_unused([factor], self.scores, [extra])
         eta, eta_v = self.scores[part.variables], part.buckets[0].scores([self.additional_scores])
         for what, values in (("scores", eta), ("additionals", eta_v)):
             if np.isnan(values).any() or (values == np.inf).any():

@@ -13,6 +13,7 @@ import numpy.typing as npt
 
 from lpsmap_core.arcs_svg import arcs_svg
 from lpsmap_core.factor import Factor
+from lpsmap_core.inputs import real_numbers
 from lpsmap_core.tables import html_table, text_table
 from lpsmap_core.vertices import Vertices, WeightMap
 
@@ -221,10 +222,19 @@ class Distributions:
         return self.factor.n_factors
 
     def __getitem__(self, key: int | tuple[int, ...]) -> Distribution:
-        if isinstance(key, tuple):
-            # an array of numbers speaks NumPy's language, negative indices and errors included
-            key = int(np.arange(len(self)).reshape(self.factor.batch_shape)[key])
-        return Distribution(self, range(len(self))[key])
+        # an array of numbers speaks NumPy's language, negative indices and errors included
+        numbers = np.arange(len(self))
+        found = (
+            numbers.reshape(self.factor.batch_shape)[key]
+            if isinstance(key, tuple)
+            else (numbers[key])
+        )
+        if found.ndim:
+            raise TypeError(
+                f"index {key!r} chooses {found.size} factors; expected that of one. Iterate over "
+                "several."
+            )
+        return Distribution(self, int(found))
 
     def __iter__(self) -> Iterator[Distribution]:
         return (self[i] for i in range(len(self)))
@@ -299,8 +309,21 @@ class Distributions:
         -------
         ndarray
             (n_variables,)
+
+        Raises
+        ------
+        TypeError
+            If the gradient does not consist of real numbers.
+        ValueError
+            If it has another shape.
         """
-        d = np.asarray(d_probabilities, dtype=np.float64).reshape(len(self), self.most)
+        d = real_numbers("pull_back: d_probabilities", d_probabilities).astype(np.float64)
+        if d.size != len(self) * self.most:
+            raise ValueError(
+                f"pull_back: d_probabilities has shape {d.shape}; expected "
+                f"{(*self.factor.batch_shape, self.most)}, that of the probabilities."
+            )
+        d = d.reshape(len(self), self.most)
         return self._map.pull_back(d[self.vertices.owner, self._rank])
 
     def push_forward(self, d_values: npt.ArrayLike) -> FloatArray:
@@ -318,8 +341,20 @@ class Distributions:
         -------
         ndarray
             ``(*batch_shape, K)``
+
+        Raises
+        ------
+        TypeError
+            If the change does not consist of real numbers.
+        ValueError
+            If there is not one number for each variable.
         """
-        d = np.asarray(d_values, dtype=np.float64).reshape(-1)
+        d = real_numbers("push_forward: d_values", d_values).astype(np.float64).reshape(-1)
+        if d.size != self._map.n_variables:
+            raise ValueError(
+                f"push_forward: d_values has {d.size} numbers; expected {self._map.n_variables}, "
+                "one for each variable of the graph."
+            )
         return self.padded(self._map.push_forward(d))
 
     def with_arrays(

@@ -142,6 +142,11 @@ class FactorGraph:
             raise TypeError(
                 f"add: got a {type(factor).__name__}; expected a Factor such as Xor(u)."
             )
+        if "variables" not in vars(factor):
+            raise TypeError(
+                f"add: the {type(factor).__name__} has no variables; expected its __init__ to call "
+                "super().__init__(variables)."
+            )
         if factor.variables.graph is not self:
             raise ValueError(
                 f"add: {factor!r} is over variables of another graph; make its variables with this "
