@@ -53,9 +53,10 @@ coverage: test  ## Run `test`, then again without compilation, and ask for 95% o
 	$(BIN)/python -m coverage combine --keep .coverage.compiled .coverage.plain
 	$(BIN)/python -m coverage report --show-missing --skip-covered --fail-under=95
 
-lint: $(STAMP)  ## Check style, formatting and types
+lint: $(STAMP)  ## Check style, formatting, the direction of imports, and types
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
+	$(BIN)/lint-imports
 	$(BIN)/mypy
 
 format: $(STAMP)  ## Format the code and sort its imports
@@ -72,7 +73,7 @@ bench: $(STAMP)  ## Time every workload against the table of the earlier library
 everything: $(filter-out help format clean everything,$(TARGETS))  ## Run all the others, for some hours: weekly
 
 clean:  ## Remove the environment and everything that was generated
-	rm -rf $(VENV) $(VENV)-oldest build docs/gallery .coverage .coverage.* .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) $(VENV)-oldest build docs/gallery .coverage .coverage.* .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache
 	find . -name __pycache__ -prune -exec rm -rf {} +
 
 # torch comes first and pinned, so that nothing that depends on it chooses another build.

@@ -29,9 +29,9 @@ from rich.progress import track
 from rich.table import Table
 
 from lpsmap import ConvergenceWarning, FactorGraph
-from lpsmap_core.admm import BALANCE_FACTOR, BALANCE_PERIOD, BALANCE_RATIO, INNER_ITERATIONS
-from lpsmap_core.layout import build_layout
-from lpsmap_core.state import Options, PartState, start
+from lpsmap_core.engine.admm import BALANCE_FACTOR, BALANCE_PERIOD, BALANCE_RATIO, INNER_ITERATIONS
+from lpsmap_core.engine.state import Options, PartState, start
+from lpsmap_core.layout.layout import build_layout
 
 sys.path.insert(0, str(Path(__file__).parent))
 from workloads import WORKLOADS

@@ -21,7 +21,7 @@ from rich.progress import track
 from rich.table import Table
 
 from lpsmap import Budget, Factor, FactorGraph, Solution
-from lpsmap_core.compile import kernel
+from lpsmap_core import kernel
 
 N, B = 12, 3
 

@@ -34,7 +34,7 @@ from lpsmap import (
     TopK,
 )
 from lpsmap_core import Factor, Variables
-from lpsmap_core.layout import build_layout
+from lpsmap_core.layout.layout import build_layout
 
 matplotlib.use("Agg")
 import matplotlib.pyplot as plt

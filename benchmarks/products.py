@@ -24,7 +24,8 @@ from rich.console import Console
 from rich.progress import track
 from rich.table import Table
 
-from lpsmap_core import Solution, backward, faces
+from lpsmap_core import Solution
+from lpsmap_core.engine import backward, faces
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "tests"))
 from dense import eigenprojection, local_jacobians

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from lpsmap_core.solution import Solution
+from lpsmap_core import Solution
 
 FloatArray = npt.NDArray[np.float64]
 

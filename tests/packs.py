@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 
 from lpsmap_core import Factor
-from lpsmap_core.registry import installed
+from lpsmap_core.plugins.registry import installed
 
 __all__ = ["assert_examples_cover", "types_of"]
 

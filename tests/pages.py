@@ -27,7 +27,7 @@ from typing import NamedTuple
 from click.testing import CliRunner
 
 from environments import ROOT
-from lpsmap_core import cli
+from lpsmap_core.command import cli
 
 __all__ = ["Block", "blocks", "execute", "module_of"]
 

@@ -37,7 +37,7 @@ from scipy.sparse.csgraph import connected_components
 import judges
 from dense import DenseJacobian
 from lpsmap import ConvergenceWarning, Solution, Status
-from lpsmap_core.compile import CompilationNotice
+from lpsmap_core import CompilationNotice
 from stress_graphs import StressGraph, draw_graph
 
 FloatArray = npt.NDArray[np.float64]

@@ -20,7 +20,7 @@ import numpy.typing as npt
 
 import judges
 from lpsmap_core import Factor, FactorGraph, Variables
-from lpsmap_core.registry import installed
+from lpsmap_core.plugins.registry import installed
 from lpsmap_core.testing.oracle import Oracle, oracles_of
 from random_graphs import KINDS, Declared, random_structures
 

@@ -81,7 +81,8 @@ def test_broken_links_of_a_site_are_found(tmp_path: Path, monkeypatch: pytest.Mo
 
 
 @pytest.mark.parametrize(
-    "module", ["lpsmap_core.conditional_gradient", "lpsmap_core.graph", "lpsmap_torch.graph"]
+    "module",
+    ["lpsmap_core.solution.conditional_gradient", "lpsmap_core.graph", "lpsmap_torch.graph"],
 )
 def test_docstring_examples(module: str) -> None:
     if "torch" in module and not HAS_TORCH:

@@ -9,10 +9,11 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from lpsmap_core import cli, hookspecs
-from lpsmap_core.factor import override_level
-from lpsmap_core.formats import read
-from lpsmap_core.registry import KINDS, Registry, installed, registered
+from lpsmap_core.command import cli
+from lpsmap_core.model.factor import override_level
+from lpsmap_core.plugins import hookspecs
+from lpsmap_core.plugins.files import read
+from lpsmap_core.plugins.registry import KINDS, Registry, installed, registered
 from pages import execute
 
 ROOT = Path(__file__).parents[1]

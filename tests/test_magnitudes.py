@@ -30,7 +30,7 @@ from lpsmap import (
     Variables,
     Xor,
 )
-from lpsmap_core.registry import installed
+from lpsmap_core.plugins.registry import installed
 from stress_graphs import LARGE_MASKS, ORDINARY_SCALES, StressGraph, draw_graph, templates_of
 
 FloatArray = npt.NDArray[np.float64]

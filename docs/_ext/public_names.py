@@ -1,7 +1,8 @@
 """Links by a name's private module lead to the name as it is exported.
 
-Type hints and docstrings name classes where they are defined, `lpsmap_core.variables.Variables`.
-The reference documents them as users import them, `lpsmap_core.Variables`.
+Type hints and docstrings name classes where they are defined, such as
+`lpsmap_core.model.variables.Variables`. The reference documents them as users import them,
+`lpsmap_core.Variables`.
 """
 
 from __future__ import annotations

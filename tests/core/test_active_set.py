@@ -16,10 +16,10 @@ import pytest
 import judges
 from lpsmap import AtMostOne
 from lpsmap_core import Factor, FactorGraph
-from lpsmap_core.active_memory import block_size, carve
-from lpsmap_core.active_set import ActiveSets
-from lpsmap_core.active_steps import RUNNING
-from lpsmap_core.layout import build_layout
+from lpsmap_core.layout.layout import build_layout
+from lpsmap_core.local.active.memory import block_size, carve
+from lpsmap_core.local.active.sets import ActiveSets
+from lpsmap_core.local.active.steps import RUNNING
 from random_graphs import Polytope, random_polytope
 
 FloatArray = npt.NDArray[np.float64]

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from lpsmap import AtMostOne, FactorGraph, Sequence
-from lpsmap_core.anderson import MOST_MOVES, Memory, _multiply, _solve, make_memory
+from lpsmap_core.engine.anderson import MOST_MOVES, Memory, _multiply, _solve, make_memory
 
 N_LINKS = 30
 

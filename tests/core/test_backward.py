@@ -8,7 +8,7 @@ import pytest
 
 from dense import eigenprojection, local_jacobians
 from lpsmap import AtMostOne, FactorGraph, Xor
-from lpsmap_core.solution import Solution
+from lpsmap_core import Solution
 from random_graphs import random_graph
 
 FloatArray = npt.NDArray[np.float64]

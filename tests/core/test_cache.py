@@ -16,7 +16,7 @@ import lpsmap_core
 pytestmark = pytest.mark.compiled
 
 LEAVES = """
-from lpsmap_core.compile import leaf
+from lpsmap_core import leaf
 
 @leaf
 def scaled(x):
@@ -25,7 +25,8 @@ def scaled(x):
 
 TOTAL = """
 import numpy as np
-from lpsmap_core.compile import general_position, kernel
+from lpsmap_core.kernels.compile import general_position
+from lpsmap_core import kernel
 from tiny.leaves.scale import scaled
 
 @kernel
@@ -190,7 +191,7 @@ def test_a_hundred_damages_of_the_library_s_own_files(package: Package, rng) -> 
 def test_nothing_can_be_written(package: Package) -> None:
     """As with read-only site-packages, for a user without a home."""
     core = package.copy_core()
-    for folder in (core, *package.folder.glob("tiny/**/")):
+    for folder in (*core.glob("**/"), *package.folder.glob("tiny/**/")):
         (folder / "__pycache__").touch()  # also keeps from it who may write everywhere
     package.environment["HOME"] = os.devnull
     package.environment["LOCALAPPDATA"] = os.devnull
@@ -242,7 +243,7 @@ ELSEWHERE = TOTAL.replace("tiny.leaves.scale", "other.scale")
     [
         ("tiny/leaves/scale.py", "2.0 * x", "20.0 * x", "60.0"),
         ("other/scale.py", "2.0 * x", "20.0 * x", "60.0"),
-        ("lpsmap_core/compile.py", "return x * (2.0 / mask) - 1.0", "return 1e400", "nan"),
+        ("lpsmap_core/kernels/compile.py", "return x * (2.0 / mask) - 1.0", "return 1e400", "nan"),
     ],
 )
 def test_a_kernel_is_compiled_anew_when_a_leaf_changes(
@@ -274,7 +275,7 @@ class Pair(NamedTuple):
 """
 
 X_OF = """
-from lpsmap_core.compile import kernel
+from lpsmap_core import kernel
 
 @kernel
 def x_of(pair):
@@ -299,3 +300,51 @@ def test_processes_that_start_together_compile_once(package: Package) -> None:
     processes = [package.begin() for _ in range(3)]
     printed = [process.communicate()[0].strip() for process in processes]
     assert sorted(printed) == ["6.0", "6.0", "6.0 1"]
+
+
+UNIT = """
+from lpsmap_core import kernel
+
+@kernel
+def unit(x):
+    return x
+"""
+
+OTHER = """
+from lpsmap_core import kernel
+from tiny.loops.unit import unit
+
+@kernel
+def other(x):
+    return unit(x)
+
+print(other(1.0))
+"""
+
+SLOWLY = """
+import contextlib, time
+from lpsmap_core.kernels import compile
+
+at_once = compile.locked
+
+@contextlib.contextmanager
+def slowly(dispatcher):
+    with at_once(dispatcher):
+        time.sleep(2.0)
+        yield
+
+compile.locked = slowly
+"""
+
+
+def test_processes_that_compile_each_other_s_kernels_do_not_wait_for_ever(package: Package) -> None:
+    """A kernel in a folder calls one in another, and the other way round."""
+    package.write("tiny/loops/unit.py", UNIT)
+    package.write("tiny/leaves/other.py", OTHER)
+    processes = [package.begin(SLOWLY, f"tiny.{name}") for name in ("loops.total", "leaves.other")]
+    try:
+        printed = [process.communicate(timeout=100)[0].strip() for process in processes]
+    finally:
+        for process in processes:
+            process.kill()
+    assert printed == ["6.0 1", "1.0"]

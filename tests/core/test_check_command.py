@@ -9,8 +9,9 @@ import pytest
 from click.testing import CliRunner
 
 import lpsmap_core
-from lpsmap_core import Factor, FactorGraph, cli
-from lpsmap_core.registry import Plugin, Registry
+from lpsmap_core import Factor, FactorGraph
+from lpsmap_core.command import cli
+from lpsmap_core.plugins.registry import Plugin, Registry
 
 
 class Chosen(Factor):

@@ -8,8 +8,9 @@ import pytest
 from click.testing import CliRunner, Result
 
 import lpsmap_core
-from lpsmap_core import Factor, cli
-from lpsmap_core.registry import registered
+from lpsmap_core import Factor
+from lpsmap_core.command import cli
+from lpsmap_core.plugins.registry import registered
 
 
 def lpsmap(*arguments: str) -> Result:

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from lpsmap_core.compile import kernel, leaf
+from lpsmap_core import kernel, leaf
 
 pytestmark = pytest.mark.compiled
 
@@ -73,7 +73,7 @@ def test_a_leaf_slices_and_calls_leaves_and_kernels_that_return_numbers() -> Non
 MODULE = """
 from typing import NamedTuple
 import numpy as np
-from lpsmap_core.compile import kernel
+from lpsmap_core import kernel
 
 class {name}(NamedTuple):
     x: np.ndarray
@@ -110,7 +110,7 @@ print(*[warning.filename for warning in caught])
     [
         ("import module", "kernels of module for the first time on this machine. Later processes"),
         (
-            "from lpsmap_core.compile import general_position; general_position(1, 2)",
+            "from lpsmap_core.kernels.compile import general_position; general_position(1, 2)",
             "kernels of lpsmap_core for the first time on this machine: this takes about a minute",
         ),
     ],

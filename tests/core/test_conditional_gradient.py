@@ -21,7 +21,7 @@ from lpsmap_core import (
     conditional_gradient,
     stack,
 )
-from lpsmap_core.conditional_gradient import Variant
+from lpsmap_core.solution.conditional_gradient import Variant
 from random_graphs import Polytope, random_polytope
 
 FloatArray = npt.NDArray[np.float64]

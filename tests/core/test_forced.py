@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from lpsmap import Budget, FactorGraph, Pair, Sequence, Xor
-from lpsmap_core.forced import CLOSED_FORM, ORACLE, decide
+from lpsmap_core.local.forced import CLOSED_FORM, ORACLE, decide
 from stress import Watchdog, check_graph
 from stress_graphs import draw_graph
 

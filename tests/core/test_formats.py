@@ -13,9 +13,12 @@ from click.testing import CliRunner
 
 import lpsmap
 import lpsmap_core
-from lpsmap_core import FactorGraph, cli, hookimpl
-from lpsmap_core.formats import FileFormat, FileFormatError, JsonFormat, Problem, read
-from lpsmap_core.registry import registered
+from lpsmap_core import FactorGraph, hookimpl
+from lpsmap_core.command import cli
+from lpsmap_core.plugins.files import read
+from lpsmap_core.plugins.formats import FileFormat, FileFormatError, Problem
+from lpsmap_core.plugins.json_format import JsonFormat
+from lpsmap_core.plugins.registry import registered
 
 GOOD = {
     "variables": {"u": [[1.0, 0.8, 0.0], [0.9, 1.0, 0.4]], "v": [0.2, float("-inf")]},
@@ -141,7 +144,7 @@ def test_numbers_of_any_size_and_marks_of_editors(tmp_path: Path) -> None:
 
 
 def test_lists_in_a_file_are_arrays() -> None:
-    from lpsmap_core.formats import _argument
+    from lpsmap_core.plugins.json_format import _argument
 
     assert _argument([[1, 2], [3, 4]]).shape == (2, 2)
     assert _argument(["rows", "none"]) == ["rows", "none"]

@@ -13,7 +13,7 @@ import pytest
 import judges
 from lpsmap import AtMostOne, Budget, DepTree, FactorGraph, Or, OrOut, Pair, Solution, Status, Xor
 from lpsmap_core import ConvergenceWarning, stack
-from lpsmap_core.threads import default_threads
+from lpsmap_core.engine.threads import default_threads
 from random_graphs import Polytope, random_graph
 
 FloatArray = npt.NDArray[np.float64]

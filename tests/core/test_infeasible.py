@@ -24,8 +24,8 @@ from lpsmap import (
     Xor,
 )
 from lpsmap_core import ConvergenceWarning, Factor
-from lpsmap_core.active_set import ActiveSets
-from lpsmap_core.infeasible import FIRST_TEST
+from lpsmap_core.engine.infeasible import FIRST_TEST
+from lpsmap_core.local.active.sets import ActiveSets
 from random_graphs import Polytope, random_graph
 
 Declare = Callable[[Variables], Factor]

@@ -21,7 +21,7 @@ from lpsmap import (
     Xor,
 )
 from lpsmap_core import conditional_gradient
-from lpsmap_core.inputs import whole_numbers
+from lpsmap_core.model.inputs import whole_numbers
 
 MASKED = np.ma.masked_array(np.zeros((3, 4)), mask=np.eye(3, 4))
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from lpsmap import AtMostOne, Budget, DepTree, FactorGraph, Pair, Sequence, Xor
-from lpsmap_core.layout import Bucket, Layout, Part, build_layout
+from lpsmap_core.layout.layout import Bucket, Layout, Part, build_layout
 
 
 def anything(rng: np.random.Generator) -> FactorGraph:

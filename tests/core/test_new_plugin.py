@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from lpsmap_core import cli, new_plugin
+from lpsmap_core.command import cli, new_plugin
 
 tomllib = pytest.importorskip("tomllib")
 pytest.importorskip("copier")

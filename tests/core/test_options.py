@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 from lpsmap import AtMostOne, FactorGraph, Xor
-from lpsmap_core.options import checked_options
-from lpsmap_core.state import Options
+from lpsmap_core.engine.options import checked_options
+from lpsmap_core.engine.state import Options
 
 
 def matching() -> FactorGraph:

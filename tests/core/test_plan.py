@@ -17,12 +17,12 @@ from click.testing import CliRunner
 from environments import ROOT
 from lpsmap import AtMostOne, Budget, DepTree, Pair, Sequence, Xor
 from lpsmap_core import Factor, FactorGraph
-from lpsmap_core.active_set import ActiveSets
-from lpsmap_core.cli import main
-from lpsmap_core.compile import COMPILED
-from lpsmap_core.explain import FILE
-from lpsmap_core.layout import build_layout
-from lpsmap_core.local import choose_solver, local_solver
+from lpsmap_core.command.cli import main
+from lpsmap_core.command.explain import FILE
+from lpsmap_core.kernels.compile import COMPILED
+from lpsmap_core.layout.layout import build_layout
+from lpsmap_core.local.active.sets import ActiveSets
+from lpsmap_core.local.solvers import choose_solver, local_solver
 from pages import execute
 
 KERNEL = "compiled" if COMPILED else "Python"

@@ -9,11 +9,11 @@ import numpy.typing as npt
 import pytest
 
 from lpsmap import AtMostOne, ConvergenceWarning, Factor, FactorGraph, Xor
-from lpsmap_core.faces import draw, make_work
-from lpsmap_core.factor import FREE, LocalSolution
-from lpsmap_core.polish import OUTSIDE, _find_mu, _find_settled, make_polish
-from lpsmap_core.selection import keep, select
-from lpsmap_core.state import PartState
+from lpsmap_core import FREE, LocalSolution
+from lpsmap_core.engine.faces import draw, make_work
+from lpsmap_core.engine.polish import OUTSIDE, _find_mu, _find_settled, make_polish
+from lpsmap_core.engine.selection import keep, select
+from lpsmap_core.engine.state import PartState
 from stress import Watchdog, check_graph
 
 N_COMPONENTS = 3

@@ -17,10 +17,20 @@ from click.testing import CliRunner
 
 import lpsmap
 import lpsmap_core
-from lpsmap_core import Factor, FactorGraph, cli, registry
-from lpsmap_core.backends import NumpyBackend
-from lpsmap_core.formats import FileFormat, FileFormatError, JsonFormat, read
-from lpsmap_core.registry import DuplicateNameError, Plugin, PluginWarning, Registry, registered
+from lpsmap_core import Factor, FactorGraph
+from lpsmap_core.command import cli
+from lpsmap_core.plugins import registry
+from lpsmap_core.plugins.backends import NumpyBackend
+from lpsmap_core.plugins.files import read
+from lpsmap_core.plugins.formats import FileFormat, FileFormatError
+from lpsmap_core.plugins.json_format import JsonFormat
+from lpsmap_core.plugins.registry import (
+    DuplicateNameError,
+    Plugin,
+    PluginWarning,
+    Registry,
+    registered,
+)
 
 
 def factor_type(name: str) -> type[Factor]:
@@ -213,12 +223,16 @@ def install(
     """Write a distribution of one module into a folder of the import path."""
     module = name.lower().replace("-", "_")
     (folder / f"{module}.py").write_text(source, encoding="utf-8")
-    info = folder / f"{module}-4.5.dist-info"
+    write_info(folder, name, f"[{group}]\n{entry_point} = {module}\n")
+
+
+def write_info(folder: Path, name: str, entry_points: str) -> None:
+    """Write the metadata of a distribution into a folder of the import path."""
+    info = folder / f"{name.lower().replace('-', '_')}-4.5.dist-info"
     info.mkdir(parents=True)
     metadata = f"Metadata-Version: 2.1\nName: {name}\nVersion: 4.5\n"
     (info / "METADATA").write_text(metadata, encoding="utf-8")
-    entries = f"[{group}]\n{entry_point} = {module}\n"
-    (info / "entry_points.txt").write_text(entries, encoding="utf-8")
+    (info / "entry_points.txt").write_text(entry_points, encoding="utf-8")
 
 
 PACK = """
@@ -236,7 +250,8 @@ def lpsmap_factors():
 
 @pytest.fixture
 def alone(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Any:
-    """A folder whose distributions are the only installed ones that are plugins."""
+    """A folder whose distributions are the only installed ones that are plugins, but for core."""
+    write_info(tmp_path, "lpsmap-core", "[lpsmap]\ncore = lpsmap_core.plugin\n")
     others = [p for p in sys.path if not any(Path(p).glob("lpsmap*.dist-info"))]
     monkeypatch.setattr(sys, "path", [str(tmp_path), *others])
     monkeypatch.delenv(registry.DISABLE, raising=False)
@@ -317,7 +332,7 @@ def test_slow_plugins_wait_until_something_is_asked_for(tmp_path: Path) -> None:
         install(tmp_path, f"slow-{i}", "import time\ntime.sleep(60)")
     code = (
         f"import sys; sys.path.insert(0, {str(tmp_path)!r})\n"
-        "import lpsmap, lpsmap_core.cli\n"
+        "import lpsmap, lpsmap_core.command.cli\n"
         "lpsmap.FactorGraph, lpsmap.Factor\n"
         "assert not [m for m in sys.modules if m.startswith('slow')]"
     )

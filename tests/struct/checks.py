@@ -15,8 +15,8 @@ import numpy.typing as npt
 
 import judges
 from lpsmap_core import Distributions, Factor, FactorGraph, Solution, Variables
-from lpsmap_core.layout import build_layout
-from lpsmap_core.local import local_solver
+from lpsmap_core.layout.layout import build_layout
+from lpsmap_core.local.solvers import local_solver
 
 __all__ = [
     "SLOW",

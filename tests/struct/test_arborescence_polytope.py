@@ -8,8 +8,8 @@ import pytest
 import judges
 from checks import SLOW
 from lpsmap_core import FactorGraph
-from lpsmap_core.layout import build_layout
-from lpsmap_core.local import local_solver
+from lpsmap_core.layout.layout import build_layout
+from lpsmap_core.local.solvers import local_solver
 from lpsmap_factors_struct import DepTree
 
 NOTHING = np.empty(0)

@@ -21,8 +21,8 @@ from lpsmap_core import (
     __version__,
     stack,
 )
-from lpsmap_core.packs import advice as _advice
-from lpsmap_core.registry import installed as _installed
+from lpsmap_core.plugins.packs import advice as _advice
+from lpsmap_core.plugins.registry import installed as _installed
 
 __all__ = [
     "ConvergenceWarning",

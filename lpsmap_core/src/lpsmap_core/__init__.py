@@ -1,15 +1,17 @@
 """SparseMAP and LP-SparseMAP: differentiable, sparse, structured inference in factor graphs."""
 
-from lpsmap_core.conditional_gradient import ConditionalGradient, conditional_gradient
-from lpsmap_core.distribution import Distribution, Distributions, Structure
-from lpsmap_core.factor import FREE, LOWER, TIED, UPPER, Factor, LocalSolution
+from lpsmap_core.engine.warm_start import WarmStartCache
 from lpsmap_core.graph import FactorGraph
-from lpsmap_core.hookspecs import hookimpl, hookspec
-from lpsmap_core.plan import Plan
-from lpsmap_core.report import ConvergenceWarning
-from lpsmap_core.solution import Solution, Status
-from lpsmap_core.variables import Variables, stack
-from lpsmap_core.warm_start import WarmStartCache
+from lpsmap_core.kernels.compile import CompilationNotice, kernel, leaf
+from lpsmap_core.kernels.interrupts import interrupted
+from lpsmap_core.model.factor import FREE, LOWER, TIED, UPPER, Factor, LocalSolution
+from lpsmap_core.model.variables import Variables, as_variables, stack
+from lpsmap_core.plugins.hookspecs import hookimpl, hookspec
+from lpsmap_core.solution.conditional_gradient import ConditionalGradient, conditional_gradient
+from lpsmap_core.solution.distribution import Distribution, Distributions, Structure
+from lpsmap_core.solution.plan import Plan
+from lpsmap_core.solution.report import ConvergenceWarning
+from lpsmap_core.solution.solution import Solution, Status
 
 __version__ = "0.1.0"
 
@@ -18,6 +20,7 @@ __all__ = [
     "LOWER",
     "TIED",
     "UPPER",
+    "CompilationNotice",
     "ConditionalGradient",
     "ConvergenceWarning",
     "Distribution",
@@ -30,9 +33,13 @@ __all__ = [
     "Status",
     "Structure",
     "Variables",
-    "conditional_gradient",
     "WarmStartCache",
+    "as_variables",
+    "conditional_gradient",
     "hookimpl",
     "hookspec",
+    "interrupted",
+    "kernel",
+    "leaf",
     "stack",
 ]

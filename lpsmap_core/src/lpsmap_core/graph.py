@@ -9,19 +9,19 @@ from typing import Any, NoReturn, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from lpsmap_core.distribution import Distributions
-from lpsmap_core.engine import solve
-from lpsmap_core.factor import Factor
-from lpsmap_core.inputs import checked_shape, real_numbers
-from lpsmap_core.interrupts import Watch
-from lpsmap_core.layout import Layout, build_layout
-from lpsmap_core.options import checked_options, count, flag, threads_or_default
-from lpsmap_core.plan import Plan, make_plan
-from lpsmap_core.report import report
-from lpsmap_core.solution import Solution, checked_start
-from lpsmap_core.unused import forget_unused
-from lpsmap_core.variables import Variables
-from lpsmap_core.warm_start import CachedStart
+from lpsmap_core.engine.options import checked_options, count, flag, threads_or_default
+from lpsmap_core.engine.warm_start import CachedStart
+from lpsmap_core.kernels.interrupts import Watch
+from lpsmap_core.layout.layout import Layout, build_layout
+from lpsmap_core.model.factor import Factor
+from lpsmap_core.model.inputs import checked_shape, real_numbers
+from lpsmap_core.model.unused import forget_unused
+from lpsmap_core.model.variables import Variables
+from lpsmap_core.solution.distribution import Distributions
+from lpsmap_core.solution.plan import Plan, make_plan
+from lpsmap_core.solution.report import report
+from lpsmap_core.solution.solution import Solution, checked_start
+from lpsmap_core.solution.solve import solve
 
 __all__ = ["FactorGraph"]
 

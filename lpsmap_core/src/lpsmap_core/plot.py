@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from lpsmap_core.distribution import Distribution, Structure
-from lpsmap_core.solution import Solution
+from lpsmap_core.solution.distribution import Distribution, Structure
+from lpsmap_core.solution.solution import Solution
 
 try:
     import matplotlib.pyplot as plt

@@ -8,11 +8,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from lpsmap_core.compile import leaf
-from lpsmap_core.factor import Factor, LocalSolution
-from lpsmap_core.graph import FactorGraph
-from lpsmap_core.inputs import truth_values
-from lpsmap_core.variables import Variables
+from lpsmap_core import Factor, FactorGraph, LocalSolution, Variables, leaf
+from lpsmap_core.model.inputs import truth_values
 from lpsmap_factors_logic import sum_constrained
 from lpsmap_factors_logic.rows import LogicFactor
 from lpsmap_factors_logic.sum_constrained import (

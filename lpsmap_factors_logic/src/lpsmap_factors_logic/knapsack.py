@@ -8,10 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from lpsmap_core.compile import kernel
-from lpsmap_core.factor import Factor, LocalSolution
-from lpsmap_core.graph import FactorGraph
-from lpsmap_core.variables import Variables
+from lpsmap_core import Factor, FactorGraph, LocalSolution, Variables, kernel
 from lpsmap_factors_logic import sum_constrained
 from lpsmap_factors_logic.rows import LogicFactor
 from lpsmap_factors_logic.sum_constrained import AT_MOST, project_box_rows

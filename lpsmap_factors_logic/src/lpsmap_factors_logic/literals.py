@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 import numpy.typing as npt
 
-from lpsmap_core.variables import Variables
+from lpsmap_core import Variables
 from lpsmap_factors_logic.counting import Or, Xor
 from lpsmap_factors_logic.or_out import OrOut
 

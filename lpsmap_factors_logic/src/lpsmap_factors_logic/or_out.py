@@ -9,9 +9,7 @@ import numpy as np
 import numpy.typing as npt
 from array_api_compat import array_namespace, device
 
-from lpsmap_core.compile import kernel, leaf
-from lpsmap_core.factor import FREE, LOWER, TIED, UPPER, LocalSolution
-from lpsmap_core.variables import Variables
+from lpsmap_core import FREE, LOWER, TIED, UPPER, LocalSolution, Variables, kernel, leaf
 from lpsmap_factors_logic import sum_constrained
 from lpsmap_factors_logic.rows import LogicFactor
 from lpsmap_factors_logic.sum_constrained import EXACTLY, threshold

@@ -8,11 +8,19 @@ import numpy as np
 import numpy.typing as npt
 from array_api_compat import array_namespace, is_array_api_obj
 
-from lpsmap_core.compile import leaf
-from lpsmap_core.factor import FREE, LOWER, TIED, UPPER, Factor, LocalSolution
-from lpsmap_core.graph import FactorGraph
-from lpsmap_core.inputs import check_readable, real_numbers
-from lpsmap_core.variables import Variables, stack
+from lpsmap_core import (
+    FREE,
+    LOWER,
+    TIED,
+    UPPER,
+    Factor,
+    FactorGraph,
+    LocalSolution,
+    Variables,
+    leaf,
+    stack,
+)
+from lpsmap_core.model.inputs import check_readable, real_numbers
 from lpsmap_factors_logic.tolerance import bounded, faces, slack, slack_array
 
 __all__ = ["Pair"]

@@ -8,10 +8,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from lpsmap_core.factor import Factor
-from lpsmap_core.graph import FactorGraph
-from lpsmap_core.inputs import broadcast, real_numbers
-from lpsmap_core.variables import Variables, as_variables
+from lpsmap_core import Factor, FactorGraph, Variables, as_variables
+from lpsmap_core.model.inputs import broadcast, real_numbers
 
 __all__ = ["LogicFactor"]
 

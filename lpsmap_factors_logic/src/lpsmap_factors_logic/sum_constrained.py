@@ -23,8 +23,7 @@ import numpy as np
 import numpy.typing as npt
 from array_api_compat import array_namespace
 
-from lpsmap_core.compile import kernel, leaf
-from lpsmap_core.factor import FREE, LOWER, UPPER, LocalSolution
+from lpsmap_core import FREE, LOWER, UPPER, LocalSolution, kernel, leaf
 from lpsmap_factors_logic.tolerance import LEVEL, bounded, faces, slack, slack_array
 
 __all__ = ["AT_LEAST", "AT_MOST", "EXACTLY", "jvp", "jvp_kernel", "project", "project_box_rows"]

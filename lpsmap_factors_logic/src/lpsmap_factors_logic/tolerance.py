@@ -9,8 +9,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from lpsmap_core.compile import leaf
-from lpsmap_core.factor import FREE, LOWER, UPPER
+from lpsmap_core import FREE, LOWER, UPPER, leaf
 
 __all__ = ["LEVEL", "bounded", "faces", "slack", "slack_array"]
 

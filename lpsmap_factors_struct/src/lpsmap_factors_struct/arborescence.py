@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from lpsmap_core.compile import kernel, leaf
+from lpsmap_core import kernel, leaf
 
 __all__ = ["Arborescence", "arborescence_memory", "maximum_arborescence"]
 

@@ -12,8 +12,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from lpsmap_core.compile import kernel, leaf
-from lpsmap_core.interrupts import interrupted
+from lpsmap_core import interrupted, kernel, leaf
 from lpsmap_factors_struct.arrays import copy
 
 __all__ = ["FlowMemory", "flow_memory", "violated_sets"]

@@ -24,8 +24,8 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from lpsmap_core.compile import kernel, leaf
-from lpsmap_core.interrupts import interrupted, stopped
+from lpsmap_core import interrupted, kernel, leaf
+from lpsmap_core.kernels.interrupts import stopped
 from lpsmap_factors_struct.arrays import copy
 from lpsmap_factors_struct.pivoted_cholesky import (
     DEPENDENT,

@@ -21,9 +21,7 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from lpsmap_core.compile import kernel, leaf
-from lpsmap_core.factor import FREE, LOWER, UPPER
-from lpsmap_core.interrupts import interrupted
+from lpsmap_core import FREE, LOWER, UPPER, interrupted, kernel, leaf
 from lpsmap_factors_struct.arborescence import (
     Arborescence,
     arborescence_memory,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from lpsmap_core.compile import leaf
+from lpsmap_core import leaf
 
 __all__ = ["PARTS", "arc_slot", "n_words", "part_of_row"]
 

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from lpsmap_core.compile import leaf
+from lpsmap_core import leaf
 
 __all__ = ["copy", "largest"]
 

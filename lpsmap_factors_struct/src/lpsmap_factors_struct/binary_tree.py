@@ -7,9 +7,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from lpsmap_core import Factor, FactorGraph, Variables
-from lpsmap_core.compile import kernel
-from lpsmap_core.inputs import flag
+from lpsmap_core import Factor, FactorGraph, Variables, kernel
+from lpsmap_core.model.inputs import flag
 from lpsmap_factors_struct.chart import best_label, binary_tree, chart_memory
 
 __all__ = ["BinaryTree"]

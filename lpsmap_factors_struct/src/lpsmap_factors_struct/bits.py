@@ -7,8 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
-from lpsmap_core import Factor, FactorGraph, Variables
-from lpsmap_core.compile import leaf
+from lpsmap_core import Factor, FactorGraph, Variables, leaf
 
 __all__ = ["Bits"]
 

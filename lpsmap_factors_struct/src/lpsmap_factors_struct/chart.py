@@ -7,8 +7,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from lpsmap_core.compile import kernel, leaf
-from lpsmap_core.interrupts import interrupted
+from lpsmap_core import interrupted, kernel, leaf
 from lpsmap_factors_struct.arrays import largest
 from lpsmap_factors_struct.maxplus import LOOK_PERIOD, best_sum, where_best
 

@@ -8,9 +8,8 @@ from typing import Any, ClassVar
 import numpy as np
 import numpy.typing as npt
 
-from lpsmap_core import Factor, FactorGraph, Variables
-from lpsmap_core.compile import kernel, leaf
-from lpsmap_core.inputs import flag
+from lpsmap_core import Factor, FactorGraph, Variables, kernel, leaf
+from lpsmap_core.model.inputs import flag
 from lpsmap_factors_struct.arborescence import (
     arborescence_memory,
     first_maximum,

@@ -7,8 +7,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from lpsmap_core import Factor, FactorGraph, Variables
-from lpsmap_core.compile import kernel, leaf
+from lpsmap_core import Factor, FactorGraph, Variables, kernel, leaf
 from lpsmap_factors_struct.arrays import copy
 
 __all__ = ["Permutation"]

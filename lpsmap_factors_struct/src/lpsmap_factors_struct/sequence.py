@@ -7,8 +7,7 @@ from typing import Any, ClassVar
 import numpy as np
 import numpy.typing as npt
 
-from lpsmap_core import Factor, FactorGraph, Variables
-from lpsmap_core.compile import kernel, leaf
+from lpsmap_core import Factor, FactorGraph, Variables, kernel, leaf
 from lpsmap_factors_struct.transitions import flat_transitions
 
 __all__ = ["Sequence", "best_arrivals", "best_source", "reduced_states", "write_path"]

@@ -7,10 +7,8 @@ from typing import Any, ClassVar
 import numpy as np
 import numpy.typing as npt
 
-from lpsmap_core import Factor, FactorGraph, Variables
-from lpsmap_core.compile import kernel
-from lpsmap_core.inputs import flag
-from lpsmap_core.interrupts import interrupted
+from lpsmap_core import Factor, FactorGraph, Variables, interrupted, kernel
+from lpsmap_core.model.inputs import flag
 from lpsmap_factors_struct.maxplus import LOOK_PERIOD
 from lpsmap_factors_struct.sequence import (
     Sequence,

@@ -7,10 +7,7 @@ from typing import Any, ClassVar
 import numpy as np
 import numpy.typing as npt
 
-from lpsmap_core import Factor, FactorGraph, Variables
-from lpsmap_core.compile import kernel, leaf
-from lpsmap_core.interrupts import interrupted
-from lpsmap_core.variables import as_variables
+from lpsmap_core import Factor, FactorGraph, Variables, as_variables, interrupted, kernel, leaf
 from lpsmap_factors_struct.maxplus import LOOK_PERIOD
 from lpsmap_factors_struct.scores import as_array, flat_scores
 from lpsmap_factors_struct.sequence import reduced_states

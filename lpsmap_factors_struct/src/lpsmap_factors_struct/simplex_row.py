@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from lpsmap_core.compile import leaf
+from lpsmap_core import leaf
 
 __all__ = ["threshold"]
 

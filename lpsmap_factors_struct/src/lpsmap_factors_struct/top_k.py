@@ -8,9 +8,8 @@ from typing import ClassVar
 import numpy as np
 import numpy.typing as npt
 
-from lpsmap_core import Factor, FactorGraph, Variables
-from lpsmap_core.compile import kernel, leaf
-from lpsmap_core.inputs import flag
+from lpsmap_core import Factor, FactorGraph, Variables, kernel, leaf
+from lpsmap_core.model.inputs import flag
 from lpsmap_factors_struct.arrays import copy
 
 __all__ = ["TopK"]

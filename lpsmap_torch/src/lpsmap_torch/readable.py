@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.autograd import forward_ad
 
-from lpsmap_core.inputs import check_readable, real_numbers
+from lpsmap_core.model.inputs import check_readable, real_numbers
 
 __all__ = ["as_tensor", "check_not_compiled", "on_host"]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from lpsmap_core.factor import Factor
+from lpsmap_core.model.factor import Factor
 from lpsmap_core.testing.draws import DRAWS, HUGE, limits, random_scores
 from lpsmap_core.testing.oracle import Answer, Oracle, oracles_of, vertices_seen
 from lpsmap_core.testing.rules import broken
@@ -75,7 +75,7 @@ def check_forbidden(factor: Factor, *, seed: int = 0, draws: int = DRAWS) -> Non
     """Hugely negative scores forbid, hugely positive ones force, and the rest keep their digits.
 
     A score of -inf reaches the oracle as a finite one that outweighs all others together, that of
-    a negated variable with a plus; see `lpsmap_core.forced`.
+    a negated variable with a plus; see `lpsmap_core.local.forced`.
     """
     rng = np.random.default_rng(seed)
     for oracle in oracles_of(factor):

@@ -7,9 +7,9 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from lpsmap_core.factor import Factor
-from lpsmap_core.layout import Bucket, build_layout
-from lpsmap_core.local import LocalSolver
+from lpsmap_core.layout.layout import Bucket, build_layout
+from lpsmap_core.local.solvers import LocalSolver
+from lpsmap_core.model.factor import Factor
 from lpsmap_core.testing.draws import random_degrees, random_scores
 
 __all__ = ["LocalProblems", "Solved", "bucket_of", "local_problems"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from lpsmap_core.factor import Factor, has_array_code, override_level
+from lpsmap_core.model.factor import Factor, has_array_code, override_level
 from lpsmap_core.testing.best import (
     check_forbidden,
     check_linear,

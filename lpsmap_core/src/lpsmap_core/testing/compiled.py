@@ -7,8 +7,8 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from lpsmap_core.factor import Factor
-from lpsmap_core.layout import Bucket
+from lpsmap_core.layout.layout import Bucket
+from lpsmap_core.model.factor import Factor
 from lpsmap_core.testing.buckets import bucket_of, local_problems
 from lpsmap_core.testing.draws import DRAWS
 from lpsmap_core.testing.oracle import Oracle, oracles_of, vertices_seen

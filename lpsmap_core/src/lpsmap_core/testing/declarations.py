@@ -10,15 +10,15 @@ from typing import Any
 
 import numpy as np
 
-from lpsmap_core.factor import Factor
 from lpsmap_core.graph import FactorGraph
+from lpsmap_core.model.factor import Factor
+from lpsmap_core.model.variables import Variables
 from lpsmap_core.testing.best import check_map_is_best
 from lpsmap_core.testing.compiled import check_map_kernel, check_vertex_sizes
 from lpsmap_core.testing.draws import DRAWS
 from lpsmap_core.testing.rules import ConformanceError, broken
 from lpsmap_core.testing.solutions import check_certificate
 from lpsmap_core.testing.structures import check_parameters, check_shapes
-from lpsmap_core.variables import Variables
 
 __all__ = ["check_larger", "check_lengths", "check_lists"]
 

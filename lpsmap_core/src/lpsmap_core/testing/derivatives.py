@@ -7,8 +7,8 @@ from collections.abc import Iterator
 import numpy as np
 import numpy.typing as npt
 
-from lpsmap_core.factor import Factor
-from lpsmap_core.local import LocalSolver, every_solver
+from lpsmap_core.local.solvers import LocalSolver, every_solver
+from lpsmap_core.model.factor import Factor
 from lpsmap_core.testing.buckets import LocalProblems, Solved, local_problems
 from lpsmap_core.testing.draws import DRAWS
 from lpsmap_core.testing.rules import ConformanceError, broken

@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from lpsmap_core.backends import Backend
-from lpsmap_core.factor import Factor, LocalSolution
-from lpsmap_core.registry import installed
+from lpsmap_core.model.factor import Factor, LocalSolution
+from lpsmap_core.plugins.backends import Backend
+from lpsmap_core.plugins.registry import installed
 from lpsmap_core.testing.buckets import LocalProblems, local_problems
 from lpsmap_core.testing.draws import DRAWS
 from lpsmap_core.testing.rules import broken

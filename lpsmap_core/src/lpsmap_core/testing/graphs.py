@@ -10,13 +10,13 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from lpsmap_core.factor import Factor
 from lpsmap_core.graph import FactorGraph
-from lpsmap_core.solution import Solution
+from lpsmap_core.model.factor import Factor
+from lpsmap_core.model.variables import Variables
+from lpsmap_core.solution.solution import Solution
 from lpsmap_core.testing.draws import DRAWS, HUGE, limits, random_scores
 from lpsmap_core.testing.oracle import Oracle, oracles_of, vertices_seen
 from lpsmap_core.testing.rules import broken
-from lpsmap_core.variables import Variables
 
 __all__ = [
     "check_distribution",

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from lpsmap_core.factor import Factor
+from lpsmap_core.model.factor import Factor
 
 __all__ = ["Answer", "Oracle", "oracles_of", "vertices_seen"]
 

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
-from lpsmap_core.factor import Factor
+from lpsmap_core.model.factor import Factor
 from lpsmap_core.testing.checks import checks_of
 from lpsmap_core.testing.run import expected_reasons
 

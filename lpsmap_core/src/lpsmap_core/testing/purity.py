@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from lpsmap_core.factor import Factor
-from lpsmap_core.local import every_solver
+from lpsmap_core.local.solvers import every_solver
+from lpsmap_core.model.factor import Factor
 from lpsmap_core.testing.buckets import LocalProblems, Solved, local_problems
 from lpsmap_core.testing.compiled import ask_kernel
 from lpsmap_core.testing.draws import DRAWS, random_scores

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from lpsmap_core.factor import LOWER, UPPER, Factor, has_array_code
-from lpsmap_core.local import LocalSolver, every_solver
+from lpsmap_core.local.solvers import LocalSolver, every_solver
+from lpsmap_core.model.factor import LOWER, UPPER, Factor, has_array_code
 from lpsmap_core.testing.buckets import LocalProblems, Solved, local_problems
 from lpsmap_core.testing.draws import DRAWS
 from lpsmap_core.testing.oracle import oracles_of

@@ -6,7 +6,7 @@ import json
 
 import numpy as np
 
-from lpsmap_core.factor import Factor
+from lpsmap_core.model.factor import Factor
 from lpsmap_core.testing.draws import DRAWS, random_scores
 from lpsmap_core.testing.oracle import oracles_of
 from lpsmap_core.testing.rules import broken

@@ -1,0 +1,214 @@
+"""The command line ``lpsmap``."""
+
+from __future__ import annotations
+
+import json
+import traceback
+import warnings
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+import click
+import numpy as np
+import numpy.typing as npt
+
+import lpsmap_core
+from lpsmap_core.command import new_plugin
+from lpsmap_core.command.check import check_registered, registrations_of
+from lpsmap_core.command.explain import explain
+from lpsmap_core.model.factor import override_level
+from lpsmap_core.plugins.files import read
+from lpsmap_core.plugins.registry import DuplicateNameError, Offers, Registry, installed
+from lpsmap_core.testing.draws import DRAWS
+
+UNSOLVED = 3
+"""Exit code of ``lpsmap solve`` where a component is not solved."""
+
+LEVELS = {1: "1 oracle", 2: "2 compiled oracle", 3: "3 closed form"}
+
+
+class _Commands(click.Group):
+    """Core's commands, and those of plugins, which are loaded when no other has the name."""
+
+    def main(self, *arguments: Any, **options: Any) -> Any:
+        """Run a command; its warnings are words, not lines of source."""
+        with warnings.catch_warnings():
+            warnings.showwarning = _show_warning
+            return super().main(*arguments, **options)
+
+    def list_commands(self, context: click.Context) -> list[str]:
+        return sorted({*self.commands, *installed().commands})
+
+    def get_command(self, context: click.Context, name: str) -> click.Command | None:
+        if name in self.commands:
+            return self.commands[name]
+        try:
+            found = installed().commands.get(name)
+        except DuplicateNameError as error:
+            raise click.ClickException(str(error)) from error
+        return found.value if found else None
+
+
+def _show_warning(message: Warning | str, *_: Any, **__: Any) -> None:
+    click.echo(f"Warning: {message}", err=True)
+
+
+@click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(lpsmap_core.__version__, prog_name="lpsmap")
+def main() -> None:
+    """Sparse structured inference in factor graphs."""
+
+
+main.add_command(explain)
+
+
+@main.command()
+def factors() -> None:
+    """List the installed factor types: name, package, version, level of override."""
+    offers = installed().factors
+    rows = [
+        (r.name, r.plugin.distribution, r.plugin.version, LEVELS[override_level(r.value)])
+        for r in sorted(offers.values(), key=lambda r: (r.plugin.distribution, r.name))
+    ]
+    if rows:
+        _print_table([("FACTOR", "PACKAGE", "VERSION", "LEVEL"), *rows])
+    else:
+        click.echo("No factor types are installed. Try: pip install lpsmap-factors-logic")
+    _end_with_quarrels([offers])
+
+
+@main.command()
+def plugins() -> None:
+    """List the installed plugins: where each is from, how long it imports, what it offers."""
+    registry = installed()
+    kinds = _kinds(registry)
+    for plugin in registry.plugins:
+        click.echo(
+            f"{plugin.name} ({plugin.distribution} {plugin.version}, "
+            f"imported in {1e3 * plugin.seconds:.0f} ms)"
+        )
+        for kind, offers in kinds.items():
+            names = sorted(r.name for r in offers.values() if r.plugin == plugin)
+            if names:
+                click.echo(f"    {kind}: {', '.join(names)}")
+    _end_with_quarrels(kinds.values())
+
+
+@main.command()
+@click.argument("file", type=click.Path(exists=True, dir_okay=False, path_type=Path))
+@click.option("--max-iter", type=click.IntRange(1), default=1000, show_default=True)
+@click.option("--tol", type=click.FloatRange(0.0), default=1e-6, show_default=True)
+def solve(file: Path, max_iter: int, tol: float) -> None:
+    """Solve the factor graph in FILE and print its marginals as JSON.
+
+    The file's suffix says its format; `lpsmap plugins` lists those installed. Numbers that are
+    not finite are printed as null.
+
+    The exit code is 0 if every component is solved, and 3 if one is not: its status says why. It
+    is 1 if the file cannot be read or solved, and 2 if the command is wrong; then nothing is
+    printed.
+    """
+    try:
+        problem = read(file)
+        solution = problem.graph.solve(max_iter=max_iter, tol=tol)
+    except (OSError, ValueError, DuplicateNameError) as error:  # they say all in their words
+        raise click.ClickException(str(error)) from error
+    except Exception as error:  # an oracle of a plugin can raise anything
+        raise click.ClickException(f"{file}: {_blamed(error)}") from error
+    answer = {
+        "status": [status.name for status in solution.status],
+        "objective": _numbers(solution.objective),
+        "variables": {name: _numbers(u.value) for name, u in problem.variables.items()},
+    }
+    click.echo(json.dumps(answer, allow_nan=False))
+    if not solution.ok:
+        raise SystemExit(UNSOLVED)
+
+
+def _numbers(array: npt.NDArray[np.float64]) -> Any:
+    """Return numbers as JSON has them, which knows neither NaN nor infinity."""
+    numbers = array.astype(object)
+    numbers[~np.isfinite(array)] = None
+    return numbers.tolist()
+
+
+def _blamed(error: Exception) -> str:
+    """Return what an error says, and the line that raised it."""
+    last = traceback.extract_tb(error.__traceback__)[-1]
+    return f"{type(error).__name__}: {error}, raised in {last.filename}, line {last.lineno}"
+
+
+@main.command()
+@click.argument("names", metavar="PACKAGE_OR_FACTOR", nargs=-1, required=True)
+@click.option(
+    "--seed",
+    type=click.IntRange(0),
+    default=0,
+    show_default=True,
+    help="Seed of the random problems.",
+)
+@click.option(
+    "--draws",
+    type=click.IntRange(1),
+    default=DRAWS,
+    show_default=True,
+    help="Random problems a check.",
+)
+def check(names: tuple[str, ...], seed: int, draws: int) -> None:
+    """Hold factor types to the factor protocol, on the examples that they offer.
+
+    PACKAGE_OR_FACTOR is the name of an installed factor type, or of a distribution that brings
+    some. The exit code is 1 if a check fails.
+    """
+    registry = installed()
+    try:
+        chosen = [r for name in names for r in registrations_of(registry, name)]
+    except DuplicateNameError as error:
+        raise click.ClickException(str(error)) from error
+    if not check_registered(chosen, seed, draws):
+        raise SystemExit(1)
+
+
+@main.command("new-plugin")
+@click.argument("name")
+@click.option("--factor", help="Name of its factor type.  [default: NAME in CamelCase]")
+@click.option(
+    "--into",
+    type=click.Path(exists=True, file_okay=False, path_type=Path),
+    default=Path(),
+    help="Folder in which the package's folder is made.  [default: here]",
+)
+def new_plugin_command(name: str, factor: str | None, into: Path) -> None:
+    """Write a complete package with a factor type of your own, its tests and its entry point."""
+    try:
+        folder = new_plugin.write(name, into, factor)
+    except (ValueError, OSError, ImportError) as error:
+        raise click.ClickException(str(error)) from error
+    click.echo(f"{folder} is a package. Next:\n")
+    click.echo(f"    cd {folder}\n    pip install -e '.[test]'\n    pytest")
+
+
+def _kinds(registry: Registry) -> dict[str, Offers]:
+    return {
+        "factors": registry.factors,
+        "graphs": registry.graphs,
+        "formats": registry.formats,
+        "commands": registry.commands,
+        "backends": registry.backends,
+    }
+
+
+def _print_table(rows: Sequence[Sequence[str]]) -> None:
+    widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
+    for row in rows:
+        click.echo(
+            "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
+        )
+
+
+def _end_with_quarrels(kinds: Iterable[Offers]) -> None:
+    """Fail, naming the plugins, if a name is claimed twice."""
+    quarrels = [offers.quarrel(name) for offers in kinds for name in offers.contested]
+    if quarrels:
+        raise click.ClickException("\n".join(quarrels))

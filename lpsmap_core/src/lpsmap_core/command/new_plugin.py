@@ -1,0 +1,130 @@
+"""``lpsmap new-plugin``: a package with a factor type of one's own, from a template."""
+
+from __future__ import annotations
+
+import keyword
+import re
+import sys
+import warnings
+from pathlib import Path
+
+import lpsmap_core
+from lpsmap_core.kernels.callers import stacklevel
+from lpsmap_core.plugins.hookspecs import API_VERSION
+from lpsmap_core.plugins.registry import installed
+
+__all__ = ["write"]
+
+TEMPLATE = Path(__file__).parent / "plugin_template"
+
+TAKEN = {
+    *("lpsmap", "lpsmap_core", "lpsmap_factors_logic", "lpsmap_factors_struct", "lpsmap_torch"),
+    *("numpy", "numba", "scipy", "pluggy", "pytest", "torch", "tests"),
+    *sys.stdlib_module_names,
+}
+"""Names of modules that a plugin would hide, or be hidden by."""
+
+
+def write(name: str, into: Path, factor: str | None = None) -> Path:
+    """Write the package of a new plugin.
+
+    Parameters
+    ----------
+    name
+        Name of the distribution: small letters, digits and single hyphens. ``my_factor``, ``My
+        Factor`` and ``MyFactor`` are taken for ``my-factor``.
+    into
+        The folder in which the package's folder, of the same name, is made.
+    factor
+        Name of the factor type; None for `name` in CamelCase, without a leading ``lpsmap-``.
+
+    Returns
+    -------
+    Path
+        The package's folder.
+
+    Raises
+    ------
+    ValueError
+        If a name cannot be used.
+    FileExistsError
+        If the folder exists.
+    OSError
+        If the folder cannot be written.
+    ModuleNotFoundError
+        If copier, which fills in the template, is not installed.
+    """
+    name = _hyphenated(name)
+    module = _module(name)
+    factor = _factor(name) if factor is None else factor
+    if not factor.isidentifier() or keyword.iskeyword(factor) or not factor[0].isupper():
+        raise ValueError(
+            f"factor: got {factor!r}; expected the name of a Python class, such as ShortestPath. "
+            "Choose it with --factor."
+        )
+    if factor in installed().factors:
+        other = installed().factors[factor].plugin.distribution
+        warnings.warn(
+            f"{other} has a factor type {factor} already: where both are installed, nobody can ask "
+            "for either by name. Choose another with --factor.",
+            stacklevel=stacklevel(),
+        )
+    folder = into / name
+    if folder.exists():
+        raise FileExistsError(
+            f"{folder} exists; nothing was written. Choose another name, or move it away."
+        )
+    try:
+        import copier
+    except ModuleNotFoundError as error:
+        raise ModuleNotFoundError(
+            "copier is not installed, which fills in the template of a new plugin. "
+            "Install it with: pip install 'lpsmap-core[new-plugin]'"
+        ) from error
+    answers = {
+        "distribution": name,
+        "module": module,
+        "factor": factor,
+        "core": _compatible(lpsmap_core.__version__),
+        "api_version": API_VERSION,
+    }
+    try:
+        folder.mkdir()
+        copier.run_copy(str(TEMPLATE), folder, data=answers, defaults=True, quiet=True)
+    except OSError as error:
+        raise OSError(
+            f"{folder} cannot be written ({error.strerror or error}). Choose another folder with "
+            "--into."
+        ) from error
+    return folder
+
+
+def _hyphenated(name: str) -> str:
+    """Return a name as distributions write theirs, whichever way its words are joined."""
+    return re.sub(r"[\s_]+|(?<=[a-z0-9])(?=[A-Z])", "-", name.strip()).lower()
+
+
+def _module(name: str) -> str:
+    """Return the name of the module; refuse what cannot be one."""
+    module = name.replace("-", "_")
+    if not re.fullmatch(r"[a-z][a-z0-9]*(-[a-z0-9]+)*", name) or keyword.iskeyword(module):
+        raise ValueError(
+            f"name: got {name!r}; expected small letters, digits and single hyphens, a letter "
+            "first, and no word of Python's own, such as lpsmap-shortest-path."
+        )
+    if module in TAKEN:
+        raise ValueError(
+            f"name: got {name!r}, whose module {module} exists already; expected a new one. "
+            f"Choose another, such as lpsmap-{name.removeprefix('lpsmap-')}-factors."
+        )
+    return module
+
+
+def _factor(name: str) -> str:
+    return "".join(part.capitalize() for part in name.removeprefix("lpsmap-").split("-"))
+
+
+def _compatible(version: str) -> str:
+    """Return the releases that a plugin written for this one can use: those of its minor series."""
+    major, minor = map(int, version.split(".")[:2])
+    return f">={major}.{minor},<{major}.{minor + 1}"

@@ -1,0 +1,1 @@
+"""Agreement among factors: the loop, what speeds it up, and its derivatives."""

@@ -1,0 +1,399 @@
+"""The loop: LP-SparseMAP by ADMM (Niculae & Martins 2020, Algorithm 1).
+
+Per iteration the local problems of a component are solved; then one pass over the variables
+averages their copies, updates the duals and writes the next local scores. With the sign of the
+paper's line 6 put right, for a variable v, its links l and its factors f::
+
+    a_l = (eta_v / delta_v + lambda_l + gamma u_v) / (1 + gamma)
+    z_f = the local solution at (a, eta_N / (1 + gamma))
+    u_v = mean over the links l of v of z_l
+    lambda_l += gamma (u_v - z_l)
+
+with over-relaxation, a step size for every component that balances its two residuals, a polish once
+the faces have settled, and Anderson acceleration of what takes long. A component of one factor has
+step size 0, which makes its first iteration the solution.
+
+Components are solved one after the other, so that what is worked on stays in the processor's cache;
+all together only where a solver is much faster on many factors at once. The whole loop is compiled
+and holds no lock. What a component's solution is does not depend on the others.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from lpsmap_core.engine.anderson import Memory, accelerate, begin, make_memory, prepare, review
+from lpsmap_core.engine.faces import Work, draw, make_work
+from lpsmap_core.engine.infeasible import FIRST_TEST, InfeasibilityTest
+from lpsmap_core.engine.polish import EARLY, PERIOD, Polish, make_polish, polish_settled, take_back
+from lpsmap_core.engine.selection import Selection, keep, select, solve_locally
+from lpsmap_core.engine.state import (
+    MOST_STRUCTURES,
+    ONE,
+    Iterate,
+    Options,
+    PartState,
+    Problem,
+    Progress,
+    WarmStart,
+    scale_additionals,
+    start,
+)
+from lpsmap_core.engine.threads import in_shares
+from lpsmap_core.kernels.compile import kernel, leaf
+from lpsmap_core.kernels.interrupts import interrupted, out_of_time, stopped
+from lpsmap_core.kernels.native import borrowed
+from lpsmap_core.layout.arrangement import Links
+from lpsmap_core.layout.layout import Part
+
+__all__ = ["run", "solve_part"]
+
+FloatArray = npt.NDArray[np.float64]
+IntArray = npt.NDArray[np.int64]
+BoolArray = npt.NDArray[np.bool_]
+
+RELAXATION = 1.6
+"""Of 1, 1.6 and 1.8 this took the fewest iterations on most workloads."""
+
+BALANCE_PERIOD = 6
+BALANCE_RATIO, BALANCE_RATIO_ACCELERATED = 10.0, 50.0
+BALANCE_FACTOR = 2.0
+"""Every so many iterations, a step size changes by the factor if its residuals differ by the ratio.
+That makes what acceleration has found worthless, so that it needs a larger one.
+"""
+
+INNER_ITERATIONS = 5
+"""Active-set iterations for a factor in one outer iteration, unless asked otherwise. Early local
+problems need not be solved to the end, since their sets are warm when the next ones come; but no
+component converges before its local problems are solved."""
+
+CLOCK_PERIOD = 10
+"""Iterations that all components have in turn, where time is limited, so that none is left as it
+was. Each turn costs acceleration what it has found."""
+
+LOOK_PERIOD = 1_000
+"""Variables of small components between two looks at whether to go on."""
+
+TINY = 1e-290
+"""Means below this are zero: numbers that shrink for ever would become slow to compute with."""
+
+WIDEST_RANGE = 1e4
+"""A step size stays within this factor of its first value."""
+
+TWO = np.uint64(2)
+
+
+class Limits(NamedTuple):
+    """Settings of a run of the loop."""
+
+    stop: int
+    """The iteration to stop after."""
+    max_inner_iter: int
+    tol: float
+    adapt: bool
+
+
+def solve_part(
+    part: Part,
+    eta: FloatArray,
+    eta_v: FloatArray,
+    skip: BoolArray,
+    options: Options,
+    warm: WarmStart | None = None,
+) -> PartState:
+    """Solve one part.
+
+    Parameters
+    ----------
+    part
+        The part.
+    eta
+        Scores of its variables, finite or ``-inf``.
+    eta_v
+        Scores of the additionals of all buckets, likewise.
+    skip
+        Components to leave out.
+    options
+        Limits and settings.
+    warm
+        Where to start from.
+    """
+    state = start(part, eta, eta_v, options, warm)
+    run(state, ~skip, options)
+    return state
+
+
+def run(state: PartState, chosen: BoolArray, options: Options) -> None:
+    """Run the loop on some components until they are solved, or a limit is reached."""
+    part, progress = state.part, state.problem.progress
+    direct, coupled = np.flatnonzero(part.direct & chosen), np.flatnonzero(~part.direct & chosen)
+    adapt = options.adapt and len(coupled) > 0
+    polish = make_polish(state, adapt)
+    work = make_work(part, state.problem.extras.eta.size, bool(polish.allowed.any()))
+    together = any(solver.vectorised for solver in state.solvers)
+    threads = 1 if together else options.threads
+
+    def run_until(components: IntArray, limits: Limits) -> None:
+        calls, problem, trace = state.calls, state.problem, state.trace
+        in_shares(
+            lambda some: _run(some, together, calls, problem, polish, work, limits, trace),
+            components,
+            part.sizes[components],
+            threads,
+        )
+        state.raise_errors()
+
+    if len(direct):
+        inner = options.max_inner_iter or MOST_STRUCTURES
+        run_until(direct, Limits(1, inner, options.tol, False))
+        state.out_of_time = out_of_time()
+    inner = options.max_inner_iter or INNER_ITERATIONS
+    test, stop = InfeasibilityTest(state), 0
+    while len(coupled) and stop < options.max_iter and not state.out_of_time:
+        last, stop = stop, min(test.next_iteration, options.max_iter)
+        if options.max_time is not None:
+            stop = min(stop, last + CLOCK_PERIOD)
+        run_until(coupled, Limits(stop, inner, options.tol, options.adapt))
+        coupled = coupled[~progress.converged[coupled]]
+        last_chance = stop == options.max_iter and stop > FIRST_TEST
+        if len(coupled) and (stop == test.next_iteration or last_chance):
+            coupled = coupled[~test.find(coupled)]
+        state.out_of_time = out_of_time()
+
+
+# -------------------------------------------------------------------- kernels
+
+
+@kernel
+def _run(
+    components: IntArray,
+    together: bool,
+    solvers: Any,
+    problem: Problem,
+    polish: Polish,
+    work: Work,
+    limits: Limits,
+    trace: FloatArray,
+) -> None:
+    """Run the loop on some components, one after the other or all together."""
+    problem, polish, work = borrowed(problem), borrowed(polish), borrowed(work)
+    solvers, trace = borrowed(solvers), borrowed(trace)
+    links, blocks, memory = problem.links, problem.blocks, make_memory(0)
+    if together:
+        chosen = np.zeros(len(problem.progress.gamma), dtype=np.bool_)
+        for c in components:
+            chosen[c] = True
+        everything = select(blocks, 0, len(chosen))
+        selection = keep(everything, links, blocks, chosen)
+        _iterate(selection, solvers, problem, polish, work, memory, limits, trace)
+    else:
+        n_variables = 0
+        for c in components:
+            n_variables += blocks.variables[c + 1] - blocks.variables[c]
+            if n_variables > LOOK_PERIOD:
+                n_variables = 0
+                if interrupted():
+                    break
+            selection = select(blocks, c, c + 1)
+            begin(c, problem, memory)
+            if not _iterate(selection, solvers, problem, polish, work, memory, limits, trace):
+                break
+
+
+@kernel
+def _iterate(
+    selection: Selection,
+    solvers: Any,
+    problem: Problem,
+    polish: Polish,
+    work: Work,
+    memory: Memory,
+    limits: Limits,
+    trace: FloatArray,
+) -> bool:
+    """Iterate on a selection until all is finished or `limits` are reached.
+
+    Returns false if Python code raised, or if it was interrupted, on which the local solutions are
+    as far as they got.
+    """
+    progress = problem.progress
+    iteration = progress.iterations[selection.components[0]]
+    running = np.empty(0, dtype=np.bool_)
+    if iteration == 0 and len(polish.numbers) > 0:
+        draw(selection, problem, polish.numbers)
+    while len(selection.components) > 0 and iteration < limits.stop:
+        iteration += 1
+        only, alone = selection.components[0], len(selection.components) == 1
+        accelerated = alone and polish.allowed[only] and iteration >= memory.phase[0]
+        if accelerated:
+            memory = prepare(only, problem, memory)
+        _write_stale(selection, problem)
+        if not solve_locally(selection, solvers, problem, limits.max_inner_iter) or stopped():
+            return False
+        for c in selection.components:
+            polish.now[c] = False
+            progress.iterations[c] = iteration
+        regular = iteration % PERIOD == 0
+        if limits.adapt and (regular or iteration <= EARLY):
+            polish_settled(selection, solvers, problem, polish, work, limits.tol, regular)
+        _average(selection, problem, polish.now)
+        ratio = BALANCE_RATIO_ACCELERATED if accelerated else BALANCE_RATIO
+        if not (limits.adapt and iteration % BALANCE_PERIOD == 0):
+            ratio = np.inf
+        n_finished = _judge(selection.components, progress, polish.now, limits.tol, ratio)
+        if limits.adapt:
+            take_back(selection, problem, polish)
+        if len(trace) > 0:
+            _write_trace(selection.components, progress, trace[iteration - 1])
+        if n_finished == len(selection.components):
+            break
+        if interrupted():
+            return False
+        if accelerated:
+            accelerate(only, problem, memory)
+            review(only, iteration, problem, memory)
+        if n_finished > 0:
+            if len(running) == 0:
+                running = np.empty(len(progress.gamma), dtype=np.bool_)
+            for c in selection.components:
+                running[c] = not progress.converged[c]
+            selection = keep(selection, problem.links, problem.blocks, running)
+    return True
+
+
+@leaf
+def _write_trace(components: IntArray, progress: Progress, residuals: FloatArray) -> None:
+    """Write the residuals of some components, the primal ones in the first row."""
+    for c in components:
+        residuals[0, c], residuals[1, c] = progress.primal[c], progress.change[c]
+
+
+@kernel
+def _write_stale(selection: Selection, problem: Problem) -> None:
+    """Write the local scores of components whose iterate or step size changed."""
+    links, iterate, progress = problem.links, problem.iterate, problem.progress
+    n_stale = 0
+    for c in selection.components:
+        n_stale += progress.stale[c]
+    if n_stale == 0:
+        return
+    chosen = keep(selection, links, problem.blocks, progress.stale)
+    for v in chosen.variables:
+        g = progress.gamma[links.component[v]]
+        base = iterate.score[v] + g * iterate.u[v]
+        inverse = 1.0 / (1.0 + g)
+        for e in range(links.offsets[v], links.offsets[v + ONE]):
+            a = (base + iterate.dual[e]) * inverse
+            iterate.a[links.links[e]] = 1.0 / links.delta[v] - a if links.negated[e] else a
+    if len(problem.extras.eta) > 0:
+        for b in range(len(chosen.first)):
+            scale_additionals(chosen.rows[chosen.first[b] : chosen.last[b]], b, problem)
+    for c in selection.components:
+        progress.stale[c] = False
+
+
+@leaf
+def _average(selection: Selection, problem: Problem, moved: BoolArray) -> None:
+    """Average the copies of every variable, update the duals, write the next local scores.
+
+    Leaves out the components that were `moved`, whose local solutions are not of their iterate.
+    """
+    links, iterate, progress = problem.links, problem.iterate, problem.progress
+    current, skip, g, relax, inverse = -1, False, 0.0, 1.0, 1.0
+    primal, change = 0.0, 0.0
+    for v in selection.variables:
+        if links.component[v] != current:
+            if current >= 0 and not skip:
+                progress.primal[current], progress.change[current] = primal, g * change
+            current = links.component[v]
+            skip, g = moved[current], progress.gamma[current]
+            relax = RELAXATION if g > 0.0 else 1.0
+            inverse, primal, change = 1.0 / (1.0 + g), 0.0, 0.0
+        if skip:
+            continue
+        lo, hi = links.offsets[v], links.offsets[v + ONE]
+        if hi - lo == TWO:  # most are in two factors: compiled for just that, loops fall away
+            gap, moves = _average_copies(v, lo, lo + TWO, links, iterate, g, relax, inverse)
+        else:
+            gap, moves = _average_copies(v, lo, hi, links, iterate, g, relax, inverse)
+        primal, change = max(primal, gap), max(change, moves)
+    if current >= 0 and not skip:
+        progress.primal[current], progress.change[current] = primal, g * change
+
+
+@leaf
+def _average_copies(
+    v: np.uint64,
+    lo: np.uint64,
+    hi: np.uint64,
+    links: Links,
+    iterate: Iterate,
+    g: float,
+    relax: float,
+    inverse: float,
+) -> tuple[float, float]:
+    """Average the copies of one variable, on the links lo to hi; see `_average`.
+
+    Returns the largest disagreement of its copies, infinite if one is not a number, which no
+    comparison would tell; and how far its marginal moved.
+    """
+    _, index, _, delta, negated = links
+    _, score, u, duals, scores, z = iterate
+    total = 0.0
+    for e in range(lo, hi):
+        copy = z[index[e]]
+        total += 1.0 / delta[v] - copy if negated[e] else copy
+    mean, previous = total / float(hi - lo), u[v]
+    relaxed = relax * mean + (1.0 - relax) * previous
+    u[v] = relaxed if abs(relaxed) > TINY else 0.0
+    base, step, largest = score[v] + g * relaxed, relax * g, 0.0
+    for e in range(lo, hi):
+        link = index[e]
+        copy = z[link]
+        gap = mean - (1.0 / delta[v] - copy if negated[e] else copy)
+        largest = max(largest, abs(gap))
+        dual = duals[e] + step * gap
+        duals[e] = dual
+        a = (base + dual) * inverse
+        scores[link] = 1.0 / delta[v] - a if negated[e] else a
+    if not abs(mean) < np.inf:
+        return np.inf, 0.0
+    return delta[v] * largest, delta[v] * abs(mean - previous)
+
+
+@leaf
+def _judge(
+    components: IntArray, progress: Progress, moved: BoolArray, tol: float, ratio: float
+) -> int:
+    """Judge convergence and balance step sizes; return how many components are finished."""
+    n_finished = 0
+    for c in components:
+        if moved[c]:
+            continue
+        primal, change = progress.primal[c], progress.change[c]
+        changed_little = change <= max(tol, progress.rounding[c])
+        if primal <= tol and changed_little and not progress.unsolved[c]:
+            progress.converged[c] = True
+            n_finished += 1
+        elif ratio < np.inf:
+            progress.stale[c] |= _balance(c, progress, ratio)
+    return n_finished
+
+
+@leaf
+def _balance(c: int, progress: Progress, ratio: float) -> bool:
+    """Change a component's step size if its residuals differ much; return whether it did."""
+    primal, change, first = progress.primal[c], progress.change[c], progress.first_gamma[c]
+    if primal > ratio * change:
+        gamma = progress.gamma[c] * BALANCE_FACTOR
+    elif change > ratio * primal:
+        gamma = progress.gamma[c] / BALANCE_FACTOR
+    else:
+        return False
+    if not first / WIDEST_RANGE <= gamma <= first * WIDEST_RANGE:
+        return False
+    progress.gamma[c] = gamma
+    return True

@@ -1,0 +1,213 @@
+"""Derivatives of the solution: the projection onto the directions that all faces share.
+
+The Jacobian of the marginals in the scores is ``P``, the orthogonal projection onto the
+eigenvalue-1 space of ``S`` (Niculae & Martins 2020, Proposition 3). The paper takes powers of
+``S``; here ``P d = d - y`` for the y of least norm with ``(I - S) y = (I - S) d``, found by
+conjugate gradients in far fewer products, every component at its own pace.
+
+On a face the additionals follow the variables linearly, ``d nu = B^T C d mu`` with ``B`` the mixed
+block of the local Jacobian, so that the same operator carries gradients from and to them.
+"""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from lpsmap_core.engine.faces import Work, apply, draw, make_work, reduce, sort_out
+from lpsmap_core.engine.selection import Selection, gather, keep, multiply_locally, scatter, select
+from lpsmap_core.engine.state import ONE, PartState, Problem
+from lpsmap_core.engine.threads import in_shares
+from lpsmap_core.kernels.callers import stacklevel
+from lpsmap_core.kernels.compile import kernel, leaf
+from lpsmap_core.kernels.interrupts import interrupted, interruptible
+from lpsmap_core.kernels.native import borrowed
+
+__all__ = ["multiply_jacobian"]
+
+FloatArray = npt.NDArray[np.float64]
+IntArray = npt.NDArray[np.int64]
+BoolArray = npt.NDArray[np.bool_]
+
+TOLERANCE = 1e-13
+"""``P d`` is found when the residual is this small, relative to ``||d||``."""
+
+NOISE = 3.0
+"""The residual is rounding below this multiple of what the local Jacobians lack of projections: the
+more structures in an active set, the more.
+"""
+
+MAX_PRODUCTS = 2000
+
+LOOK_PERIOD = 1_000
+"""Variables of small components between two looks at whether to go on."""
+
+CHEAPER = 2
+"""By about so much a product takes less than a solve."""
+
+
+@interruptible
+def multiply_jacobian(
+    state: PartState, d: FloatArray, d_v: FloatArray, chosen: BoolArray, threads: int
+) -> tuple[FloatArray, FloatArray]:
+    """Multiply the symmetric Jacobian of the solution with a vector.
+
+    Parameters
+    ----------
+    state
+        The solved part.
+    d
+        One number a variable of the part.
+    d_v
+        One number an additional of all its buckets; or none at all, for zeros.
+    chosen
+        Components to treat; the results of others are zero.
+    threads
+        Number of threads that may be used.
+
+    Returns
+    -------
+    out, out_v
+        The product's entries for the variables and for the additionals.
+
+    Warns
+    -----
+    RuntimeWarning
+        If a component needs more than `MAX_PRODUCTS` products with ``S``.
+    """
+    state.complete_faces(threads)
+    work = make_work(state.part, state.problem.extras.eta.size)
+    if not chosen.all():
+        work.outputs_v.fill(0.0)
+    product = np.where(chosen[state.part.component], d, 0.0)
+    together = any(solver.vectorised for solver in state.solvers)
+    calls, problem, n_unfinished = state.calls, state.problem, 0
+    direct = state.part.direct
+    for kind in (np.flatnonzero(chosen & direct), np.flatnonzero(chosen & ~direct)):
+        n_unfinished += sum(
+            in_shares(
+                lambda some: int(_run(some, together, calls, problem, work, d_v, product)),
+                kind,
+                state.part.sizes[kind] // CHEAPER,
+                1 if together else threads,
+            )
+        )
+    state.raise_errors()
+    if n_unfinished:
+        warnings.warn(
+            f"lpsmap: the backward pass of {n_unfinished} component(s) stopped after "
+            f"{MAX_PRODUCTS} products, so that their gradients are approximate. Nearly parallel "
+            "faces do this; solving with a smaller tol may separate them.",
+            RuntimeWarning,
+            stacklevel=stacklevel(),
+        )
+    return product, work.outputs_v
+
+
+@kernel
+def _run(
+    components: IntArray,
+    together: bool,
+    solvers: Any,
+    problem: Problem,
+    work: Work,
+    d_v: FloatArray,
+    product: FloatArray,
+) -> int:
+    """Multiply for components one after the other, or all together; return how many failed."""
+    problem, work, solvers = borrowed(problem), borrowed(work), borrowed(solvers)
+    d_v, product = borrowed(d_v), borrowed(product)
+    links, blocks = problem.links, problem.blocks
+    if together:
+        chosen = np.zeros(len(problem.progress.gamma), dtype=np.bool_)
+        for c in components:
+            chosen[c] = True
+        everything = select(blocks, 0, len(chosen))
+        selection = keep(everything, links, blocks, chosen)
+        return _multiply(selection, solvers, problem, work, d_v, product)
+    n_unfinished, n_variables = 0, 0
+    for c in components:
+        n_variables += blocks.variables[c + 1] - blocks.variables[c]
+        if n_variables > LOOK_PERIOD:
+            n_variables = 0
+            if interrupted():
+                break
+        selection = select(blocks, c, c + 1)
+        n_unfinished += _multiply(selection, solvers, problem, work, d_v, product)
+    return n_unfinished
+
+
+@leaf
+def _multiply(
+    selection: Selection,
+    solvers: Any,
+    problem: Problem,
+    work: Work,
+    d_v: FloatArray,
+    product: FloatArray,
+) -> int:
+    """Overwrite a selection's part of `product`; return how many components failed."""
+    links, blocks = problem.links, problem.blocks
+    if problem.progress.gamma[selection.components[0]] == 0.0:
+        # alone, a factor's Jacobian is the answer: what iterations would see is only rounding
+        inputs_v = d_v if len(d_v) > 0 else work.no_v
+        scatter(selection, links, product, work.inputs)
+        multiply_locally(
+            selection, solvers, blocks, work.inputs, inputs_v, work.outputs, work.outputs_v
+        )
+        gather(selection, links, work.outputs, product)
+        return 0
+    if len(d_v) > 0:
+        for v in selection.variables:
+            for e in range(links.offsets[v], links.offsets[v + ONE]):
+                work.inputs[links.links[e]] = 0.0
+        multiply_locally(selection, solvers, blocks, work.inputs, d_v, work.outputs, work.outputs_v)
+        gather(selection, links, work.outputs, work.image)
+        for v in selection.variables:
+            product[v] += work.image[v]
+    draw(selection, problem, work.inputs)
+    multiply_locally(
+        selection, solvers, blocks, work.inputs, work.no_v, work.outputs, work.outputs_v
+    )
+    n_moving = sort_out(selection, links, work.outputs, work)
+    apply(selection, solvers, problem, work, product, work.residual)
+    _set_targets(selection, solvers, problem, work, product)
+    reduce(selection, n_moving, solvers, problem, work, product, MAX_PRODUCTS)
+    if len(work.outputs_v) > 0:
+        scatter(selection, links, product, work.inputs)
+        multiply_locally(
+            selection, solvers, blocks, work.inputs, work.no_v, work.outputs, work.outputs_v
+        )
+    n_unfinished = 0
+    for c in selection.components:
+        n_unfinished += work.running[c]
+    return n_unfinished
+
+
+@leaf
+def _set_targets(
+    selection: Selection, solvers: Any, problem: Problem, work: Work, product: FloatArray
+) -> None:
+    """Write the squared residuals to reach, after a product with the operator.
+
+    ``||J J y - J y||`` is zero for projections J up to their rounding.
+    """
+    links, component = problem.links, problem.links.component
+    for v in selection.variables:
+        for e in range(links.offsets[v], links.offsets[v + ONE]):
+            work.inputs[links.links[e]] = work.outputs[links.links[e]]
+    multiply_locally(
+        selection, solvers, problem.blocks, work.inputs, work.no_v, work.outputs, work.outputs_v
+    )
+    for c in selection.components:
+        work.target[c] = work.size[c] = 0.0
+    for v in selection.variables:
+        work.target[component[v]] += (TOLERANCE * product[v]) ** 2
+        for e in range(links.offsets[v], links.offsets[v + ONE]):
+            change = work.outputs[links.links[e]] - work.inputs[links.links[e]]
+            work.size[component[v]] += (NOISE * change) ** 2
+    for c in selection.components:
+        work.target[c] = max(work.target[c], work.size[c])

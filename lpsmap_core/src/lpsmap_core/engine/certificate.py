@@ -1,0 +1,222 @@
+"""How far a solution can be from the true one: its optimality conditions, looked at once more.
+
+Write the problem with a copy ``x_l = mu_v / delta_v`` of every variable on each of its links. For
+link duals lambda that sum to zero over the links of every variable, the maximum F* is at most the
+sum of the factors' own maxima of
+
+    phi_f(x, v) = <eta / delta + lambda, x> + <eta_N, v> - 1/2 ||x||^2.
+
+At any point (z, v) of the factors' polytopes one call of the MAP oracle bounds each of them: with
+``g_f = max_y <eta / delta + lambda - z, w_y - z> + <eta_N, n_y - v>``, phi_f is nowhere larger than
+``phi_f(z, v) + g_f``, and at the copies of the true mu* it is smaller by ``1/2 ||z - C mu*||^2`` at
+least. What is needed besides is a point whose copies agree; see docs/explanation/method.md.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from lpsmap_core.engine.admm import solve_part
+from lpsmap_core.engine.state import EXACT, MOST_STRUCTURES, Options, PartState, WarmStart, sums
+from lpsmap_core.kernels.interrupts import interruptible
+from lpsmap_core.layout.layout import Bucket
+from lpsmap_core.local.active.sets import ActiveSets
+from lpsmap_core.local.solvers import local_solver
+
+__all__ = ["Optimality", "best_vertices", "check_optimality", "error_bounds"]
+
+FloatArray = npt.NDArray[np.float64]
+IntArray = npt.NDArray[np.int64]
+BoolArray = npt.NDArray[np.bool_]
+
+
+AMPLIFICATION = 1e3
+"""How many times the rounding that is left of the optimality conditions a solution may be off. The
+true factor depends on the angles between the constraints; see docs/explanation/method.md."""
+
+EPSILON = float(np.finfo(np.float64).eps)
+
+TIGHT = 1e-13
+"""Tolerance of the solve that an error bound is taken from."""
+
+FEWEST_ITERATIONS = 500
+"""That solve may take as many iterations, or twice those of the solve before it."""
+
+
+class Optimality(NamedTuple):
+    """What is left of the optimality conditions in every component."""
+
+    violation: FloatArray
+    """Sum over the factors of what their maxima exceed ``phi_f(z)`` by at most: g_f, or exactly."""
+    excess: FloatArray
+    """Sum of ``phi_f(z) - phi_f(C mu)`` at the means mu of the copies z."""
+    disagreement: FloatArray
+    """||z - C mu||"""
+    distance: FloatArray
+    """From the z to the local solutions, of the factors that solved them again."""
+    size: FloatArray
+    """Summed magnitudes of the terms of the g_f, at least 1: their rounding is a multiple of it."""
+
+
+@interruptible
+def check_optimality(state: PartState) -> Optimality:
+    """Hold the last local solutions and duals against its factors.
+
+    A compiled oracle, or the only one there is, is asked for a better structure. Closed forms
+    without a compiled oracle solve their local problems once more, for scores without the step
+    size.
+    """
+    part, z = state.part, state.problem.iterate.z
+    owner, n = part.component[part.link_variable], part.n_components
+    a = state.slot_scores()
+    forced = state.forbidden[part.link_variable]
+    violation, size, squares = np.zeros(n), np.ones(n), np.zeros(n)
+    for b, (bucket, solver) in enumerate(zip(part.buckets, state.solvers, strict=True)):
+        links = state.links_of(b)
+        has_oracle = bucket.type.map_kernel is not None or isinstance(solver, ActiveSets)
+        check = _ask_oracle if has_oracle else _project_again
+        gaps, sizes, moves = check(state, b, a[links], forced[links])
+        violation += sums(bucket.component, np.maximum(gaps, 0.0), n)
+        size += sums(bucket.component, sizes, n)
+        squares += sums(bucket.component, moves, n)
+    means = (state.marginals() / part.root_degree)[part.link_variable]
+    consistent = part.sign * means + part.shift
+    difference = z - consistent
+    slope = np.where(forced, 0.0, a) - 0.5 * (z + consistent)
+    return Optimality(
+        violation=violation,
+        excess=sums(owner, slope * difference, n),
+        disagreement=np.sqrt(sums(owner, difference**2, n)),
+        distance=np.sqrt(squares),
+        size=size,
+    )
+
+
+@interruptible
+def error_bounds(state: PartState, optimality: Optimality, threads: int) -> FloatArray:
+    """Return for every component a bound on ``||mu - mu*||``; inf where there is none.
+
+    Components whose optimality conditions hold to rounding are within `AMPLIFICATION` times what is
+    left of them. A single factor's solution lies in its polytope, so that ``||z - z*||^2`` is at
+    most its violation. All others are solved on until their conditions hold to rounding; the
+    distance to that point is added to its own bound. Where scores are so large that rounding keeps
+    these from it, half the squared distance is at most the gap, up to the copies' disagreement.
+    """
+    part = state.part
+    bound = _bounds_at_rounding(state, optimality)
+    alone = part.direct & np.isinf(bound)
+    bound[alone] = np.sqrt(optimality.violation[alone])
+    again = np.isinf(bound) & ~state.problem.progress.infeasible
+    if again.any():
+        refined = _solve_on(state, again, threads)
+        exact = _bounds_at_rounding(refined, check_optimality(refined))
+        moved = (refined.marginals() - state.marginals()) ** 2
+        distance = np.sqrt(sums(part.component, moved, part.n_components))
+        bound[again] = (exact + distance)[again]
+    # where the rounding of large scores is more than residuals: phi_f is strongly concave
+    rounded = np.isinf(bound) & state.exact()
+    gap = np.maximum(optimality.violation, 0.0) + np.maximum(optimality.excess, 0.0)
+    rough = np.sqrt(2.0 * gap) + AMPLIFICATION * (optimality.disagreement + optimality.distance)
+    bound[rounded] = rough[rounded]
+    return bound
+
+
+def _bounds_at_rounding(state: PartState, found: Optimality) -> FloatArray:
+    """Return the bounds of components whose optimality conditions hold to rounding, else inf."""
+    part = state.part
+    small = np.maximum(found.violation, found.distance) <= EXACT * found.size
+    left = found.disagreement + found.distance + found.violation + EPSILON * found.size
+    n_variables = np.bincount(part.component, minlength=part.n_components)
+    other_scores = np.sqrt(n_variables) * state.problem.progress.change
+    return np.where(state.exact() & small, AMPLIFICATION * left + other_scores, np.inf)
+
+
+def _solve_on(state: PartState, chosen: BoolArray, threads: int) -> PartState:
+    """Return the solution to rounding in some components, from where the loop ended."""
+    part, problem = state.part, state.problem
+    iterate, progress = problem.iterate, problem.progress
+    eta = np.where(state.forbidden, -np.inf, iterate.eta)
+    eta_v = np.where(problem.extras.barred, -np.inf, problem.extras.eta)
+    most = max(FEWEST_ITERATIONS, 2 * int(progress.iterations[chosen].max()))
+    warm = WarmStart(iterate.u, iterate.dual, progress.gamma, chosen)
+    options = Options(max_iter=most, tol=TIGHT, threads=threads)
+    return solve_part(part, eta, eta_v, ~chosen, options, warm)
+
+
+def _ask_oracle(
+    state: PartState, b: int, a: FloatArray, forced: BoolArray
+) -> tuple[FloatArray, FloatArray, FloatArray]:
+    """Return g_f of a bucket's factors by its oracle, the magnitudes of its terms, and zeros."""
+    part, bucket = state.part, state.part.buckets[b]
+    delta, z = part.delta[state.links_of(b)], state.problem.iterate.z[state.links_of(b)]
+    additionals = state.additionals_of(b)
+    eta_v, v = state.problem.extras.eta[additionals], state.problem.extras.v[additionals]
+    # Forced slots get no more than it takes to decide: the rest would be rounding.
+    slope = a - z
+    barred = state.problem.extras.barred[additionals] != 0
+    allowed = np.where(forced, 0.0, np.abs(slope) / delta)
+    decisive = 1.0 + _by_factor(bucket, allowed, np.where(barred, 0.0, np.abs(eta_v)))
+    of_link = np.repeat(decisive, np.diff(bucket.offsets))
+    slope = np.where(forced, np.sign(slope) * of_link * delta, slope)
+    eta_v = np.where(barred, -np.repeat(decisive, np.diff(bucket.additional_offsets)), eta_v)
+    w, n = best_vertices(state, b, slope / delta, eta_v)
+    w /= delta
+    gaps = _by_factor(bucket, slope * (w - z), eta_v * (n - v))
+    sizes = _by_factor(bucket, np.abs(slope) * (w + z), np.abs(eta_v) * (n + v))
+    return gaps, sizes, np.zeros(bucket.n_factors)
+
+
+def _project_again(
+    state: PartState, b: int, a: FloatArray, forced: BoolArray
+) -> tuple[FloatArray, FloatArray, FloatArray]:
+    """Return by how much the local maxima exceed phi_f(z), magnitudes, and squared distances."""
+    part, problem, bucket = state.part, state.problem, state.part.buckets[b]
+    links, additionals = state.links_of(b), state.additionals_of(b)
+    z, v, eta_v = problem.iterate.z[links], problem.extras.v[additionals], problem.extras.eta
+    eta_v, best, best_v = eta_v[additionals], np.empty_like(z), np.empty_like(v)
+    barred = problem.extras.barred[additionals] if state.forbids else None
+    solver = local_solver(bucket, part.delta[links], barred=barred)
+    rows = np.arange(bucket.n_factors)
+    solver.solve(rows, a, eta_v, best, best_v, MOST_STRUCTURES)
+    solver.raise_error()
+    move = best - z
+    gains = _by_factor(bucket, (a - 0.5 * (best + z)) * move, eta_v * (best_v - v))
+    slope = np.where(forced, 0.0, np.abs(a - z))
+    sizes = _by_factor(bucket, slope * (best + z), np.abs(eta_v) * (best_v + v))
+    return gains, sizes, _by_factor(bucket, move**2, np.zeros_like(v))
+
+
+def _by_factor(bucket: Bucket, of_links: FloatArray, of_additionals: FloatArray) -> FloatArray:
+    """Return sums over the slots and the additionals of every factor."""
+    n = bucket.n_factors
+    factor = np.repeat(np.arange(n), np.diff(bucket.offsets))
+    total = sums(factor, of_links, n)
+    if not bucket.n_additionals:
+        return total
+    factor = np.repeat(np.arange(n), np.diff(bucket.additional_offsets))
+    return total + sums(factor, of_additionals, n)
+
+
+def best_vertices(
+    state: PartState, b: int, scores: FloatArray, eta_v: FloatArray
+) -> tuple[FloatArray, FloatArray]:
+    """Return every factor's best structure, dense: its variables and its additionals."""
+    bucket = state.part.buckets[b]
+    sets = ActiveSets(bucket, state.part.delta[state.links_of(b)])
+    sets.scores[:] = scores
+    sets.solve_map(np.arange(bucket.n_factors), eta_v)
+    start, entry, value, size = sets.candidates
+    factor = np.repeat(np.arange(bucket.n_factors), size)
+    first = np.cumsum(size) - size
+    at = np.repeat(start - first, size) + np.arange(size.sum())
+    entries, values = entry[at].astype(np.int64), value[at]
+    arity = np.diff(bucket.offsets)[factor]
+    of_variables = entries < arity
+    w, n = np.zeros(bucket.n_links), np.zeros(bucket.n_additionals)
+    w[bucket.offsets[factor[of_variables]] + entries[of_variables]] = values[of_variables]
+    rest = ~of_variables
+    n[bucket.additional_offsets[factor[rest]] + entries[rest] - arity[rest]] = values[rest]
+    return w, n

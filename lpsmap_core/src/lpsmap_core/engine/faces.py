@@ -1,0 +1,229 @@
+"""The operator of the current faces, ``I - S``, and the conjugate gradients that invert it.
+
+With ``C`` the scaled copies of the variables on the links (``(C mu)_l = mu_v / delta_v``, negated
+where the slot is) and ``J`` the local Jacobians on the faces that the local solvers hold, ``S = C^T
+J C``. ``J`` is an orthogonal projection, so that ``I - S`` is symmetric with eigenvalues in [0, 1].
+
+Most copies cannot move at all: their rows and columns of ``J`` are zero. Variables all of whose
+copies are such are left out of the conjugate gradients; in a matching of 30x40 they are nine of
+ten. One product of ``J`` with numbers in general position tells them.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from lpsmap_core.engine.selection import Selection, multiply_locally, scatter, subtract_gathered
+from lpsmap_core.engine.state import ONE, Problem
+from lpsmap_core.kernels.compile import general_position, leaf
+from lpsmap_core.kernels.interrupts import interrupted
+from lpsmap_core.layout.arrangement import Links
+from lpsmap_core.layout.layout import Part
+
+__all__ = ["Work", "apply", "draw", "make_work", "reduce", "sort_out"]
+
+FloatArray = npt.NDArray[np.float64]
+IntArray = npt.NDArray[np.int64]
+BoolArray = npt.NDArray[np.bool_]
+
+
+FLAT = 1e-14
+"""Curvature of ``I - S`` along a direction of length 1 that is none, but rounding."""
+
+
+class Work(NamedTuple):
+    """Memory for products with ``I - S`` and for conjugate gradients."""
+
+    inputs: FloatArray
+    """Numbers on the links; likewise the local Jacobians' `outputs`."""
+    outputs: FloatArray
+    no_v: FloatArray
+    """Zeros on the additionals; and the local Jacobians' output there."""
+    outputs_v: FloatArray
+    residual: FloatArray
+    """Numbers on the variables, as are the next two."""
+    direction: FloatArray
+    image: FloatArray
+    order: npt.NDArray[np.uint64]
+    """Variables that can move, then those that cannot; see `sort_out`."""
+    target: FloatArray
+    """Squared norm of a component's residual at which it is done, then its squared norm now, later,
+    and the curvature along its direction."""
+    size: FloatArray
+    next_size: FloatArray
+    curvature: FloatArray
+    running: BoolArray
+
+
+def make_work(part: Part, n_additionals: int, wanted: bool = True) -> Work:
+    """Return memory for a graph, of no size if it is not wanted."""
+    n, n_variables, n_links = part.n_components, part.n_variables, part.n_links
+    if not wanted:
+        n = n_variables = n_links = n_additionals = 0
+    inputs, outputs = np.empty((2, n_links))
+    residual, direction, image = np.empty((3, n_variables))
+    target, size, next_size, curvature = np.empty((4, n))
+    return Work(
+        inputs=inputs,
+        outputs=outputs,
+        no_v=np.zeros(n_additionals),
+        outputs_v=np.empty(n_additionals),
+        residual=residual,
+        direction=direction,
+        image=image,
+        order=np.empty(n_variables, dtype=np.uint64),
+        target=target,
+        size=size,
+        next_size=next_size,
+        curvature=curvature,
+        running=np.zeros(n, dtype=np.bool_),
+    )
+
+
+@leaf
+def apply(
+    selection: Selection,
+    solvers: Any,
+    problem: Problem,
+    work: Work,
+    x: FloatArray,
+    out: FloatArray,
+) -> None:
+    """Write ``(I - S) x`` for the selected components."""
+    links, blocks = problem.links, problem.blocks
+    scatter(selection, links, x, work.inputs)
+    multiply_locally(
+        selection, solvers, blocks, work.inputs, work.no_v, work.outputs, work.outputs_v
+    )
+    subtract_gathered(selection, links, work.outputs, x, out)
+
+
+@leaf
+def draw(selection: Selection, problem: Problem, out: FloatArray) -> None:
+    """Write numbers in general position on the links; a component's are always the same.
+
+    Products of the local Jacobians with them tell faces apart, and are zero only for copies that
+    cannot move.
+    """
+    links, blocks = problem.links, problem.blocks
+    for v in selection.variables:
+        first = links.offsets[blocks.variables[links.component[v]]]
+        for e in range(links.offsets[v], links.offsets[v + ONE]):
+            out[links.links[e]] = general_position(int(e - first), 0)
+
+
+@leaf
+def sort_out(selection: Selection, links: Links, products: FloatArray, work: Work) -> int:
+    """Write the selected variables to ``work.order``; return how many can move.
+
+    `products` are those of the local Jacobians with the numbers that `draw` writes.
+    """
+    if len(selection.variables) == 0:
+        return 0
+    first = selection.variables[0]
+    n, last = first, first + np.uint64(len(selection.variables))
+    for v in selection.variables:
+        moves = False
+        for e in range(links.offsets[v], links.offsets[v + ONE]):
+            moves |= products[links.links[e]] != 0.0
+        if moves:
+            work.order[n] = v
+            n += ONE
+        else:
+            last -= ONE
+            work.order[last] = v
+    return int(n - first)
+
+
+@leaf
+def reduce(
+    selection: Selection,
+    n_moving: int,
+    solvers: Any,
+    problem: Problem,
+    work: Work,
+    x: FloatArray,
+    max_products: int,
+) -> None:
+    """Subtract from `x` the least-norm y with ``(I - S) y = residual``, by conjugate gradients.
+
+    All vectors but `x` stay in the range of ``I - S``: its null space, where the answer may have a
+    large part, cannot spoil the inner products.
+
+    Parameters
+    ----------
+    selection
+        Components to treat. Entries of other components are neither read nor written.
+    n_moving
+        How many of their variables can move, after `sort_out`.
+    solvers, problem
+        The part, whose local solvers hold the faces.
+    work
+        ``work.residual`` holds the residual, in the range of ``I - S``, and ``work.target`` the
+        squared norm of it at which a component is done. On return ``work.running`` marks the
+        components that did not get there; their `x` is the last approximation.
+    x
+        Changed in place.
+    max_products
+        Limit of products with the operator.
+    """
+    links, component = problem.links, problem.links.component
+    n_variables = len(selection.variables)
+    first = selection.variables[0] if n_variables > 0 else np.uint64(0)
+    order = work.order[first : first + np.uint64(n_variables)]
+    for v in order[n_moving:]:
+        x[v] -= work.residual[v]
+        for e in range(links.offsets[v], links.offsets[v + ONE]):
+            work.inputs[links.links[e]] = 0.0
+    moving = Selection(
+        selection.components, order[:n_moving], selection.rows, selection.first, selection.last
+    )
+    for c in selection.components:
+        work.size[c] = 0.0
+    for v in moving.variables:
+        work.size[component[v]] += work.residual[v] * work.residual[v]
+        work.direction[v] = work.residual[v]
+    n_running = 0
+    for c in selection.components:
+        work.running[c] = work.size[c] > work.target[c]
+        n_running += work.running[c]
+    for _ in range(max_products):
+        if n_running == 0 or interrupted():
+            break
+        apply(moving, solvers, problem, work, work.direction, work.image)
+        n_running = _advance(moving, component, work, x)
+
+
+@leaf
+def _advance(selection: Selection, component: IntArray, work: Work, x: FloatArray) -> int:
+    """Take one step of conjugate gradients; return how many components still run."""
+    residual, direction, image = work.residual, work.direction, work.image
+    size, next_size, curvature, running = work.size, work.next_size, work.curvature, work.running
+    for c in selection.components:
+        curvature[c] = next_size[c] = 0.0
+    for v in selection.variables:
+        curvature[component[v]] += direction[v] * image[v]
+        next_size[component[v]] += direction[v] * direction[v]
+    for c in selection.components:
+        # I - S is positive on its range; what is left of a residual may lie in its null space
+        in_range = curvature[c] > FLAT * next_size[c]
+        curvature[c] = size[c] / curvature[c] if running[c] and in_range else 0.0
+        next_size[c] = 0.0
+    for v in selection.variables:
+        c = component[v]
+        x[v] -= curvature[c] * direction[v]
+        residual[v] -= curvature[c] * image[v]
+        next_size[c] += residual[v] * residual[v]
+    n_running = 0
+    for c in selection.components:
+        if running[c]:
+            running[c] = next_size[c] > work.target[c] and curvature[c] > 0.0
+            n_running += running[c]
+            curvature[c] = next_size[c] / size[c]
+            size[c] = next_size[c]
+    for v in selection.variables:
+        direction[v] = residual[v] + curvature[component[v]] * direction[v]
+    return n_running

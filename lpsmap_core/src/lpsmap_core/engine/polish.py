@@ -1,0 +1,381 @@
+"""The polish: the exact solution on the faces that the loop has identified.
+
+If the faces are right, the solution is the projection of ``eta + C^T B eta_N`` onto the affine
+space on which all faces agree; conjugate gradients find it, and duals that belong to it. Whether
+the faces are right is for the loop to say: its next iteration reproduces the polished point if they
+are, and otherwise the loop goes back to where it was. A component is polished once its faces have
+stayed the same from one probe to the next; a probe is one product of the local Jacobians with
+numbers in general position.
+
+With every local solution written as ``z = J a + B eta_N + c`` on its face (``c`` orthogonal to the
+face's directions), in local signs, where the copies of mu are ``C mu + shift``::
+
+    mu      = eta' - y,     (I - S) y = C^T (I - J) (C eta' + shift - c),   eta' = eta + C^T B eta_N
+    e       = C mu + shift - c - J (C eta + lambda + shift) - B eta_N
+    lambda += e - (I - J) C t,    (I - S) t = C^T e
+
+so that ``J`` reproduces the copies of mu from the new duals, which still sum to zero.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from lpsmap_core.engine.faces import Work, reduce, sort_out
+from lpsmap_core.engine.selection import Selection, gather, keep, multiply_locally, scatter
+from lpsmap_core.engine.state import ONE, PartState, Problem
+from lpsmap_core.kernels.compile import kernel, leaf
+from lpsmap_core.layout.arrangement import Links
+
+__all__ = ["MOST_LINKS", "PERIOD", "Polish", "make_polish", "polish_settled", "take_back"]
+
+FloatArray = npt.NDArray[np.float64]
+IntArray = npt.NDArray[np.int64]
+BoolArray = npt.NDArray[np.bool_]
+
+PERIOD = 2
+"""Iterations between two probes of the faces."""
+
+CALM = 0.05
+"""Faces are probed once the marginals move by less than this in an iteration."""
+
+EARLY = 2
+"""First iterations in which the faces are probed, too, if they may be those of an earlier solution.
+"""
+
+LARGEST_SCORE = 1e100
+"""Scores whose squares overflow are left to the plain loop."""
+
+MOST_LINKS = 1_000_000
+"""Of larger components the faces do not settle all at once before the loop has converged, and the
+polish takes half of the memory."""
+
+ACCURACY = 0.01
+"""Polished points are as accurate as this, in units of the loop's tolerance."""
+
+MOST_DOUBLINGS = 4
+"""Limit of the rests after failures: 32 iterations."""
+
+OUTSIDE = 1e-3
+"""A marginal farther outside [0, 1] than this shows that the faces are wrong."""
+
+MAX_PRODUCTS = 100
+"""Limit of products in each of the two systems; wrong faces can be badly conditioned."""
+
+
+class Polish(NamedTuple):
+    """What the polish knows of every component, and where the loop was before."""
+
+    allowed: BoolArray
+    before: FloatArray
+    """The larger residual before the polish."""
+    tried: BoolArray
+    """Whether these faces were tried already."""
+    now: BoolArray
+    """Components being looked at; after `polish_settled`, those that it moved."""
+    pending: BoolArray
+    """Moved, and not yet seen to converge."""
+    worse: BoolArray
+    """Put back in this iteration."""
+    failures: IntArray
+    """How often it did not help, and the iteration before which it is not tried again."""
+    rests_until: IntArray
+    numbers: FloatArray
+    """Numbers in general position on the links."""
+    looks: IntArray
+    """How often it was time to probe a component, and which time it was done last; 0 if never."""
+    probed_at: IntArray
+    probed: FloatArray
+    """(2, links) products of the latest two probes, which take turns; the earlier ones have served
+    when the duals' correction takes their place."""
+    offset: FloatArray
+    """``shift - c`` on the links."""
+    mu: FloatArray
+    t: FloatArray
+    u: FloatArray
+    """The iterate before the polish."""
+    dual: FloatArray
+
+
+def make_polish(state: PartState, wanted: bool) -> Polish:
+    """Return the memory of the polish, empty if it is not wanted."""
+    part, eta, n = state.part, state.problem.iterate.eta, state.part.n_components
+    allowed = ~part.direct & (part.sizes <= MOST_LINKS)
+    if not wanted:
+        allowed[:] = False
+    n_links, n_variables = (part.n_links, part.n_variables) if allowed.any() else (0, 0)
+    if np.abs(eta).max(initial=0.0) >= LARGEST_SCORE:
+        allowed[part.component[np.abs(eta) >= LARGEST_SCORE]] = False
+    tried, now, pending, worse = np.zeros((4, n), dtype=np.bool_)
+    numbers, offset, dual = np.empty((3, n_links))
+    mu, t, u = np.empty((3, n_variables))
+    before, counts = np.zeros(n), np.zeros((4, n), dtype=np.int64)
+    return Polish(
+        allowed=allowed,
+        before=before,
+        tried=tried,
+        now=now,
+        pending=pending,
+        worse=worse,
+        failures=counts[0],
+        rests_until=counts[1],
+        numbers=numbers,
+        looks=counts[2],
+        probed_at=counts[3],
+        probed=np.empty((2, n_links)),
+        offset=offset,
+        mu=mu,
+        t=t,
+        u=u,
+        dual=dual,
+    )
+
+
+@kernel
+def polish_settled(
+    selection: Selection,
+    solvers: Any,
+    problem: Problem,
+    polish: Polish,
+    work: Work,
+    tol: float,
+    regular: bool,
+) -> bool:
+    """Move the components whose faces have settled; return whether any moved.
+
+    ``polish.now`` says which did, and their local scores are stale. Where it is not a `regular`
+    time to look, only components that started from an earlier solution are looked at.
+    """
+    links, blocks, progress, now = problem.links, problem.blocks, problem.progress, polish.now
+    n_allowed = 0
+    for c in selection.components:
+        calm = regular and progress.change[c] <= CALM * progress.gamma[c]
+        due = (calm or progress.warm[c]) and progress.iterations[c] >= polish.rests_until[c]
+        now[c] = polish.allowed[c] and due and not progress.unsolved[c]
+        n_allowed += now[c]
+        polish.looks[c] += 1
+    if n_allowed == 0:
+        return False
+    probed = keep(selection, links, blocks, now)
+    turn = polish.looks[probed.components[0]] % 2
+    products, error = polish.probed[turn], polish.probed[1 - turn]
+    if not _find_settled(probed, solvers, problem, polish, work):
+        return False
+    settled = keep(probed, links, blocks, now)
+    for c in settled.components:
+        polish.before[c] = max(progress.primal[c], progress.change[c])
+    n_moving = sort_out(settled, links, products, work)
+    _find_mu(settled, n_moving, solvers, problem, polish, work, tol)
+    plausible = keep(settled, links, blocks, now)
+    if len(plausible.components) < len(settled.components):
+        n_moving = sort_out(plausible, links, products, work)
+    _find_duals(plausible, n_moving, solvers, problem, polish, work, error)
+    for c in settled.components:
+        if not now[c]:
+            _rest(c, progress.iterations[c], polish)
+    return _move(plausible, problem, polish, error)
+
+
+@leaf
+def _rest(c: int, iteration: int, polish: Polish) -> None:
+    """Leave a component to the loop, and to acceleration, for longer after every failure.
+
+    Where the loop circles through some faces, all wrong, it would be stopped at each for ever.
+    """
+    polish.rests_until[c] = iteration + PERIOD * 2 ** min(polish.failures[c], MOST_DOUBLINGS)
+    polish.failures[c] += 1
+
+
+@leaf
+def take_back(selection: Selection, problem: Problem, polish: Polish) -> None:
+    """Put components back that a polish did not bring nearer; their local scores are stale."""
+    links, iterate, progress = problem.links, problem.iterate, problem.progress
+    any_worse = False
+    for c in selection.components:
+        polish.worse[c] = False
+        if polish.pending[c] and not polish.now[c]:
+            polish.pending[c] = False
+            reached = max(progress.primal[c], progress.change[c])
+            if not progress.converged[c] and not reached <= 0.5 * polish.before[c]:
+                progress.primal[c] = progress.change[c] = polish.before[c]
+                polish.worse[c] = progress.stale[c] = any_worse = True
+                _rest(c, progress.iterations[c], polish)
+    if not any_worse:
+        return
+    for v in selection.variables:
+        if polish.worse[links.component[v]]:
+            iterate.u[v] = polish.u[v]
+            for e in range(links.offsets[v], links.offsets[v + ONE]):
+                iterate.dual[e] = polish.dual[e]
+
+
+@leaf
+def _find_settled(
+    selection: Selection, solvers: Any, problem: Problem, polish: Polish, work: Work
+) -> bool:
+    """Leave in ``polish.now`` the components whose faces are the last probe's and not tried yet."""
+    links, now, look = problem.links, polish.now, polish.looks[selection.components[0]]
+    latest, before = polish.probed[look % 2], polish.probed[1 - look % 2]
+    multiply_locally(
+        selection, solvers, problem.blocks, polish.numbers, work.no_v, latest, work.outputs_v
+    )
+    for c in selection.components:
+        now[c] = 0 < polish.probed_at[c] == look - 1
+        polish.tried[c] &= now[c]
+        polish.probed_at[c] = look
+    for v in selection.variables:
+        c = links.component[v]
+        if not now[c]:
+            continue
+        for e in range(links.offsets[v], links.offsets[v + ONE]):
+            now[c] &= latest[links.links[e]] == before[links.links[e]]
+        polish.tried[c] &= now[c]
+    any_settled = False
+    for c in selection.components:
+        now[c] = now[c] and not polish.tried[c]
+        polish.tried[c] |= now[c]
+        any_settled |= now[c]
+    return any_settled
+
+
+@leaf
+def _find_mu(
+    selection: Selection,
+    n_moving: int,
+    solvers: Any,
+    problem: Problem,
+    polish: Polish,
+    work: Work,
+    tol: float,
+) -> None:
+    """Write ``shift - c`` and the means mu; ``polish.now`` keeps the components that succeed.
+
+    Those whose faces are seen to be wrong are spared the duals, and the loop the way back.
+    """
+    links, blocks, iterate, extras = problem.links, problem.blocks, problem.iterate, problem.extras
+    inputs, outputs, offset, mu = work.inputs, work.outputs, polish.offset, polish.mu
+    for v in selection.variables:
+        for e in range(links.offsets[v], links.offsets[v + ONE]):
+            inputs[links.links[e]] = iterate.a[links.links[e]]
+    multiply_locally(selection, solvers, blocks, inputs, extras.scaled, outputs, work.outputs_v)
+    for v in selection.variables:
+        for e in range(links.offsets[v], links.offsets[v + ONE]):
+            link = links.links[e]
+            offset[e] = _shift(v, e, links) - iterate.z[link] + outputs[link]
+            inputs[link] = 0.0
+        mu[v] = iterate.eta[v]
+    if len(extras.eta) > 0:
+        multiply_locally(selection, solvers, blocks, inputs, extras.eta, outputs, work.outputs_v)
+        gather(selection, links, outputs, work.image)
+        for v in selection.variables:
+            mu[v] += work.image[v]
+    _set_targets(selection, problem, mu, work, ACCURACY * tol)
+    scatter(selection, links, mu, inputs)
+    for v in selection.variables:
+        for e in range(links.offsets[v], links.offsets[v + ONE]):
+            inputs[links.links[e]] += offset[e]
+    multiply_locally(selection, solvers, blocks, inputs, work.no_v, outputs, work.outputs_v)
+    for v in selection.variables:
+        for e in range(links.offsets[v], links.offsets[v + ONE]):
+            outputs[links.links[e]] = inputs[links.links[e]] - outputs[links.links[e]]
+    gather(selection, links, outputs, work.residual)
+    reduce(selection, n_moving, solvers, problem, work, mu, MAX_PRODUCTS)
+    for c in selection.components:
+        polish.now[c] = not work.running[c]
+    for v in selection.variables:
+        polish.now[links.component[v]] &= -OUTSIDE <= mu[v] <= 1.0 + OUTSIDE
+
+
+@leaf
+def _sign(e: int, links: Links) -> float:
+    return -1.0 if links.negated[e] else 1.0
+
+
+@leaf
+def _shift(v: int, e: int, links: Links) -> float:
+    return 1.0 / links.delta[v] if links.negated[e] else 0.0
+
+
+@leaf
+def _set_targets(
+    selection: Selection, problem: Problem, mu: FloatArray, work: Work, accuracy: float
+) -> None:
+    """Write the squared residuals to reach: an accuracy, but no less than the scores' rounding.
+
+    Scores of variables and of additionals can cancel in `mu`, but their rounding does not.
+    """
+    component, rounding = problem.links.component, problem.progress.rounding
+    for c in selection.components:
+        work.target[c] = 0.0
+    for v in selection.variables:
+        work.target[component[v]] += mu[v] * mu[v]
+    for c in selection.components:
+        score_rounding = max(rounding[c] * rounding[c], 1e-28 * work.target[c])
+        work.target[c] = max(accuracy * accuracy, score_rounding)
+
+
+@leaf
+def _find_duals(
+    selection: Selection,
+    n_moving: int,
+    solvers: Any,
+    problem: Problem,
+    polish: Polish,
+    work: Work,
+    error: FloatArray,
+) -> None:
+    """Write the correction of the duals, in local signs, to `error`."""
+    links, blocks, iterate, extras = problem.links, problem.blocks, problem.iterate, problem.extras
+    inputs, outputs = work.inputs, work.outputs
+    scatter(selection, links, iterate.eta, inputs)
+    for v in selection.variables:
+        for e in range(links.offsets[v], links.offsets[v + ONE]):
+            inputs[links.links[e]] += _sign(e, links) * iterate.dual[e] + _shift(v, e, links)
+    multiply_locally(selection, solvers, blocks, inputs, extras.eta, outputs, work.outputs_v)
+    for v in selection.variables:
+        polish.t[v] = 0.0
+        copy = polish.mu[v] / links.delta[v]
+        for e in range(links.offsets[v], links.offsets[v + ONE]):
+            link = links.links[e]
+            error[link] = _sign(e, links) * copy + polish.offset[e] - outputs[link]
+            outputs[link] = -error[link]
+    gather(selection, links, outputs, work.residual)
+    reduce(selection, n_moving, solvers, problem, work, polish.t, MAX_PRODUCTS)
+    for c in selection.components:
+        polish.now[c] = polish.now[c] and not work.running[c]
+    scatter(selection, links, polish.t, inputs)
+    multiply_locally(selection, solvers, blocks, inputs, work.no_v, outputs, work.outputs_v)
+    for v in selection.variables:
+        for e in range(links.offsets[v], links.offsets[v + ONE]):
+            link = links.links[e]
+            error[link] += outputs[link] - inputs[link]
+            polish.now[links.component[v]] &= abs(error[link]) < np.inf
+
+
+@leaf
+def _move(selection: Selection, problem: Problem, polish: Polish, error: FloatArray) -> bool:
+    """Set means and duals of the components that succeeded, and keep the old ones."""
+    links, iterate = problem.links, problem.iterate
+    any_moved = False
+    for c in selection.components:
+        polish.pending[c] = polish.now[c]
+        problem.progress.stale[c] |= polish.now[c]
+        any_moved |= polish.now[c]
+    for v in selection.variables:
+        if not polish.now[links.component[v]]:
+            continue
+        lo, hi = links.offsets[v], links.offsets[v + ONE]
+        polish.u[v] = iterate.u[v]
+        iterate.u[v] = polish.mu[v] / links.delta[v]
+        total = 0.0
+        for e in range(lo, hi):
+            polish.dual[e] = iterate.dual[e]
+            iterate.dual[e] += _sign(e, links) * error[links.links[e]]
+            total += iterate.dual[e]
+        # what conjugate gradients left of the sum would change the scores
+        for e in range(lo, hi):
+            iterate.dual[e] -= total / float(hi - lo)
+    return any_moved

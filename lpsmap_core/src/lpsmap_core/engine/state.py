@@ -1,0 +1,496 @@
+"""A part's problem and the explicit state of the loop that solves it."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from lpsmap_core.engine.threads import in_shares
+from lpsmap_core.kernels.compile import kernel, leaf
+from lpsmap_core.layout.arrangement import Blocks, Links
+from lpsmap_core.layout.layout import Part
+from lpsmap_core.local.active.sets import ActiveSets
+from lpsmap_core.local.forced import FORBIDDEN
+from lpsmap_core.local.solvers import LocalSolver, call_solvers, local_solver
+from lpsmap_core.model.factor import Factor
+
+__all__ = [
+    "EXACT",
+    "MOST_STRUCTURES",
+    "ONE",
+    "Extras",
+    "Iterate",
+    "Options",
+    "PartState",
+    "Problem",
+    "Progress",
+    "WarmStart",
+    "first_step_sizes",
+    "restart",
+    "scale_additionals",
+    "start",
+    "sums",
+]
+
+FloatArray = npt.NDArray[np.float64]
+IntArray = npt.NDArray[np.int64]
+BoolArray = npt.NDArray[np.bool_]
+ByteArray = npt.NDArray[np.int8]
+
+FIRST_STEP_SIZE = 5.0
+"""First step size for scores near zero; it grows with their root mean square."""
+
+MOST_STRUCTURES = 1000
+"""Active-set iterations for one factor, unless asked otherwise. Nearly uniform scores have
+solutions of thousands of structures, whose Gram matrices would fill the memory."""
+
+JUMP = 2.0
+"""Scores that differ by more than this factor are another problem, for which earlier multipliers
+are no start. At 3 they took 0.7 to 1.7 times the iterations, at 10 up to 4 times."""
+
+EXACT = 1e-12
+"""Residuals up to this are rounding; those in units of scores relative to the largest score."""
+
+ROUNDING = 1e-14
+"""Changes below this multiple of a component's largest score are rounding."""
+
+
+ONE = np.uint64(1)
+"""Added to a variable's number, which is unsigned, see `Blocks.variable_counting`."""
+
+
+@dataclass(frozen=True)
+class Options:
+    """Limits and settings of a solve; see `FactorGraph.solve`."""
+
+    max_iter: int = 1000
+    max_inner_iter: int | None = None
+    tol: float = 1e-6
+    max_time: float | None = None
+    step_size: float | None = None
+    adapt: bool = True
+    generic: bool = False
+    trace: bool = False
+    threads: int = 1
+
+
+class Iterate(NamedTuple):
+    """The loop's state on variables and links."""
+
+    eta: FloatArray
+    """Scores of the part's variables, zero where they are forbidden: no face moves there."""
+    score: FloatArray
+    """eta / delta, one a variable; ``-inf`` where it is forbidden."""
+    u: FloatArray
+    dual: FloatArray
+    """In the order of the variables; local scores and solutions are in that of the factors."""
+    a: FloatArray
+    z: FloatArray
+
+
+class WarmStart(NamedTuple):
+    """Where the loop starts, instead of from nothing, in the components that are `known`."""
+
+    u: FloatArray
+    """As in `Iterate`, as is `dual`."""
+    dual: FloatArray
+    gamma: FloatArray
+    """Step sizes of the components."""
+    known: BoolArray
+    first_gamma: FloatArray | None = None
+    """What step sizes were first, in proportion to the scores, if these may be others now."""
+    solved: PartState | None = None
+    """The part as it was solved before, whose active sets serve again."""
+
+
+class Extras(NamedTuple):
+    """The additionals of all buckets: their scores and marginals."""
+
+    eta: FloatArray
+    scaled: FloatArray
+    """Scores over 1 + gamma, as in the local problems."""
+    v: FloatArray
+    barred: ByteArray
+    """Whether they are forbidden."""
+
+
+class Progress(NamedTuple):
+    """The loop's state on components."""
+
+    gamma: FloatArray
+    first_gamma: FloatArray
+    primal: FloatArray
+    """Largest |mu_v - (M p)_l| of the last iteration."""
+    change: FloatArray
+    """Largest gamma |mu_v - previous mu_v|, likewise."""
+    iterations: IntArray
+    converged: BoolArray
+    infeasible: BoolArray
+    unsolved: BoolArray
+    """Whether a factor's latest local problem hit the iteration limit."""
+    stale: BoolArray
+    """Whether the local scores have to be written anew."""
+    rounding: FloatArray
+    """What rounding leaves of `change`, whatever tolerance is asked for."""
+    warm: BoolArray
+    """Whether the loop started from an earlier solution."""
+
+
+class Problem(NamedTuple):
+    """All that the loops work on."""
+
+    links: Links
+    blocks: Blocks
+    iterate: Iterate
+    extras: Extras
+    progress: Progress
+
+
+@dataclass
+class PartState:
+    """A solved part: the iterate, and the solvers that hold the faces of its factors."""
+
+    part: Part
+    problem: Problem
+    solvers: list[LocalSolver]
+    calls: Any
+    """How compiled loops call the solvers."""
+    trace: FloatArray
+    """(iterations, 2, n_components) residuals of every iteration if they are to be kept; NaN where
+    a component did not take part.
+    """
+    forbids: bool
+    """Whether any variable or additional is forbidden."""
+    out_of_time: bool = False
+    faces_complete: bool = False
+    imprecise: BoolArray | None = None
+    """For each component, whether its scores are more than float64 holds; without, none are."""
+    shrunk: FloatArray | float = 1.0
+    """For each component, how many times the true scores are as large as those that were solved."""
+    contradicting: dict[int, list[tuple[int, int]]] = field(default_factory=dict)
+    """For each component that is infeasible, (bucket, row) of factors that contradict."""
+
+    def links_of(self, b: int) -> slice:
+        """Return where a bucket lies in arrays of links."""
+        return slice(*self.problem.blocks.links[b : b + 2])
+
+    def additionals_of(self, b: int) -> slice:
+        """Return where a bucket lies in arrays of additionals."""
+        return slice(*self.problem.blocks.additionals[b : b + 2])
+
+    def by_declaration(self, values: FloatArray, factors: Sequence[Factor]) -> list[FloatArray]:
+        """Return numbers on all additionals as an (n_factors, n_additionals) array a declaration.
+
+        They can be views of `values`.
+        """
+        found: dict[int, FloatArray] = {}
+        for b, bucket in enumerate(self.part.buckets if values.size else []):
+            arrays = bucket.split(values[self.additionals_of(b)])
+            found.update(zip(map(id, bucket.declarations), arrays, strict=True))
+        for factor in factors:
+            if id(factor) not in found:
+                found[id(factor)] = np.zeros((factor.n_factors, factor.n_additionals))
+        return [found[id(factor)] for factor in factors]
+
+    def raise_errors(self) -> None:
+        """Raise what a factor type's own Python code raised inside a compiled loop."""
+        for solver in self.solvers:
+            solver.raise_error()
+
+    def complete_faces(self, threads: int = 1) -> None:
+        """Prepare the faces of converged components for derivatives; at most once."""
+        if self.faces_complete:
+            return
+        iterate, converged = self.problem.iterate, self.problem.progress.converged
+        for b, (bucket, solver) in enumerate(zip(self.part.buckets, self.solvers, strict=True)):
+            if not isinstance(solver, ActiveSets):
+                continue
+            links, additionals = self.links_of(b), self.additionals_of(b)
+            rows = np.flatnonzero(converged[bucket.component])
+            scaled = self.problem.extras.scaled[additionals]
+            complete = functools.partial(
+                solver.complete_faces,
+                a=iterate.a[links],
+                eta_v=scaled,
+                z=iterate.z[links],
+            )
+            in_shares(complete, rows, np.diff(bucket.offsets)[rows], threads)
+        self.faces_complete = True
+
+    @property
+    def forbidden(self) -> BoolArray:
+        """For each variable, whether it is forbidden."""
+        return np.isneginf(self.problem.iterate.score)
+
+    def exact(self) -> BoolArray:
+        """Return for each component whether it converged with residuals that are rounding."""
+        progress = self.problem.progress
+        largest_score = progress.rounding / ROUNDING
+        small = (progress.primal <= EXACT) & (progress.change <= EXACT * largest_score)
+        return progress.converged & small
+
+    def slot_scores(self) -> FloatArray:
+        """Return ``eta / delta + lambda`` of every slot, in the slots' own signs.
+
+        The local solutions maximise ``<., z> - 1/2 ||z||^2`` for these, where they agree. The duals
+        of every variable are made to sum to zero exactly. Scores of forced slots are infinite.
+        """
+        part, iterate = self.part, self.problem.iterate
+        degree = np.diff(part.variable_offsets)
+        mean = np.add.reduceat(iterate.dual, part.variable_offsets[:-1]) / degree
+        a = np.empty(part.n_links)
+        a[part.variable_links] = np.repeat(iterate.score - mean, degree) + iterate.dual
+        return part.sign * a + part.shift
+
+    def marginals(self) -> FloatArray:
+        """Return the means of the variables' copies, in [0, 1]."""
+        means = np.empty(self.part.n_variables)
+        _means(self.problem.links, self.problem.iterate.z, means)
+        return means
+
+
+def start(
+    part: Part,
+    eta: FloatArray,
+    eta_v: FloatArray,
+    options: Options,
+    warm: WarmStart | None = None,
+) -> PartState:
+    """Return the state before the first iteration; see `lpsmap_core.engine.admm.solve_part`."""
+    scores = _prepare(part, eta, eta_v, options)
+    forbids = scores.forbids
+    n, n_links, n_variables = part.n_components, part.n_links, part.n_variables
+    dual, z = np.zeros((2, n_links))
+    primal, change = np.full((2, n), np.inf)
+    converged, infeasible, unsolved, from_earlier = np.zeros((4, n), dtype=np.bool_)
+    delta = part.delta
+    solvers = [
+        local_solver(
+            bucket,
+            delta[slice(*part.blocks.links[b : b + 2])],
+            options.generic,
+            options.max_inner_iter is not None,
+            scores.barred[slice(*part.blocks.additionals[b : b + 2])] if forbids else None,
+        )
+        for b, bucket in enumerate(part.buckets)
+    ]
+    problem = Problem(
+        links=part.links,
+        blocks=part.blocks,
+        iterate=Iterate(
+            eta=scores.eta,
+            score=scores.score,
+            u=np.zeros(n_variables),
+            dual=dual,
+            a=np.empty(n_links),
+            z=z,
+        ),
+        extras=Extras(
+            scores.eta_v,
+            # single factors have no step size, which their scores would be scaled by
+            scores.eta_v if part.direct.all() else scores.eta_v.copy(),
+            np.zeros(len(eta_v)),
+            scores.barred,
+        ),
+        progress=Progress(
+            gamma=scores.gamma,
+            first_gamma=scores.gamma.copy(),
+            primal=primal,
+            change=change,
+            iterations=np.zeros(n, dtype=np.int64),
+            converged=converged,
+            infeasible=infeasible,
+            unsolved=unsolved,
+            stale=np.ones(n, dtype=np.bool_),
+            rounding=ROUNDING * scores.largest,
+            warm=from_earlier,
+        ),
+    )
+    if warm is not None:
+        _set_out_from(warm, part, problem)
+        if warm.solved is not None:
+            _take_active_sets(warm.solved, solvers, problem)
+    trace = np.full((options.max_iter if options.trace else 0, 2, n), np.nan)
+    return PartState(part, problem, solvers, call_solvers(solvers), trace, forbids)
+
+
+class _Scores(NamedTuple):
+    """Scores as the loop takes them, and what follows from their size."""
+
+    eta: FloatArray
+    score: FloatArray
+    eta_v: FloatArray
+    barred: ByteArray
+    largest: FloatArray
+    gamma: FloatArray
+    forbids: bool
+
+
+def _prepare(part: Part, eta: FloatArray, eta_v: FloatArray, options: Options) -> _Scores:
+    """Set scores of ``-inf`` apart, and choose the first step sizes."""
+    gamma = first_step_sizes(part, eta, options)
+    score, barred = eta / part.root_degree, np.zeros(len(eta_v), dtype=np.int8)
+    largest = _largest_scores(part, eta, eta_v)
+    forbids = bool(np.isinf(largest).any())
+    if forbids:
+        eta, eta_v, largest = _made_finite(part, eta, eta_v, barred)
+    return _Scores(eta, score, eta_v, barred, largest, gamma, forbids)
+
+
+def _made_finite(
+    part: Part, eta: FloatArray, eta_v: FloatArray, barred: ByteArray
+) -> tuple[FloatArray, FloatArray, FloatArray]:
+    """Return finite scores of variables and additionals, and the largest in every component.
+
+    Forbidden additionals are marked in `barred`.
+    """
+    barred[:] = np.isneginf(eta_v)
+    eta, eta_v = np.where(np.isneginf(eta), 0.0, eta), np.where(barred, 0.0, eta_v)
+    largest = _largest_scores(part, eta, eta_v)
+    return eta, np.where(barred, -FORBIDDEN * largest[part.additional_component], eta_v), largest
+
+
+def restart(
+    state: PartState, chosen: BoolArray, eta: FloatArray, eta_v: FloatArray, options: Options
+) -> None:
+    """Give some components other scores; the loop goes on from the means and duals that it has.
+
+    Nothing may be forbidden where nothing was.
+    """
+    part, iterate, extras = state.part, state.problem.iterate, state.problem.extras
+    progress = state.problem.progress
+    scores = _prepare(part, eta, eta_v, options)
+    variables, additionals = chosen[part.component], chosen[part.additional_component]
+    np.copyto(iterate.eta, scores.eta, where=variables)
+    np.copyto(iterate.score, scores.score, where=variables)
+    np.copyto(extras.eta, scores.eta_v, where=additionals)
+    np.copyto(extras.scaled, scores.eta_v, where=additionals)
+    np.copyto(extras.barred, scores.barred, where=additionals)
+    np.copyto(progress.rounding, ROUNDING * scores.largest, where=chosen)
+    for gamma in (progress.gamma, progress.first_gamma):
+        np.copyto(gamma, scores.gamma, where=chosen)
+    for flags in (progress.converged, progress.infeasible, progress.unsolved, progress.warm):
+        flags[chosen] = False
+    progress.iterations[chosen] = 0
+    progress.stale[chosen] = True
+
+
+def _set_out_from(warm: WarmStart, part: Part, problem: Problem) -> None:
+    """Start where the warm start says; single factors need no start.
+
+    Components whose scores have become much larger or smaller start from nothing: multipliers of
+    another size are farther from the solution's than zeros are.
+    """
+    known = warm.known & ~part.direct
+    if warm.first_gamma is not None:
+        before, now = warm.first_gamma, problem.progress.first_gamma
+        known &= (now <= JUMP * before) & (before <= JUMP * now)
+    of_variable = known[part.component]
+    of_link = np.repeat(of_variable, np.diff(part.variable_offsets))
+    problem.iterate.u[of_variable] = warm.u[of_variable]
+    problem.iterate.dual[of_link] = warm.dual[of_link]
+    problem.progress.gamma[known] = warm.gamma[known]
+    problem.progress.warm[:] = known
+
+
+def _take_active_sets(old: PartState, solvers: list[LocalSolver], problem: Problem) -> None:
+    """Copy active sets, unless other variables or additionals are forbidden than before."""
+    if not np.array_equal(np.isneginf(problem.iterate.score), old.forbidden):
+        return
+    if not np.array_equal(problem.extras.barred, old.problem.extras.barred):
+        return
+    for solver, other in zip(solvers, old.solvers, strict=True):
+        if isinstance(solver, ActiveSets) and isinstance(other, ActiveSets):
+            solver.copy_from(other)
+
+
+def first_step_sizes(part: Part, eta: FloatArray, options: Options) -> FloatArray:
+    """Return a multiple of the scores' scale, as large as the duals have to become.
+
+    Zero for a single factor.
+    """
+    gamma = np.full(part.n_components, np.nan)
+    if options.step_size is not None:
+        gamma[:] = options.step_size
+    elif not part.direct.all():
+        _root_mean_squares(part.component, eta, gamma)
+    gamma[part.direct] = 0.0
+    return gamma
+
+
+@kernel
+def _root_mean_squares(component: IntArray, eta: FloatArray, out: FloatArray) -> None:
+    """Write ``FIRST_STEP_SIZE sqrt(1 + mean(eta^2))`` over the allowed scores of each component."""
+    n = len(out)
+    scale, squares, count = np.ones(n), np.zeros(n), np.zeros(n)
+    for v in range(len(eta)):
+        if eta[v] > -np.inf:
+            scale[component[v]] = max(scale[component[v]], abs(eta[v]))
+    for v in range(len(eta)):
+        if eta[v] > -np.inf:
+            c = component[v]
+            squares[c] += (eta[v] / scale[c]) ** 2  # which does not overflow
+            count[c] += 1.0
+    for c in range(n):
+        mean = squares[c] / max(count[c], 1.0)
+        out[c] = FIRST_STEP_SIZE * scale[c] * np.sqrt((1.0 / scale[c]) ** 2 + mean)
+
+
+def _largest_scores(part: Part, eta: FloatArray, eta_v: FloatArray) -> FloatArray:
+    """Return the largest magnitude of the scores of every component, at least 1."""
+    largest = np.empty(part.n_components)
+    _magnitudes(part.blocks, eta, eta_v, largest)
+    return largest
+
+
+@leaf
+def _magnitudes(blocks: Blocks, eta: FloatArray, eta_v: FloatArray, largest: FloatArray) -> None:
+    """Write what `_largest_scores` returns."""
+    for c in range(len(largest)):
+        largest[c] = 1.0
+        for v in range(blocks.variables[c], blocks.variables[c + 1]):
+            largest[c] = max(largest[c], abs(eta[v]))
+    if len(eta_v) > 0:
+        for f in range(len(blocks.component)):
+            c = blocks.component[f]
+            for i in range(blocks.additional_offsets[f], blocks.additional_offsets[f + 1]):
+                largest[c] = max(largest[c], abs(eta_v[i]))
+
+
+@leaf
+def scale_additionals(rows: IntArray, b: int, problem: Problem) -> None:
+    """Write the local scores, eta_N / (1 + gamma), of some factors of a bucket.
+
+    Where the step size is zero, they are the scores already.
+    """
+    blocks, extras = problem.blocks, problem.extras
+    for row in rows:
+        f = blocks.factors[b] + row
+        gamma = problem.progress.gamma[blocks.component[f]]
+        if gamma == 0.0:
+            continue
+        factor = 1.0 / (1.0 + gamma)
+        for i in range(blocks.additional_offsets[f], blocks.additional_offsets[f + 1]):
+            extras.scaled[i] = extras.eta[i] * factor
+
+
+def sums(owner: IntArray, values: FloatArray, n: int) -> FloatArray:
+    """Return the sums of some values by their owners 0 to n - 1."""
+    return np.bincount(owner, values, minlength=n).astype(np.float64, copy=False)
+
+
+@leaf
+def _means(links: Links, z: FloatArray, means: FloatArray) -> None:
+    """Write every variable's mean copy, in units of marginals."""
+    for v in range(len(means)):
+        lo, hi = links.offsets[v], links.offsets[v + 1]
+        total = 0.0
+        for e in range(lo, hi):
+            copy = z[links.links[e]]
+            total += 1.0 / links.delta[v] - copy if links.negated[e] else copy
+        means[v] = min(1.0, max(0.0, total / links.delta[v]))

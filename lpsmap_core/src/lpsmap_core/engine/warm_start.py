@@ -1,0 +1,232 @@
+"""Where a solve starts from: multipliers, means, step sizes and active sets of an earlier one."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from lpsmap_core.engine.state import PartState, WarmStart
+from lpsmap_core.layout.layout import Layout, ranges
+from lpsmap_core.model.variables import Variables
+
+__all__ = ["CachedStart", "GraphStart", "WarmStartCache"]
+
+FloatArray = npt.NDArray[np.float64]
+IntArray = npt.NDArray[np.int64]
+BoolArray = npt.NDArray[np.bool_]
+
+
+@dataclass(frozen=True)
+class GraphStart:
+    """Where the loop starts in every component of a graph.
+
+    See `lpsmap_core.engine.state.WarmStart` for a part.
+
+    Attributes
+    ----------
+    u
+        (n_variables,) scaled means, in the order of the graph.
+    dual
+        (n_links,) one a slot, bucket by bucket of the graph's layout.
+    gamma, first_gamma
+        (n_components,) step sizes, at the end and at the beginning.
+    known
+        (n_components,) whether there is a start for the component.
+    solved
+        What ended there and has active sets that serve again, if there is such.
+    """
+
+    u: FloatArray
+    dual: FloatArray
+    gamma: FloatArray
+    first_gamma: FloatArray
+    known: BoolArray
+    solved: PartState | None = None
+
+    @classmethod
+    def nowhere(cls, layout: Layout) -> GraphStart:
+        """Return a start that knows no component, to be filled in."""
+        n_links, n = sum(bucket.n_links for bucket in layout.buckets), layout.n_components
+        known = np.zeros(n, dtype=bool)
+        gamma, first_gamma = np.zeros((2, n))
+        return cls(np.zeros(layout.n_variables), np.zeros(n_links), gamma, first_gamma, known)
+
+    @classmethod
+    def of_state(cls, layout: Layout, state: PartState) -> GraphStart:
+        """Return where a solve ended."""
+        start, part = cls.nowhere(layout), layout.part
+        iterate, progress = state.problem.iterate, state.problem.progress
+        start.u[part.variables] = iterate.u
+        start.dual[_links_in_graph(layout)[part.variable_links]] = iterate.dual
+        start.gamma[:], start.first_gamma[:] = progress.gamma, progress.first_gamma
+        start.known[:] = (progress.iterations > 0) & ~progress.infeasible
+        return replace(start, solved=state)
+
+    def of_part(self, layout: Layout) -> WarmStart:
+        """Return the start in the order of the graph's part that is solved."""
+        dual = self.dual[_links_in_graph(layout)[layout.part.variable_links]]
+        u = self.u[layout.part.variables]
+        return WarmStart(u, dual, self.gamma, self.known, self.first_gamma, self.solved)
+
+
+class WarmStartCache:
+    """Starts of examples that are solved again and again, in other batches and other orders.
+
+    Keeps, for every example, the multipliers and means that its latest solve ended with: two
+    numbers a link, at most. In a training loop whose examples have keys::
+
+        cache = WarmStartCache()
+        for keys, scores in batches:
+            graph = FactorGraph()
+            u = graph.variable_from(scores)  # first axis: the examples
+            graph.add(...)
+            graph.solve(warm_start=cache.at(u, keys))
+
+    An example that is not there yet starts from nothing. Results do not depend on the start beyond
+    the tolerance of the solve.
+    """
+
+    def __init__(self) -> None:
+        self._kept: dict[tuple[Hashable, int], _Kept] = {}
+
+    def __len__(self) -> int:
+        """Number of connected components that are kept."""
+        return len(self._kept)
+
+    def at(self, variables: Variables, keys: Sequence[Hashable]) -> CachedStart:
+        """Return what ``solve(warm_start=...)`` reads before a solve, and updates after it.
+
+        Parameters
+        ----------
+        variables
+            Variables whose first axis runs over the examples. Components that contain none of them
+            start from nothing.
+        keys
+            One for each example.
+
+        Raises
+        ------
+        TypeError
+            If `variables` are not Variables, or the keys are no sequence of hashable values.
+        ValueError
+            If there is not one key for each example.
+        """
+        if not isinstance(variables, Variables):
+            raise TypeError(
+                f"variables: got a {type(variables).__name__}; expected Variables whose first axis "
+                "runs over the examples."
+            )
+        keys = _checked_keys(keys)
+        n = variables.shape[0] if variables.ndim else 0
+        if len(keys) != n:
+            raise ValueError(
+                f"keys: got {len(keys)} for variables of shape {variables.shape}; expected one for "
+                "each entry of their first axis."
+            )
+        return CachedStart(self._kept, variables, keys)
+
+
+class _Kept(NamedTuple):
+    """The start of one component: its variables', its links', its step sizes."""
+
+    u: FloatArray
+    dual: FloatArray
+    gamma: float
+    first_gamma: float
+
+
+@dataclass(frozen=True)
+class CachedStart:
+    """A cache at the examples of one graph; see `WarmStartCache.at`."""
+
+    kept: dict[tuple[Hashable, int], _Kept]
+    variables: Variables
+    keys: list[Hashable]
+
+    def start_for(self, layout: Layout) -> GraphStart:
+        """Return what is kept of a graph's examples.
+
+        Raises
+        ------
+        ValueError
+            If an example was of another shape when it was solved before.
+        """
+        start = GraphStart.nowhere(layout)
+        for c, key, variables, links in self._components(layout):
+            if key not in self.kept:
+                continue
+            kept = self.kept[key]
+            if (len(kept.u), len(kept.dual)) != (len(variables), len(links)):
+                raise ValueError(
+                    f"warm_start: example {key[0]!r} has {len(variables)} variables in "
+                    f"{len(links)} slots of factors, and had {len(kept.u)} in {len(kept.dual)} "
+                    "when it was solved before; expected the same graph for the same key. Give it "
+                    "another key, or use another WarmStartCache."
+                )
+            start.u[variables], start.dual[links] = kept.u, kept.dual
+            start.gamma[c], start.first_gamma[c] = kept.gamma, kept.first_gamma
+            start.known[c] = True
+        return start
+
+    def keep(self, layout: Layout, state: PartState) -> None:
+        """Keep where the solve of a graph ended."""
+        start = GraphStart.of_state(layout, state)
+        for c, key, variables, links in self._components(layout):
+            if start.known[c]:
+                sizes = float(start.gamma[c]), float(start.first_gamma[c])
+                self.kept[key] = _Kept(start.u[variables], start.dual[links], *sizes)
+
+    def _components(
+        self, layout: Layout
+    ) -> Iterator[tuple[int, tuple[Hashable, int], IntArray, IntArray]]:
+        """Yield each example's components: number, key, variables, links of the graph."""
+        n = layout.n_components
+        example = np.full(layout.n_variables, -1)
+        index = self.variables.index
+        example[index] = np.arange(len(index)).reshape((-1,) + (1,) * (index.ndim - 1))
+        variables, begin = _by_owner(layout.component, n)
+        owner = [layout.component[bucket.variable] for bucket in layout.buckets]
+        links, first = _by_owner(np.concatenate([np.empty(0, np.int64), *owner]), n)
+        seen: dict[int, int] = {}
+        for c in range(n):
+            mine = variables[begin[c] : begin[c + 1]]
+            which = int(example[mine].max())
+            if which >= 0:
+                number = seen[which] = seen.get(which, -1) + 1
+                yield c, (self.keys[which], number), mine, links[first[c] : first[c + 1]]
+
+
+def _checked_keys(keys: Iterable[Hashable]) -> list[Hashable]:
+    """Return keys as a list; NumPy's and torch's numbers as Python's, which are equal by value."""
+    try:
+        found = [key.item() if hasattr(key, "item") else key for key in keys]
+        set(found)
+    except TypeError as error:
+        raise TypeError(
+            f"keys: {error}; expected a sequence of hashable values, such as the numbers of the "
+            "examples in their data set."
+        ) from error
+    return found
+
+
+def _by_owner(owner: IntArray, n: int) -> tuple[IntArray, IntArray]:
+    """Return what sorts entries by owners 0 to n - 1, and where each owner's begin."""
+    order = np.argsort(owner, kind="stable")
+    return order, np.searchsorted(owner[order], np.arange(n + 1))
+
+
+def _links_in_graph(layout: Layout) -> IntArray:
+    """Return for each link of the part that is solved its place among those of the graph."""
+    places, first = [np.empty(0, dtype=np.int64)], 0
+    mine = {bucket.type: bucket for bucket in layout.part.buckets}
+    for bucket in layout.buckets:
+        if bucket.type in mine:
+            some = mine[bucket.type]
+            begin = np.concatenate([[0], np.cumsum([d.n_factors for d in bucket.declarations])])
+            places.append(first + ranges(bucket.offsets, begin[some.declaration] + some.row))
+        first += bucket.n_links
+    return np.concatenate(places)

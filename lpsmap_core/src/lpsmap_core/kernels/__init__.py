@@ -1,0 +1,1 @@
+"""What is compiled, how it is kept and called: the floor on which all else stands."""

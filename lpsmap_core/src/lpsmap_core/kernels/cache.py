@@ -1,0 +1,286 @@
+"""Compiled kernels on disk: a file for each signature, which is checked when it is read.
+
+numba trusts its own files: what a full disk or a crash leaves of them ends every later process.
+Here a kernel is compiled anew whatever is wrong with its file, and serves this process alone where
+no file can be written. Private names of numba's caches appear in this module only.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import pickle
+import uuid
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from importlib import import_module
+from pathlib import Path
+from types import FunctionType
+from typing import Any
+
+from filelock import FileLock
+
+from lpsmap_core.kernels.callers import stacklevel
+
+__all__ = ["CompilationNotice", "keep_on_disk", "locked"]
+
+FIRST_TIME = (
+    "lpsmap compiles kernels of {package} for the first time on this machine{takes}. Later "
+    "processes load them in milliseconds."
+)
+A_MINUTE = ": this takes about a minute, once"
+NOT_KEPT = (
+    "lpsmap compiles its kernels for this process alone, which takes about a minute in every one: "
+    "they cannot be kept on disk ({reason}). Set the environment variable NUMBA_CACHE_DIR to a "
+    "folder that can be written, on a disk with room."
+)
+
+
+class CompilationNotice(UserWarning):
+    """Kernels are compiled for the first time on this machine, or cannot be kept on it."""
+
+
+def keep_on_disk(dispatcher: Any) -> None:
+    """Let a kernel load what earlier processes compiled, and keep what it compiles."""
+    try:
+        dispatcher._cache = KernelCache(dispatcher.py_func)
+    except RuntimeError:  # numba found no folder that it may write to
+        dispatcher._cache = NoCache()
+
+
+class KernelCache:
+    """The cache of a kernel as numba asks for it.
+
+    The name of a file says the kernel, and digests of the sources that may be compiled into it and
+    of the signature. It holds a digest of its name and content, and then the content.
+
+    Raises
+    ------
+    RuntimeError
+        If there is no folder that files can be written to.
+    """
+
+    def __init__(self, function: FunctionType) -> None:
+        self._function = function
+        self._format = import_module("numba.core.caching").CompileResultCacheImpl(function)
+        self._folder = Path(self._format.locator.get_cache_path())
+        # of sources as they are imported: they may be edited before the kernel is compiled
+        self._source = self._format.locator.get_source_stamp()  # in a package or not
+        _stamp(_package(function))
+
+    @property
+    def cache_path(self) -> str:
+        """The folder of the files."""
+        return str(self._folder)
+
+    @functools.cached_property
+    def lock_folder(self) -> Path:
+        """The folder of the lock: one for all of a package, whose kernels call each other.
+
+        Locks of single folders could be taken in two orders, by processes that wait for each other.
+        """
+        top = _package(self._function) / "__init__.py"
+        locator = type(self._format.locator).from_function(self._function, str(top))
+        return self._folder if locator is None else Path(locator.get_cache_path())
+
+    def load_overload(self, signature: Any, target: Any) -> Any:
+        """Return what was compiled for a signature, or None where that is to be done."""
+        target.refresh()
+        try:
+            kept, compiled = pickle.loads(_read(self._path(signature, target.codegen())))
+            # types of the same name may differ
+            return self._format.rebuild(target, compiled) if kept == signature else None
+        except FileNotFoundError:
+            self._announce()
+        except Exception:  # whatever it is, compiling mends it
+            pass
+        return None
+
+    def save_overload(self, signature: Any, compiled: Any) -> None:
+        """Keep what was compiled for a signature, if there is room."""
+        if not self._format.check_cachable(compiled):
+            return
+        content = _dumps((signature, self._format.reduce(compiled)))
+        try:
+            self._folder.mkdir(parents=True, exist_ok=True)
+            for path in self._folder.glob(f"{self._format.filename_base}.*"):
+                if path.suffix != ".nbc" or not path.name.startswith(self._stem):
+                    path.unlink()  # of other sources, or never finished
+            _write(self._path(signature, compiled.codegen), content)
+        except OSError as error:
+            _warn_once(NOT_KEPT, reason=str(error))
+
+    def flush(self) -> None:
+        """Remove the kernel's files."""
+        for path in self._folder.glob(f"{self._stem}*"):
+            path.unlink()
+
+    @functools.cached_property
+    def _stem(self) -> str:
+        """What the names of the kernel's files begin with."""
+        stamps = map(_stamp, _packages(self._function))
+        return f"{self._format.filename_base}.{_short_digest(*stamps)}."
+
+    def _path(self, signature: Any, codegen: Any) -> Path:
+        cells = self._function.__closure__ or ()
+        closure = _dumps([cell.cell_contents for cell in cells]) if cells else None
+        version = import_module("numba").__version__
+        key = _short_digest(signature, codegen.magic_tuple(), closure, version, self._source)
+        return self._folder / f"{self._stem}{key}.nbc"
+
+    def _announce(self) -> None:
+        """Say that compiling starts, if the kernel was never kept here."""
+        name, _, _ = self._format.filename_base.rpartition("-")  # all but the line of the source
+        if any(self._folder.glob(f"{name}-*.nbc")):
+            return
+        package = self._function.__module__.partition(".")[0]
+        nothing_yet = package == CORE and not any(self._folder.glob("*.nbc"))
+        _warn_once(FIRST_TIME, package=package, takes=A_MINUTE if nothing_yet else "")
+
+
+class NoCache:
+    """The cache of a kernel as numba asks for it, where there is no folder for files."""
+
+    cache_path = None
+    lock_folder = None
+
+    def load_overload(self, signature: Any, target: Any) -> None:
+        """Load nothing."""
+        _warn_once(NOT_KEPT, reason="no folder can be written")
+
+    def save_overload(self, signature: Any, compiled: Any) -> None:
+        """Keep nothing."""
+
+    def flush(self) -> None:
+        """Remove nothing."""
+
+
+CORE = __name__.partition(".")[0]
+
+_said: set[str] = set()
+
+
+def _warn_once(message: str, **details: str) -> None:
+    if message not in _said:
+        _said.add(message)
+        warnings.warn(message.format(**details), CompilationNotice, stacklevel=stacklevel())
+
+
+# -------------------------------------------------------------------- files
+
+
+def _read(path: Path) -> memoryview:
+    """Return the content of a file.
+
+    Raises
+    ------
+    OSError
+        If it cannot be read.
+    ValueError
+        If it does not hold what was written there.
+    """
+    held = memoryview(path.read_bytes())
+    size = hashlib.sha256().digest_size
+    if held[:size] != _digest(path, held[size:]):
+        raise ValueError(f"{path}: not what was written there")
+    return held[size:]
+
+
+def _write(path: Path, content: bytes) -> None:
+    """Write a file with some content, whole or not at all."""
+    unfinished = path.with_suffix(f".{uuid.uuid4().hex}")
+    try:
+        with unfinished.open("wb") as file:
+            file.write(_digest(path, content))
+            file.write(content)
+        unfinished.replace(path)
+    except BaseException:
+        with suppress(OSError):
+            unfinished.unlink()
+        raise
+
+
+def _digest(path: Path, content: bytes | memoryview) -> bytes:
+    digest = hashlib.sha256(path.name.encode())
+    digest.update(content)
+    return digest.digest()
+
+
+def _short_digest(*parts: Any) -> str:
+    """Return a digest for the name of a file."""
+    return hashlib.sha256(repr(parts).encode()).hexdigest()[:16]
+
+
+def _dumps(content: Any) -> bytes:
+    dumped: bytes = import_module("numba.core.serialize").dumps(content)
+    return dumped
+
+
+_locks: dict[Path, FileLock] = {}
+
+
+@contextmanager
+def locked(dispatcher: Any) -> Iterator[None]:
+    """Hold the lock on the files of a kernel's package, re-entrant within a process.
+
+    It keeps processes that start together from compiling the same kernels; where it cannot be had,
+    they do, for files are whole at any time.
+    """
+    folder, held = dispatcher._cache.lock_folder, None
+    with suppress(OSError, NotImplementedError):  # nothing can be written, or the disk has no locks
+        if folder is not None:
+            folder.mkdir(parents=True, exist_ok=True)
+            lock = _locks.setdefault(folder, FileLock(folder / "lpsmap.lock"))
+            lock.acquire()
+            held = lock
+    try:
+        yield
+    finally:
+        if held is not None:
+            held.release()
+
+
+# -------------------------------------------------------------------- sources
+
+
+def _packages(function: FunctionType) -> list[Path]:
+    """Return the packages that a kernel may be compiled from.
+
+    They are its own, this one, and those of the kernels that its modules import by name.
+    """
+    kernel_type = import_module("numba.core.dispatcher").Dispatcher
+    core = _outermost(Path(__file__).parent)
+    todo, seen, found = [function], set(), {core}
+    while todo:
+        some = todo.pop()
+        found.add(_package(some))
+        if some.__module__ not in seen and _package(some) != core:  # which imports no other
+            seen.add(some.__module__)
+            values = list(some.__globals__.values())
+            todo += [value.py_func for value in values if isinstance(value, kernel_type)]
+    return sorted(found)
+
+
+def _package(function: FunctionType) -> Path:
+    """Return the folder of a function's outermost package; that of its module if it has none."""
+    return _outermost(Path(function.__code__.co_filename).parent)
+
+
+@functools.cache
+def _outermost(folder: Path) -> Path:
+    while (folder / "__init__.py").exists() and (folder.parent / "__init__.py").exists():
+        folder = folder.parent
+    return folder
+
+
+@functools.cache
+def _stamp(folder: Path) -> str:
+    """Return what changes with any module of a package, however deep.
+
+    Where a folder is no package, what lies below it does not count.
+    """
+    is_package = (folder / "__init__.py").exists()
+    files = filter(Path.is_file, folder.rglob("*.py") if is_package else folder.glob("*.py"))
+    status = sorted((str(file.relative_to(folder)), file.stat()) for file in files)
+    return _short_digest(*((name, at.st_size, at.st_mtime_ns) for name, at in status))

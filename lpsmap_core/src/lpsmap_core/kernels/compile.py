@@ -1,0 +1,150 @@
+"""The one place that decides how kernels are compiled.
+
+Kernels are plain Python functions on flat arrays. With numba they are compiled on first use,
+release the interpreter lock and are cached on disk; without it, or with ``LPSMAP_DISABLE_JIT=1``,
+the same source runs undecorated.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+from lpsmap_core.kernels.cache import CompilationNotice, keep_on_disk, locked
+from lpsmap_core.kernels.deferral import Deferred
+
+numba: Any
+try:
+    import numba
+except ImportError:  # a Python newer than numba's wheels
+    numba = None
+
+__all__ = ["COMPILED", "CompilationNotice", "general_position", "kernel", "leaf"]
+
+COMPILED: bool = numba is not None and os.environ.get("LPSMAP_DISABLE_JIT", "0") in ("", "0")
+"""Whether kernels are compiled in this process."""
+
+Function = TypeVar("Function", bound=Callable[..., Any])
+
+
+def kernel(function: Function) -> Function:
+    """Compile a function of NumPy arrays and numbers, lock-free at run time and cached on disk.
+
+    Parameters
+    ----------
+    function
+        A function in numba's nopython subset. It must not print, allocate per factor where that is
+        avoidable, or rely on relaxed floating-point rules: ``fastmath`` stays off.
+
+    Returns
+    -------
+    function
+        The compiled dispatcher, or ``function`` itself where `COMPILED` is false.
+
+    See Also
+    --------
+    leaf : for what allocates nothing.
+    """
+    return _compiled(function, counts=True)
+
+
+def leaf(function: Function) -> Function:
+    """Compile a kernel that allocates nothing, and so counts no references to memory.
+
+    Counting costs an atomic operation for every array that a kernel names, slices or unpacks: up to
+    a third of the time of short ones. Without it, memory is held by whoever called.
+
+    Parameters
+    ----------
+    function
+        As for `kernel`. It makes no array but views, returns none, and calls other leaves, or
+        kernels that return numbers.
+
+    Returns
+    -------
+    function
+        As of `kernel`.
+
+    Raises
+    ------
+    TypeError
+        While compiling, if it makes an array, or calls a kernel that returns one and is no leaf,
+        whose memory would never be freed.
+    """
+    return _compiled(function, counts=False)
+
+
+def _compiled(function: Function, counts: bool) -> Function:
+    if not COMPILED:
+        return function
+    # said both ways: what is not said, numba takes from the kernel that is being compiled
+    options = {"nogil": True, "error_model": "numpy", "_nrt": counts}
+    dispatcher: Any = numba.njit(**options)(function)
+    compile_or_load = dispatcher.compile
+    keep_on_disk(dispatcher)
+
+    def locked_compile(signature: Any) -> Any:
+        with _one_thread, locked(dispatcher):
+            try:
+                with Deferred():
+                    address = compile_or_load(signature)
+            except numba.core.errors.NumbaError as error:
+                if not counts and any(words in str(error) for words in _MADE_AN_ARRAY):
+                    raise TypeError(
+                        f"leaf {function.__qualname__} makes an array, by a NumPy function or by "
+                        "assigning to a slice from another; expected views only. Make it a kernel."
+                    ) from error
+                raise
+        if not counts:
+            for compiled in dispatcher.overloads.values():
+                _check_leaf(function.__qualname__, compiled.type_annotation)
+        return address
+
+    dispatcher.compile = locked_compile
+    return dispatcher  # type: ignore[no-any-return]
+
+
+_one_thread = threading.RLock()  # taken first, so that threads cannot cross numba's lock and ours
+_MADE_AN_ARRAY = ("NRT required", "Only accept returning of array passed into the function")
+"""What numba says of it."""
+
+
+def _check_leaf(name: str, annotation: Any) -> None:
+    """Raise if a leaf calls a kernel that hands it memory to free; loaded ones were checked."""
+    for call, signature in getattr(annotation, "calltypes", {}).items():
+        if getattr(call, "op", None) != "call":
+            continue
+        callee = getattr(annotation.typemap[call.func.name], "dispatcher", None)
+        if callee is None or not callee.targetoptions.get("_nrt", True):
+            continue
+        if _holds_arrays(signature.return_type):
+            raise TypeError(
+                f"leaf {name} calls {callee.py_func.__qualname__}, which returns arrays that it "
+                "may have allocated; expected leaves, or kernels that return numbers. Make it a "
+                "leaf, too, or the caller a kernel."
+            )
+
+
+def _holds_arrays(kind: Any) -> bool:
+    if isinstance(kind, numba.types.BaseTuple):
+        return any(_holds_arrays(field) for field in kind.types)
+    return isinstance(kind, numba.types.Array)
+
+
+@leaf
+def general_position(i: int, stream: int) -> float:
+    """Return the i-th of some fixed numbers in [-1, 1] between which no simple relation holds.
+
+    Every `stream` has numbers of its own, and no two that are equal: the steps are bijections of
+    the integers below 2^31 (sums, products with odd numbers, shifts, as in hash functions).
+    """
+    mask = (1 << 31) - 1
+    x = (0x5851F42D * (i + 1) + 0x14057B7F * (stream + 1)) & mask
+    x ^= x >> 16
+    x = (x * 0x7FEB352D) & mask
+    x ^= x >> 15
+    x = (x * 0x68E31DA5) & mask
+    x ^= x >> 16
+    return x * (2.0 / mask) - 1.0

@@ -1,0 +1,330 @@
+"""Addresses: how one compiled loop reaches kernels that it was not compiled with, and Python.
+
+A whole solve runs inside one compiled loop, which knows neither the factor types nor the arrays of
+their solvers. Each solver hands it a *record*, a row of 64-bit integers that holds addresses of
+kernels and of arrays. The functions here write such records, and read them in compiled code.
+Without compilation none of this is used: see `lpsmap_core.local.solvers`.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import weakref
+from collections.abc import Callable, Sequence
+from importlib import import_module
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from lpsmap_core.kernels.compile import COMPILED, leaf
+
+__all__ = [
+    "CALL",
+    "FAILED",
+    "FIRST_FREE",
+    "FORBIDS",
+    "JVP",
+    "RECORD_SIZE",
+    "SOLVE",
+    "STATUS",
+    "Callback",
+    "address_of",
+    "arrays_at",
+    "borrowed",
+    "bytes_at",
+    "call_python",
+    "floats",
+    "floats_at",
+    "int32s_at",
+    "integers",
+    "ints_at",
+    "invoke",
+    "keep_error",
+    "pack",
+    "raise_kept",
+]
+
+IntArray = npt.NDArray[np.int64]
+
+RECORD_SIZE = 72
+"""Room for the numbers of one solver."""
+
+SOLVE, JVP, CALL, FAILED, STATUS, FORBIDS, FIRST_FREE = 0, 1, 2, 3, 4, 6, 7
+"""Positions in every record: addresses of the two kernels that serve its bucket and of a Python
+callback, whether that raised, the array of its factors' status (or none), whether anything is
+forbidden, and what is its own.
+"""
+
+
+class Callback:
+    """A method that compiled code can call by address with two integers.
+
+    What it raises, or what the handler of a signal raises meanwhile, is kept until `raise_error`.
+    The method's object is held weakly.
+    """
+
+    def __init__(self, method: Callable[[int, int], None]) -> None:
+        reference = weakref.WeakMethod(method)
+
+        def call(what: int, argument: int) -> None:
+            function = reference()
+            assert function is not None
+            function(what, argument)
+
+        self._call = call  # held: its address is all that compiled code has of it
+        self._words = (ctypes.c_int64 * 4)(id(call))
+        self.address = ctypes.addressof(self._words)
+
+    def raise_error(self) -> None:
+        """Raise what the method raised, if it did."""
+        raise_kept(self._words, 1)
+
+
+def raise_kept(words: ctypes.Array[ctypes.c_int64], start: int) -> None:
+    """Raise the exception that compiled code kept in three words, if they hold one."""
+    if words[start]:
+        kept = words[start : start + 3]
+        words[start : start + 3] = [0, 0, 0]
+        _raise(*kept)
+
+
+_raise: Any = ctypes.PYFUNCTYPE(None, *[ctypes.c_void_p] * 3)(("PyErr_Restore", ctypes.pythonapi))
+"""Called from Python, it raises what it sets."""
+
+
+def arrays_at(address: int, kinds: Sequence[type]) -> list[npt.NDArray[Any]]:
+    """Return, in Python, the arrays whose addresses and lengths stand at an address."""
+    numbers = _array(address, 2 * len(kinds), np.int64).reshape(-1, 2).tolist()
+    return [_array(at, size, kind) for (at, size), kind in zip(numbers, kinds, strict=True)]
+
+
+def _array(address: int, size: int, kind: type) -> npt.NDArray[Any]:
+    if size == 0:
+        return np.empty(0, dtype=kind)
+    room: Any = ctypes.c_char * (size * np.dtype(kind).itemsize)
+    array: npt.NDArray[Any] = np.frombuffer(room.from_address(address), dtype=np.dtype(kind))
+    return array
+
+
+pack: Any
+floats: Any
+integers: Any
+floats_at: Any
+ints_at: Any
+int32s_at: Any
+bytes_at: Any
+invoke: Any
+call_python: Any
+keep_error: Any
+borrowed: Any
+
+if COMPILED:
+    # by name, since numba has no types to check these with
+    ir: Any = import_module("llvmlite.ir")
+    types: Any = import_module("numba.core.types")
+    cgutils: Any = import_module("numba.core.cgutils")
+    intrinsic: Any = import_module("numba.extending").intrinsic
+
+    @intrinsic  # type: ignore[untyped-decorator]
+    def invoke(typing_context: Any, address: Any, arguments: Any) -> Any:
+        """Call the compiled kernel at an address with a tuple of arguments; it returns nothing."""
+
+        def generate(context: Any, builder: Any, signature: Any, values: Any) -> Any:
+            kinds = list(signature.args[1])
+            function = context.call_conv.get_function_type(types.none, kinds)
+            pointer = builder.inttoptr(values[0], function.as_pointer())
+            unpacked = cgutils.unpack_tuple(builder, values[1])
+            context.call_conv.call_function(builder, pointer, types.none, kinds, unpacked)
+            return context.get_dummy_value()
+
+        return types.none(types.int64, arguments), generate
+
+    def keep_error(builder: Any, api: Any, address: Any) -> None:
+        """Keep the exception that is set in three words at an address, if they hold none."""
+        word, kind = ir.IntType(64), api.pyobj.as_pointer()
+        places = [builder.inttoptr(builder.add(address, word(8 * i)), kind) for i in range(3)]
+        free = cgutils.is_null(builder, builder.load(places[0]))
+        with builder.if_else(free) as (first, later):
+            with first:
+                api.err_fetch(*places)
+            with later:
+                api.err_clear()
+
+    @intrinsic  # type: ignore[untyped-decorator]
+    def call_python(typing_context: Any, address: Any, what: Any, argument: Any) -> Any:
+        """Call the `Callback` at an address; returns 0 unless it raised.
+
+        Without the help of ctypes, which would report what handlers of signals raise before the
+        method's first instruction, and forget it.
+        """
+
+        def generate(context: Any, builder: Any, signature: Any, values: Any) -> Any:
+            api, word = context.get_python_api(builder), ir.IntType(64)
+            lock = api.gil_ensure()
+            function = builder.load(builder.inttoptr(values[0], api.pyobj.as_pointer()))
+            numbers = [api.long_from_longlong(value) for value in values[1:]]
+            result = api.call_function_objargs(function, numbers)
+            failed = cgutils.is_null(builder, result)
+            with builder.if_else(failed) as (raised, returned):
+                with raised:
+                    keep_error(builder, api, builder.add(values[0], word(8)))
+                with returned:
+                    api.decref(result)
+            for number in numbers:
+                api.decref(number)
+            api.gil_release(lock)
+            return builder.zext(failed, word)
+
+        return types.int64(types.int64, types.int64, types.int64), generate
+
+    @intrinsic  # type: ignore[untyped-decorator]
+    def _addresses(typing_context: Any, arrays: Any) -> Any:
+        """Return address and length of each contiguous array of a tuple, one after the other."""
+        kinds = list(arrays)
+        if any(kind.layout != "C" for kind in kinds):
+            return None
+        numbers = types.UniTuple(types.int64, 2 * len(kinds))
+
+        def generate(context: Any, builder: Any, signature: Any, values: Any) -> Any:
+            found = []
+            for kind, value in zip(kinds, cgutils.unpack_tuple(builder, values[0]), strict=True):
+                array = context.make_array(kind)(context, builder, value)
+                found += [builder.ptrtoint(array.data, ir.IntType(64)), array.nitems]
+            return context.make_tuple(builder, signature.return_type, found)
+
+        return numbers(arrays), generate
+
+    @leaf
+    def pack(record: IntArray, start: int, arrays: Any) -> None:
+        """Write address and length of each array of a tuple into a record, from a position on.
+
+        The arrays must be contiguous, and outlive the record.
+        """
+        numbers = _addresses(arrays)
+        for i in range(len(numbers)):
+            record[start + i] = numbers[i]
+
+    @intrinsic  # type: ignore[untyped-decorator]
+    def borrowed(typing_context: Any, value: Any) -> Any:
+        """Return an array, or a tuple of such, that does not count references to its memory.
+
+        A tuple of fifty arrays otherwise costs a hundred atomic additions whenever it is handed to
+        a kernel. The arrays must be held elsewhere for as long as they are used.
+        """
+
+        def strip(context: Any, builder: Any, kind: Any, value: Any) -> Any:
+            if isinstance(kind, types.Array):
+                array = context.make_array(kind)(context, builder, value)
+                array.meminfo = cgutils.get_null_value(array.meminfo.type)
+                array.parent = cgutils.get_null_value(array.parent.type)
+                return array._getvalue()
+            if isinstance(kind, types.BaseTuple):
+                fields = [
+                    strip(context, builder, field, builder.extract_value(value, i))
+                    for i, field in enumerate(kind.types)
+                ]
+                return context.make_tuple(builder, kind, fields)
+            return value
+
+        def generate(context: Any, builder: Any, signature: Any, values: Any) -> Any:
+            return strip(context, builder, signature.args[0], values[0])
+
+        return value(value), generate
+
+    def _make_array(context: Any, builder: Any, kind: Any, address: Any, size: Any) -> Any:
+        array, word = context.make_array(kind)(context, builder), size.type
+        width = word(context.get_abi_sizeof(context.get_data_type(kind.dtype)))
+        array.data = builder.inttoptr(address, array.data.type)
+        array.itemsize, array.nitems = width, size
+        array.shape = cgutils.pack_array(builder, [size])
+        array.strides = cgutils.pack_array(builder, [width])
+        array.meminfo = cgutils.get_null_value(array.meminfo.type)
+        array.parent = cgutils.get_null_value(array.parent.type)
+        return array._getvalue()
+
+    @intrinsic  # type: ignore[untyped-decorator]
+    def floats(typing_context: Any, address: Any, size: Any) -> Any:
+        """Return the float64 array of some size at an address."""
+        kind = types.Array(types.float64, 1, "C")
+
+        def generate(context: Any, builder: Any, signature: Any, values: Any) -> Any:
+            return _make_array(context, builder, kind, values[0], values[1])
+
+        return kind(types.int64, types.int64), generate
+
+    @intrinsic  # type: ignore[untyped-decorator]
+    def integers(typing_context: Any, address: Any, size: Any) -> Any:
+        """Return the int64 array of some size at an address."""
+        kind = types.Array(types.int64, 1, "C")
+
+        def generate(context: Any, builder: Any, signature: Any, values: Any) -> Any:
+            return _make_array(context, builder, kind, values[0], values[1])
+
+        return kind(types.int64, types.int64), generate
+
+    def _accessor(number: Any) -> Any:
+        kind = types.Array(number, 1, "C")
+
+        def generate(context: Any, builder: Any, signature: Any, values: Any) -> Any:
+            record = context.make_array(signature.args[0])(context, builder, values[0])
+            second = builder.add(values[1], values[1].type(1))
+            address = builder.load(builder.gep(record.data, [values[1]]))
+            size = builder.load(builder.gep(record.data, [second]))
+            return _make_array(context, builder, kind, address, size)
+
+        def array_at(typing_context: Any, record: Any, i: Any) -> Any:
+            return kind(types.Array(types.int64, 1, "C"), types.int64), generate
+
+        array_at.__doc__ = f"Return the {number} array at position `i` of a record."
+        return intrinsic(array_at)
+
+    floats_at, ints_at = _accessor(types.float64), _accessor(types.int64)
+    int32s_at, bytes_at = _accessor(types.int32), _accessor(types.int8)
+
+    _floats = types.Array(types.float64, 1, "C")
+    _ints = types.Array(types.int64, 1, "C")
+    _int8s = types.Array(types.int8, 1, "C")
+    _problem = (_ints, types.Array(types.float64, 2, "C"), _floats)
+
+    SIGNATURES: dict[str, Any] = {
+        "map": (
+            *(_ints, _ints, _floats, _ints, _floats, *_problem[1:]),
+            *(_ints, types.Array(types.int32, 1, "C"), _floats, _ints),
+        ),
+        "projection": (
+            *(_ints, _ints, _floats, _floats, _ints, _floats, *_problem[1:]),
+            *(_floats, _floats, _int8s, _int8s),
+        ),
+        "projection_jvp": (
+            *(_ints, _ints, _floats, *_problem, _int8s, _int8s),
+            *(_floats, _floats, _floats, _floats),
+        ),
+        "solve": (_ints, _ints, *[_floats] * 4, types.int64),
+        "jvp": (_ints, _ints, *[_floats] * 4),
+    }
+    """Argument types of the kernels that are called by address."""
+
+else:
+    # never called: what is not compiled calls Python objects
+    SIGNATURES = {}
+    pack = invoke = call_python = keep_error = None
+    floats = integers = floats_at = ints_at = int32s_at = bytes_at = None
+
+    def borrowed(value: Any) -> Any:
+        """Return the value."""
+        return value
+
+
+@functools.cache
+def address_of(function: Any, kind: str) -> int:
+    """Return the address of a kernel of some kind; 0 if it is none of numba's."""
+    if not hasattr(function, "overloads"):
+        return 0
+    signature = SIGNATURES[kind]
+    if signature not in function.overloads:
+        function.compile(signature)
+    compiled = function.overloads[signature]
+    address: int = compiled.library.get_pointer_to_function(compiled.fndesc.llvm_func_name)
+    return address

@@ -1,0 +1,1 @@
+"""How declarations lie in flat arrays: links, buckets, components."""

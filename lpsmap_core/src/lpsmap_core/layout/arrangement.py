@@ -1,0 +1,291 @@
+"""Compiled passes that lay out a graph: components, where factors lie, links by variable."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from lpsmap_core.kernels.compile import kernel, leaf
+
+__all__ = ["Blocks", "Links", "Table", "arrange", "tabulate"]
+
+FloatArray = npt.NDArray[np.float64]
+IntArray = npt.NDArray[np.int64]
+BoolArray = npt.NDArray[np.bool_]
+
+
+class Links(NamedTuple):
+    """A part's structure as the kernels read it.
+
+    Links have two orders: that of the factors' slots, bucket by bucket, and that of the variables.
+    """
+
+    offsets: npt.NDArray[np.uint64]
+    """The links of variable v are ``offsets[v]:offsets[v + 1]`` in the order of the variables."""
+    links: npt.NDArray[np.uint32]
+    """For each link in the order of the variables, its place in the other order."""
+    component: IntArray
+    delta: FloatArray
+    """For each variable, the square root of its degree."""
+    negated: BoolArray
+    """In the order of the variables."""
+
+
+class Blocks(NamedTuple):
+    """Where buckets and components lie in the flat arrays."""
+
+    links: IntArray
+    """For each bucket, its first link; then the number of links. Likewise for its additionals and
+    its factors."""
+    additionals: IntArray
+    factors: IntArray
+    component: IntArray
+    """For each factor of all buckets, its component."""
+    additional_offsets: IntArray
+    """For each factor of all buckets, its first additional; then their number."""
+    of_component: IntArray
+    """(components + 1, buckets) first factor, counted in the bucket, of every component."""
+    variables: IntArray
+    """For each component, its first variable; then the number of variables."""
+    counting: IntArray
+    """The numbers 0, 1, 2, ...: consecutive components or factors are slices of it."""
+    variable_counting: npt.NDArray[np.uint64]
+    """The same numbers, unsigned: numba then leaves out its tests for negative indices, which
+    weigh in the loops over variables and links."""
+
+
+# -------------------------------------------------------------------- components
+
+
+class Table(NamedTuple):
+    """What is found in one pass over all factors, in the order of the buckets."""
+
+    starts: IntArray
+    """(3, buckets + 1) every bucket's first factor, link and additional; then their numbers."""
+    declaration: IntArray
+    """As in `Bucket`, one bucket after the other, as are the next three."""
+    row: IntArray
+    offsets: IntArray
+    additional_offsets: IntArray
+    of_factor: IntArray
+    """For each factor, its component; -1 for a factor of no variables."""
+    component: IntArray
+    """For each variable, its component; -1 for a variable in no factor."""
+    n_components: int
+    in_order: bool
+    """Whether variables and factors are in the order of their components, and none is in none."""
+
+
+@kernel
+def tabulate(n_variables: int, numbers: IntArray, slots: IntArray, variable: IntArray) -> Table:
+    """Tabulate the factors of some declarations.
+
+    For each declaration, `numbers` are its position in its bucket, its factors, and the additionals
+    of each; `slots` are the declarations' offsets, one after the other.
+    """
+    n_factors, n_buckets = 0, 0
+    for position, count, _ in numbers:
+        n_factors += count
+        n_buckets += position == 0
+    starts = np.empty((3, n_buckets + 1), dtype=np.int64)
+    declaration, row = np.empty(n_factors, dtype=np.int64), np.empty(n_factors, dtype=np.int64)
+    offsets = np.empty(n_factors + n_buckets, dtype=np.int64)
+    additional_offsets = np.empty(n_factors + n_buckets, dtype=np.int64)
+    component = np.arange(n_variables)
+    b, f, link, additional, slot = -1, 0, 0, 0, 0
+    for position, count, n_additionals in numbers:
+        if position == 0:
+            b += 1
+            starts[0, b], starts[1, b], starts[2, b] = f, link, additional
+            offsets[f + b] = additional_offsets[f + b] = 0
+        for i in range(count):
+            arity = slots[slot + 1] - slots[slot]
+            _join(component, variable[link : link + arity])
+            declaration[f], row[f] = position, i
+            f, slot, link, additional = f + 1, slot + 1, link + arity, additional + n_additionals
+            offsets[f + b] = link - starts[1, b]
+            additional_offsets[f + b] = additional - starts[2, b]
+        slot += 1
+    starts[0, n_buckets], starts[1, n_buckets], starts[2, n_buckets] = f, link, additional
+    n_components, in_order = _label(component, variable)
+    of_factor = np.empty(n_factors, dtype=np.int64)
+    in_order &= _label_factors(starts, offsets, variable, component, of_factor)
+    return Table(
+        starts,
+        declaration,
+        row,
+        offsets,
+        additional_offsets,
+        of_factor,
+        component,
+        n_components,
+        in_order,
+    )
+
+
+@leaf
+def _join(parent: IntArray, variables: IntArray) -> None:
+    """Join the variables of a factor; the root of a set is its smallest variable."""
+    if len(variables) == 0:
+        return
+    a = variables[0]
+    while parent[a] != a:
+        parent[a] = parent[parent[a]]
+        a = parent[a]
+    for b in variables:
+        if parent[b] == a:
+            continue
+        while parent[b] != b:
+            parent[b] = parent[parent[b]]
+            b = parent[b]
+        if a < b:
+            parent[b] = a
+        else:
+            parent[a] = b
+            a = b
+
+
+@kernel
+def _label(parent: IntArray, variable: IntArray) -> tuple[int, bool]:
+    """Turn parents into components in the order of first variables; -1 if in no factor.
+
+    Returns their number, and whether the variables are in their order.
+    """
+    covered = np.zeros(len(parent), dtype=np.bool_)
+    for v in variable:
+        covered[v] = True
+    for v in range(len(parent)):
+        parent[v] = parent[parent[v]]  # parents are smaller, hence roots by now
+    n, in_order, last = 0, True, 0
+    for v in range(len(parent)):
+        if not covered[v]:
+            parent[v] = -1
+        elif parent[v] == v:
+            parent[v] = n
+            n += 1
+        else:
+            parent[v] = parent[parent[v]]  # the root's number
+        in_order &= parent[v] >= last
+        last = parent[v]
+    return n, in_order
+
+
+@leaf
+def _label_factors(
+    starts: IntArray,
+    offsets: IntArray,
+    variable: IntArray,
+    component: IntArray,
+    of_factor: IntArray,
+) -> bool:
+    """Write the factors' components; return whether every bucket's factors are in their order."""
+    in_order = True
+    for b in range(starts.shape[1] - 1):
+        begin, end, link = starts[0, b], starts[0, b + 1], starts[1, b]
+        in_order &= begin < end  # a bucket of no factors is not to be solved
+        last = 0
+        for f in range(begin, end):
+            lo, hi = offsets[f + b], offsets[f + b + 1]
+            of_factor[f] = component[variable[link + lo]] if lo < hi else -1
+            in_order &= of_factor[f] >= last
+            last = of_factor[f]
+    return in_order
+
+
+# -------------------------------------------------------------------- what is to be solved
+
+
+@kernel
+def arrange(
+    starts: IntArray,
+    component: IntArray,
+    of_factor: IntArray,
+    bucket_offsets: IntArray,
+    link_variable: IntArray,
+    negated: BoolArray,
+    n_components: int,
+) -> tuple[Blocks, Links, FloatArray, IntArray, BoolArray]:
+    """Return the fields of a `Part` that take a pass over its factors, links or variables.
+
+    `starts` and `bucket_offsets`, those of the additionals, are as in `Table`, but of the buckets
+    that are to be solved.
+    """
+    blocks = _blocks(starts, component, of_factor, bucket_offsets, n_components)
+    links = _links(link_variable, component, negated)
+    delta = np.empty(len(link_variable))
+    for link in range(len(link_variable)):
+        delta[link] = links.delta[link_variable[link]]
+    sizes, direct = np.empty(n_components, dtype=np.int64), np.empty(n_components, dtype=np.bool_)
+    for c in range(n_components):
+        first, last = blocks.variables[c], blocks.variables[c + 1]
+        sizes[c] = links.offsets[last] - links.offsets[first]
+        n_factors = 0
+        for b in range(starts.shape[1] - 1):
+            n_factors += blocks.of_component[c + 1, b] - blocks.of_component[c, b]
+        direct[c] = n_factors == 1 and sizes[c] == last - first
+    return blocks, links, delta, sizes, direct
+
+
+@kernel
+def _links(link_variable: IntArray, component: IntArray, negated: BoolArray) -> Links:
+    """Return the links of the variables."""
+    n_variables = len(component)
+    offsets = np.zeros(n_variables + 1, dtype=np.int64)
+    for v in link_variable:
+        offsets[v + 1] += 1
+    root_degree = np.sqrt(offsets[1:].astype(np.float64))
+    for v in range(n_variables):
+        offsets[v + 1] += offsets[v]
+    links = np.empty(len(link_variable), dtype=np.uint32)
+    negated_by_variable = np.empty(len(link_variable), dtype=np.bool_)
+    for link in range(len(link_variable)):  # offsets[v] runs from v's first link to its last
+        v = link_variable[link]
+        links[offsets[v]], negated_by_variable[offsets[v]] = link, negated[link]
+        offsets[v] += 1
+    for v in range(n_variables, 0, -1):
+        offsets[v] = offsets[v - 1]
+    offsets[0] = 0
+    return Links(offsets.view(np.uint64), links, component, root_degree, negated_by_variable)
+
+
+@kernel
+def _blocks(
+    starts: IntArray,
+    component: IntArray,
+    of_factor: IntArray,
+    bucket_offsets: IntArray,
+    n_components: int,
+) -> Blocks:
+    """Return where buckets and components lie; the arguments are those of `arrange`."""
+    n_buckets, n_factors = starts.shape[1] - 1, len(of_factor)
+    additional_offsets = np.zeros(n_factors + 1, dtype=np.int64)
+    of_component = np.empty((n_components + 1, n_buckets), dtype=np.int64)
+    largest = max(len(component), n_components)
+    for b in range(n_buckets):
+        begin, end = starts[0, b], starts[0, b + 1]
+        largest = max(largest, end - begin)
+        c = 0
+        for f in range(begin, end):
+            additional_offsets[f + 1] = starts[2, b] + bucket_offsets[f + b + 1]
+            while c <= of_factor[f]:
+                of_component[c, b] = f - begin
+                c += 1
+        of_component[c:, b] = end - begin
+    variables = np.empty(n_components + 1, dtype=np.int64)
+    variables[n_components] = len(component)
+    for v in range(len(component) - 1, -1, -1):
+        variables[component[v]] = v
+    counting = np.arange(largest)
+    return Blocks(
+        starts[1],
+        starts[2],
+        starts[0],
+        of_factor,
+        additional_offsets,
+        of_component,
+        variables,
+        counting,
+        counting.view(np.uint64),
+    )

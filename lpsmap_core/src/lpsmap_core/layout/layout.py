@@ -1,0 +1,388 @@
+"""From declarations to flat arrays: links, buckets by factor type, components.
+
+A *link* is a (factor slot, variable) pair. The links of all factors of a type are contiguous, which
+makes a *bucket*; buckets lie one after the other. A *part* is a union of connected components that
+one thread solves with arrays of its own.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from lpsmap_core.kernels.deferral import Deferred
+from lpsmap_core.layout.arrangement import Blocks, Links, Table, arrange, tabulate
+from lpsmap_core.model.factor import Factor
+
+__all__ = ["Bucket", "Layout", "Part", "build_layout", "ranges"]
+
+FloatArray = npt.NDArray[np.float64]
+IntArray = npt.NDArray[np.int64]
+BoolArray = npt.NDArray[np.bool_]
+
+
+@dataclass(frozen=True)
+class Bucket:
+    """All factors of one type, as flat arrays.
+
+    Factor ``f`` has the slots ``offsets[f]:offsets[f + 1]`` and the additionals
+    ``additional_offsets[f]:additional_offsets[f + 1]`` of the bucket's arrays.
+    """
+
+    type: type[Factor]
+    declarations: Sequence[Factor]
+    declaration: IntArray
+    """For each factor, the position of its declaration in `declarations`."""
+    row: IntArray
+    """For each factor, its number within that declaration."""
+    offsets: IntArray
+    additional_offsets: IntArray
+    parameters: FloatArray
+    link_parameter: FloatArray
+    variable: IntArray
+    """For each slot, its variable: an id of the graph in a `Layout`, else of the `Part`."""
+    negated: BoolArray
+    component: IntArray
+    """For each factor, its component, numbered likewise; -1 for a factor of no variables."""
+
+    @property
+    def n_factors(self) -> int:
+        """Number of factors."""
+        return len(self.row)
+
+    @property
+    def n_links(self) -> int:
+        """Number of slots of all factors."""
+        return len(self.variable)
+
+    @property
+    def n_additionals(self) -> int:
+        """Number of additionals of all factors."""
+        return int(self.additional_offsets[-1])
+
+    def select(self, rows: IntArray) -> Bucket:
+        """Return the bucket of some of the factors."""
+        slots = ranges(self.offsets, rows)
+        return Bucket(
+            type=self.type,
+            declarations=self.declarations,
+            declaration=self.declaration[rows],
+            row=self.row[rows],
+            offsets=_offsets(np.diff(self.offsets)[rows]),
+            additional_offsets=_offsets(np.diff(self.additional_offsets)[rows]),
+            parameters=self.parameters[rows],
+            link_parameter=self.link_parameter[slots] if self.link_parameter.size else _NO_FLOATS,
+            variable=self.variable[slots],
+            negated=self.negated[slots],
+            component=self.component[rows],
+        )
+
+    @functools.cached_property
+    def _is_declaration(self) -> bool:
+        """Whether the bucket is one declaration, its factors in their order."""
+        return (
+            len(self.declarations) == 1
+            and self.n_factors == self.declarations[0].n_factors
+            and bool((self.row[1:] > self.row[:-1]).all())
+        )
+
+    def scores(self, additionals: Sequence[FloatArray]) -> FloatArray:
+        """Return the scores of the bucket's additionals, flat; always a copy.
+
+        Parameters
+        ----------
+        additionals
+            For each of `declarations`, its scores as an (n_factors, n_additionals) array.
+        """
+        if not self.n_additionals:
+            return _NO_FLOATS
+        if self._is_declaration:
+            return np.array(additionals[0], dtype=np.float64, order="C").reshape(-1)
+        scores = np.empty(self.n_additionals)
+        for d in range(len(self.declarations)):
+            rows = np.flatnonzero(self.declaration == d)
+            entries = ranges(self.additional_offsets, rows)
+            scores[entries] = additionals[d][self.row[rows]].reshape(-1)
+        return scores
+
+    def split(self, values: FloatArray) -> list[FloatArray]:
+        """Return flat numbers of the bucket's additionals as arrays of its declarations.
+
+        Each is (n_factors, n_additionals), zero for factors that are not in the bucket; it can be a
+        view of `values`.
+        """
+        if self.n_additionals and self._is_declaration:
+            return [values.reshape(self.n_factors, self.declarations[0].n_additionals)]
+        found = [np.zeros((d.n_factors, d.n_additionals)) for d in self.declarations]
+        for d, target in enumerate(found):
+            if target.size:
+                rows = np.flatnonzero(self.declaration == d)
+                entries = ranges(self.additional_offsets, rows)
+                target[self.row[rows]] = values[entries].reshape(len(rows), target.shape[1])
+        return found
+
+
+@dataclass(frozen=True)
+class Part:
+    """All that factors cover, self-contained, with ids of its own for the variables.
+
+    Its variables, and the factors of each of its buckets, are in the order of their components.
+
+    ``negated`` is the one place where negation happens: a slot's local score is ``sign * a +
+    shift`` and its local solution maps back in the same way (Niculae & Martins 2020, Proposition 7:
+    ``flip(x) = 1 / delta - x``).
+    """
+
+    buckets: list[Bucket]
+    blocks: Blocks
+    links: Links
+    variables: IntArray
+    """For each variable of the part, its id in the graph."""
+    link_variable: IntArray
+    """For each link, its variable; in the order of the factors' slots, as are the next two."""
+    delta: FloatArray
+    """For each link, the square root of its variable's degree."""
+    negated: BoolArray
+    sizes: IntArray
+    """For each component, its number of links."""
+    direct: BoolArray
+    """For each component, whether it is one factor of distinct variables: solved without ADMM."""
+
+    @property
+    def n_variables(self) -> int:
+        """Number of variables."""
+        return len(self.variables)
+
+    @property
+    def n_links(self) -> int:
+        """Number of links."""
+        return len(self.link_variable)
+
+    @property
+    def n_components(self) -> int:
+        """Number of connected components."""
+        return len(self.direct)
+
+    @property
+    def starts(self) -> IntArray:
+        """For each bucket, its first link; then the number of links."""
+        return self.blocks.links
+
+    @property
+    def first_variable(self) -> IntArray:
+        """For each component, its first variable; then their number."""
+        return self.blocks.variables
+
+    @property
+    def component(self) -> IntArray:
+        """For each variable, its component."""
+        return self.links.component
+
+    @property
+    def additional_component(self) -> IntArray:
+        """For each additional, its component."""
+        return np.repeat(self.blocks.component, np.diff(self.blocks.additional_offsets))
+
+    @property
+    def root_degree(self) -> FloatArray:
+        """For each variable, the square root of its degree."""
+        return self.links.delta
+
+    @property
+    def variable_offsets(self) -> IntArray:
+        """For each variable, where its links begin in `variable_links`; then their number."""
+        return self.links.offsets.view(np.int64)
+
+    @property
+    def variable_links(self) -> npt.NDArray[np.uint32]:
+        """The links in the order of the variables."""
+        return self.links.links
+
+    @property
+    def sign(self) -> FloatArray:
+        """For each link, -1 where its slot is negated, else 1."""
+        return np.where(self.negated, -1.0, 1.0)
+
+    @property
+    def shift(self) -> FloatArray:
+        """For each link, 1 / delta where its slot is negated, else 0."""
+        return np.where(self.negated, 1.0 / self.delta, 0.0)
+
+
+@dataclass(frozen=True)
+class Layout:
+    """A whole graph: its buckets, its components, and the part of it that is to be solved."""
+
+    n_variables: int
+    n_components: int
+    component: IntArray
+    """For each variable of the graph, its component; -1 for a variable in no factor."""
+    buckets: list[Bucket]
+    part: Part
+
+    def like(self, other: Layout) -> bool:
+        """Whether the graphs differ in nothing but scores and parameters."""
+        if self is other:
+            return True
+        if self.n_variables != other.n_variables or len(self.buckets) != len(other.buckets):
+            return False
+        return all(
+            a.type is b.type
+            and np.array_equal(a.offsets, b.offsets)
+            and np.array_equal(a.variable, b.variable)
+            and np.array_equal(a.negated, b.negated)
+            for a, b in zip(self.buckets, other.buckets, strict=True)
+        )
+
+
+def build_layout(n_variables: int, factors: Sequence[Factor]) -> Layout:
+    """Lay out a graph's factors.
+
+    Parameters
+    ----------
+    n_variables
+        Number of variables of the graph.
+    factors
+        Its declarations.
+    """
+    by_type: dict[type[Factor], list[Factor]] = {}
+    for factor in factors:
+        by_type.setdefault(type(factor), []).append(factor)
+    declarations = [d for some in by_type.values() for d in some]
+    numbers = [
+        (i, d.n_factors, d.n_additionals) for some in by_type.values() for i, d in enumerate(some)
+    ]
+    variable = _concatenate([d.links(d.variables.index) for d in declarations], np.int64)
+    negated = _concatenate([d.links(d.variables.negated) for d in declarations], np.bool_)
+    slots = _concatenate([d.offsets for d in declarations], np.int64)
+    with Deferred():
+        table = tabulate(
+            n_variables, np.array(numbers, dtype=np.int64).reshape(-1, 3), slots, variable
+        )
+    buckets = [
+        _bucket(b, some, table, variable, negated) for b, some in enumerate(by_type.values())
+    ]
+    part = _part(buckets, table, variable, negated)
+    return Layout(n_variables, table.n_components, table.component, buckets, part)
+
+
+def ranges(offsets: IntArray, rows: IntArray) -> IntArray:
+    """Return the positions of some ragged rows' entries, in the order of the rows."""
+    starts, counts = offsets[rows], np.diff(offsets)[rows]
+    target = _offsets(counts)
+    return np.repeat(starts - target[:-1], counts) + np.arange(target[-1])
+
+
+# -------------------------------------------------------------------- buckets
+
+
+def _bucket(
+    b: int, declarations: list[Factor], table: Table, variable: IntArray, negated: BoolArray
+) -> Bucket:
+    """Return the bucket of a type's declarations."""
+    factor_type = type(declarations[0])
+    begin, end = table.starts[0, b : b + 2].tolist()
+    links = slice(*table.starts[1, b : b + 2].tolist())
+    factors, offsets = slice(begin, end), slice(begin + b, end + b + 1)
+    parameters = np.empty((end - begin, len(factor_type.row_parameters)))
+    for i, parameter in enumerate(factor_type.row_parameters):
+        column = parameters[:, i]
+        np.concatenate([getattr(d, parameter) for d in declarations], out=column, casting="unsafe")
+    name = factor_type.link_parameter
+    return Bucket(
+        type=factor_type,
+        declarations=declarations,
+        declaration=table.declaration[factors],
+        row=table.row[factors],
+        offsets=table.offsets[offsets],
+        additional_offsets=table.additional_offsets[offsets],
+        parameters=parameters,
+        link_parameter=_NO_FLOATS
+        if name is None
+        else np.concatenate([d.links(getattr(d, name)) for d in declarations]).astype(np.float64),
+        variable=variable[links],
+        negated=negated[links],
+        component=table.of_factor[factors],
+    )
+
+
+# -------------------------------------------------------------------- what is to be solved
+
+
+def _part(buckets: list[Bucket], table: Table, variable: IntArray, negated: BoolArray) -> Part:
+    component, starts, of_factor = table.component, table.starts, table.of_factor
+    additional_offsets = table.additional_offsets
+    variables = np.arange(len(component))
+    if not table.in_order:
+        variables = np.flatnonzero(component >= 0)
+        variables = variables[_stable_order(component[variables])]
+        position = np.empty(len(component), dtype=np.int64)
+        position[variables] = np.arange(len(variables))
+        component = component[variables]
+        buckets = [_in_order_of_components(b) for b in map(_covering, buckets) if b.n_factors]
+        variable = _concatenate([position[b.variable] for b in buckets], np.int64)
+        negated = _concatenate([b.negated for b in buckets], np.bool_)
+        of_factor = _concatenate([b.component for b in buckets], np.int64)
+        additional_offsets = _concatenate([b.additional_offsets for b in buckets], np.int64)
+        counts = [[b.n_factors, b.n_links, b.n_additionals] for b in buckets]
+        starts = np.array([[0, 0, 0], *counts]).cumsum(axis=0).T.copy()
+        buckets = [
+            replace(b, variable=variable[lo:hi])  # a view: graphs of millions of links are many
+            for b, lo, hi in zip(buckets, starts[1, :-1], starts[1, 1:], strict=True)
+        ]
+    with Deferred():
+        blocks, links, delta, sizes, direct = arrange(
+            starts, component, of_factor, additional_offsets, variable, negated, table.n_components
+        )
+    return Part(
+        buckets=buckets,
+        blocks=blocks,
+        links=links,
+        variables=variables,
+        link_variable=variable,
+        delta=delta,
+        negated=negated,
+        sizes=sizes,
+        direct=direct,
+    )
+
+
+def _covering(bucket: Bucket) -> Bucket:
+    """Return a bucket without the factors of no variables."""
+    chosen = bucket.component >= 0
+    return bucket if chosen.all() else bucket.select(np.flatnonzero(chosen))
+
+
+def _in_order_of_components(bucket: Bucket) -> Bucket:
+    """Return a bucket whose factors are in the order of their components."""
+    order = _stable_order(bucket.component)
+    return bucket if isinstance(order, slice) else bucket.select(order)
+
+
+def _stable_order(numbers: IntArray) -> IntArray | slice:
+    """Return what sorts some numbers; everything as it is if they are sorted."""
+    if (numbers[1:] >= numbers[:-1]).all():
+        return slice(None)
+    return np.argsort(numbers, kind="stable")
+
+
+# -------------------------------------------------------------------- small helpers
+
+_NO_FLOATS = np.empty(0)
+
+
+def _offsets(counts: IntArray) -> IntArray:
+    offsets = np.zeros(len(counts) + 1, dtype=np.int64)
+    np.cumsum(counts, out=offsets[1:])
+    return offsets
+
+
+def _concatenate(arrays: list[npt.NDArray[Any]], dtype: npt.DTypeLike) -> npt.NDArray[Any]:
+    if len(arrays) == 1:
+        return np.ascontiguousarray(arrays[0])
+    return np.concatenate(arrays) if arrays else np.empty(0, dtype=dtype)

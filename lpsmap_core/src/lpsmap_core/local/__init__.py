@@ -1,0 +1,1 @@
+"""One factor's problem: closed forms, and the active set."""

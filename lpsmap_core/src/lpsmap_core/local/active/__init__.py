@@ -1,0 +1,1 @@
+"""The active set: SparseMAP of one factor by its MAP oracle."""

@@ -1,0 +1,189 @@
+"""What a factor type's own Python methods answer, held to what they promise."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from typing import NoReturn
+
+import numpy as np
+import numpy.typing as npt
+
+from lpsmap_core.kernels.compile import kernel
+from lpsmap_core.kernels.interrupts import interrupted
+from lpsmap_core.layout.layout import Bucket
+from lpsmap_core.local.active.steps import Candidates
+from lpsmap_core.model.factor import Factor
+
+__all__ = ["PythonOracles"]
+
+FloatArray = npt.NDArray[np.float64]
+IntArray = npt.NDArray[np.int64]
+BoolArray = npt.NDArray[np.bool_]
+
+WORSE = 1e-5
+"""By how much, relative to the scores, an answer may be worse than another: rounding in float32."""
+
+NO_ADDITIONALS = np.empty(0)
+
+
+class PythonOracles:
+    """The oracles of a bucket whose type has no compiled one, asked factor by factor.
+
+    A vertex with a number that is not finite, and a structure that is worse than the one before,
+    are errors of the type, which otherwise would end as one of the solver, or as a wrong answer.
+
+    Parameters
+    ----------
+    bucket
+        The factors.
+    candidates
+        Where their answers go, and stay until they are asked again.
+    """
+
+    def __init__(self, bucket: Bucket, candidates: Candidates) -> None:
+        self._bucket, self._candidates = bucket, candidates
+        self._factors = [
+            bucket.declarations[d].row(int(i))
+            for d, i in zip(bucket.declaration, bucket.row, strict=True)
+        ]
+        self._labels: list[Hashable] = [None] * bucket.n_factors
+        self._earlier = self._labels.copy()
+        self._asked = np.zeros(bucket.n_factors, dtype=np.bool_)
+        self._promised = "check_map_is_best" not in bucket.type.expected_failures
+        self._score, self._weight = np.zeros((2, bucket.n_factors))
+
+    def ask(self, rows: IntArray, scores: FloatArray, eta_v: FloatArray) -> None:
+        """Write the best structure of every factor in `rows`.
+
+        Parameters
+        ----------
+        rows
+            Numbers of factors.
+        scores
+            Those of all slots.
+        eta_v
+            Those of all additionals.
+
+        Raises
+        ------
+        TypeError
+            If an answer's vertex is no pair of arrays.
+        ValueError
+            If an answer has not as many numbers as there are scores, or breaks a promise.
+        """
+        offsets, additional_offsets = self._bucket.offsets, self._bucket.additional_offsets
+        arrays = offsets, additional_offsets, scores, eta_v, *self._candidates
+        _score_again(rows, *arrays, self._score, self._weight)
+        extra = NO_ADDITIONALS
+        for f in rows.tolist():
+            if interrupted():
+                return
+            factor = self._factors[f]
+            eta_u = scores[offsets[f] : offsets[f + 1]].copy().reshape(factor.event_shape)
+            if self._bucket.n_additionals:
+                extra = eta_v[additional_offsets[f] : additional_offsets[f + 1]].copy()
+            label = factor.solve_map(eta_u, extra)
+            self._earlier[f], self._labels[f] = self._labels[f], label
+            self._write(f, _vertex(factor, label, eta_u.size, len(extra)))
+        wrong = _first_wrong(rows, *arrays, self._score, self._weight, self._asked, self._promised)
+        if wrong >= 0:
+            self._refuse(wrong)
+
+    def _write(self, f: int, vertex: FloatArray) -> None:
+        start, index, value, size = self._candidates
+        (nonzero,) = vertex.nonzero()
+        begin, end = start[f], start[f] + len(nonzero)
+        index[begin:end] = nonzero
+        value[begin:end] = vertex[nonzero]
+        size[f] = len(nonzero)
+
+    def _refuse(self, f: int) -> NoReturn:
+        """Say what is wrong with the answer of factor `f`."""
+        name, label = self._bucket.type.__name__, self._labels[f]
+        start, _, value, size = self._candidates
+        if not np.isfinite(value[start[f] : start[f] + size[f]]).all():
+            raise ValueError(
+                f"{name}.vertex returned a number that is not finite for the structure {label!r}; "
+                "expected zeros and ones."
+            )
+        raise ValueError(
+            f"{name}.solve_map contradicts itself: it returned {label!r}, where "
+            f"{self._earlier[f]!r}, which it returned before, has a higher score; expected the "
+            f"best structure. `lpsmap check {name}` shows for which scores."
+        )
+
+
+def _vertex(factor: Factor, label: Hashable, arity: int, n_additionals: int) -> FloatArray:
+    """Return a structure's variables and additionals in one row."""
+    parts = factor.vertex(label)
+    if not isinstance(parts, (tuple, list)) or len(parts) != 2:
+        raise TypeError(
+            f"{type(factor).__name__}.vertex returned {parts!r:.60}; expected a pair of arrays, "
+            "the variables and the additionals of the structure."
+        )
+    m, n = (np.asarray(part, dtype=np.float64) for part in parts)
+    if m.size != arity or n.size != n_additionals:
+        raise ValueError(
+            f"{type(factor).__name__}.vertex returned {m.size} variables and {n.size} additionals; "
+            f"expected {arity} and {n_additionals}, as many as solve_map got scores for."
+        )
+    return np.concatenate([m.reshape(-1), n.reshape(-1)]) if n_additionals else m.reshape(-1)
+
+
+@kernel
+def _score_again(
+    rows: IntArray,
+    offsets: IntArray,
+    additional_offsets: IntArray,
+    scores: FloatArray,
+    eta_v: FloatArray,
+    start: IntArray,
+    index: npt.NDArray[np.int32],
+    value: FloatArray,
+    size: IntArray,
+    total: FloatArray,
+    weight: FloatArray,
+) -> None:
+    """Write what the candidates of `rows` score, and the sum of what scores they have."""
+    for r in rows:
+        arity = offsets[r + 1] - offsets[r]
+        total[r], weight[r] = 0.0, 0.0
+        for e in range(start[r], start[r] + size[r]):
+            i = index[e]
+            x = scores[offsets[r] + i] if i < arity else eta_v[additional_offsets[r] + i - arity]
+            total[r] += value[e] * x
+            weight[r] += abs(value[e] * x)
+
+
+@kernel
+def _first_wrong(
+    rows: IntArray,
+    offsets: IntArray,
+    additional_offsets: IntArray,
+    scores: FloatArray,
+    eta_v: FloatArray,
+    start: IntArray,
+    index: npt.NDArray[np.int32],
+    value: FloatArray,
+    size: IntArray,
+    total: FloatArray,
+    weight: FloatArray,
+    asked: BoolArray,
+    promised: bool,
+) -> int:
+    """Return the first of `rows` with a candidate that is worse than `total`, or not finite; or -1.
+
+    Notes down that all of them were asked.
+    """
+    for r in rows:
+        arity = offsets[r + 1] - offsets[r]
+        score, allowed = 0.0, WORSE * weight[r]
+        for e in range(start[r], start[r] + size[r]):
+            i = index[e]
+            x = scores[offsets[r] + i] if i < arity else eta_v[additional_offsets[r] + i - arity]
+            score += value[e] * x
+            allowed += WORSE * abs(value[e] * x)
+        if not np.isfinite(score) or (promised and asked[r] and score < total[r] - allowed):
+            return int(r)
+        asked[r] = True
+    return -1

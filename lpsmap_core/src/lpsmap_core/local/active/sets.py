@@ -1,0 +1,298 @@
+"""The generic active set: SparseMAP of any factor with a MAP oracle (Niculae et al. 2018, A.2).
+
+Solves, for many factors at once, in lock-step with their oracle,
+
+    minimise 1/2 ||z - a||^2 - <eta_v, v>   s.t.  delta * z = M p,  v = N p,  p in the simplex
+
+over a growing and shrinking set of structures per factor: the oracle's best structure joins, the
+weights move to the optimum of the set, and structures whose weight falls to zero on the way leave.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from lpsmap_core.kernels.compile import COMPILED
+from lpsmap_core.kernels.interrupts import raise_interrupt
+from lpsmap_core.kernels.native import (
+    CALL,
+    FORBIDS,
+    JVP,
+    RECORD_SIZE,
+    SOLVE,
+    STATUS,
+    Callback,
+    address_of,
+    arrays_at,
+    pack,
+)
+from lpsmap_core.layout.layout import Bucket
+from lpsmap_core.local.active.answers import PythonOracles
+from lpsmap_core.local.active.memory import ActiveSet, block_size, carve, enlarge
+from lpsmap_core.local.active.steps import (
+    ARRAYS,
+    GROW,
+    MAP,
+    N_PARAMETERS,
+    RUNNING,
+    Candidates,
+    complete,
+    measure,
+    multiply_active_sets,
+    read_out,
+    solve_active_sets,
+)
+from lpsmap_core.local.forced import NOTHING_BARRED
+from lpsmap_core.local.vertices import Vertices
+
+__all__ = ["ActiveSets", "first_capacity"]
+
+FloatArray = npt.NDArray[np.float64]
+IntArray = npt.NDArray[np.int64]
+ByteArray = npt.NDArray[np.int8]
+
+FEWEST_PLACES, MOST_PLACES = 4, 16
+"""Structures that a set has room for before it grows: a quarter of its variables, within these."""
+
+LARGE_CAPACITY = 64
+"""Room that is doubled where it does not suffice; less is quadrupled, for few calls."""
+
+
+class ActiveSets:
+    """The active sets of a bucket: solve, differentiate and read the distributions.
+
+    Parameters
+    ----------
+    bucket
+        Factors whose type has a MAP oracle.
+    delta
+        For each slot, the square root of its variable's degree.
+    barred
+        For each additional, whether it is forbidden; without, no slot is forced either.
+    """
+
+    vectorised = False
+
+    def __init__(self, bucket: Bucket, delta: FloatArray, barred: ByteArray | None = None) -> None:
+        self.bucket = bucket
+        self.forbids = barred is not None
+        self.barred = NOTHING_BARRED if barred is None else barred
+        self.inverse_delta = 1.0 / delta
+        factor_type = bucket.type
+        width = factor_type.vertex_sizes(
+            bucket.offsets, bucket.additional_offsets, bucket.parameters
+        )
+        n = len(width)
+        self.width = np.maximum(width, 1)
+        self.capacity = first_capacity(bucket)
+        self.active = np.zeros(n, dtype=np.int64)
+        self.status = np.zeros(n, dtype=np.int64)
+        self._first_length = block_size(self.width, self.capacity)
+        self._first_ends = np.cumsum(self._first_length)
+        self._first = np.empty(self._first_ends[-1] if n else 0)
+        self._grown: dict[int, FloatArray] = {}
+        self.address = np.empty(n, dtype=np.int64)
+        self.length = np.empty(n, dtype=np.int64)
+        start = np.zeros(n, dtype=np.int64)
+        np.cumsum(self.width[:-1], out=start[1:])
+        total = int(self.width.sum())
+        self.candidates = Candidates(
+            start=start,
+            entry=np.empty(total, dtype=np.int32),
+            value=np.empty(total),
+            size=np.zeros(n, dtype=np.int64),
+        )
+        self.scores = np.empty(bucket.n_links)
+        self._oracles: PythonOracles | None = None
+        self._callback = Callback(self._called)
+        self.record = np.zeros(RECORD_SIZE, dtype=np.int64)
+        self._write_addresses()
+        self._write_record()
+
+    def solve(
+        self,
+        rows: IntArray,
+        a: FloatArray,
+        eta_v: FloatArray,
+        z: FloatArray,
+        v: FloatArray,
+        max_iterations: int,
+    ) -> None:
+        """Solve the local problems of `rows`, warm-started from their latest active sets.
+
+        The scores `a` of forced slots are infinite. Writes `z` and `v` of these factors. One whose
+        iterations ran out keeps status ``RUNNING``; one that cannot improve in floating point has
+        ``STALLED``.
+        """
+        solve_active_sets(self._handle, rows, a, eta_v, z, v, max_iterations)
+        self.raise_error()
+
+    def jvp(
+        self,
+        rows: IntArray,
+        d_u: FloatArray,
+        d_v: FloatArray,
+        out_u: FloatArray,
+        out_v: FloatArray,
+    ) -> None:
+        """Multiply the Jacobians of `rows` on their faces with ``(d_u, d_v)``.
+
+        ``[W; N] Q [W; N]^T`` with ``Q`` the inverse of the Gram matrix on the weights that sum to
+        zero (Niculae & Martins 2020, Eq. 38 and 39).
+        """
+        multiply_active_sets(self._handle, rows, d_u, d_v, out_u, out_v)
+
+    def unsolved(self) -> IntArray:
+        """Return the factors whose latest solve ran out of iterations."""
+        return np.flatnonzero(self.status == RUNNING)
+
+    def complete_faces(
+        self, rows: IntArray, a: FloatArray, eta_v: FloatArray, z: FloatArray
+    ) -> None:
+        """Add, with weight zero, structures that are tied with the active ones at `z`.
+
+        With tied scores a solution can lie on a smaller simplex of structures than its face has
+        dimensions, the centre of a square on a diagonal, say; and a solution found to the last
+        digit can do without structures whose weights would be smaller than that. Scores tilted at
+        right angles to the simplex are the same for all of it, and since `z` lies inside its face,
+        larger for some structure of the face unless the simplex has all its dimensions.
+        """
+        rows = rows[self.status[rows] != RUNNING]
+        self.grow(rows)  # which an interruption may have left to do
+        complete(self._handle, rows, a, eta_v, z)
+        self.raise_error()
+
+    def raise_error(self) -> None:
+        """Raise what was raised inside a compiled loop: by Python code, or for an interruption."""
+        raise_interrupt()
+        self._callback.raise_error()
+
+    def structures(self, rows: IntArray) -> Vertices:
+        """Return the structures of positive weight of the factors in `rows`."""
+        n_structures, n_entries = measure(self._handle, rows)
+        owner, weight = np.empty(n_structures, dtype=np.int64), np.empty(n_structures)
+        offsets = np.zeros(n_structures + 1, dtype=np.int64)
+        entry, value = np.empty(n_entries, dtype=np.int64), np.empty(n_entries)
+        read_out(self._handle, rows, owner, weight, offsets, entry, value)
+        return Vertices(owner, weight, offsets, entry, value)
+
+    def set_of(self, f: int) -> ActiveSet:
+        """Return the active set of a factor."""
+        active, status = self.active[f : f + 1], self.status[f : f + 1]
+        return carve(self._block(f), self.width[f], self.capacity[f], active, status)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of all arrays."""
+        arrays = (*vars(self).values(), *self.candidates, *self._grown.values())
+        return sum(array.nbytes for array in arrays if isinstance(array, np.ndarray))
+
+    def _block(self, f: int) -> FloatArray:
+        if f in self._grown:
+            return self._grown[f]
+        end = self._first_ends[f]
+        return self._first[end - self._first_length[f] : end]
+
+    # ---------------------------------------------------------------- what compiled loops need
+
+    @property
+    def _handle(self) -> Any:
+        return self.record if COMPILED else self
+
+    def _write_record(self) -> None:
+        """Write what compiled loops need to know of these sets."""
+        if not COMPILED:
+            return
+        bucket, record = self.bucket, self.record
+        record[SOLVE] = address_of(solve_active_sets, "solve")
+        record[JVP] = address_of(multiply_active_sets, "jvp")
+        record[CALL] = self._callback.address
+        oracle = bucket.type.map_kernel
+        record[MAP] = 0 if oracle is None else address_of(oracle, "map")
+        record[N_PARAMETERS] = bucket.parameters.shape[1]
+        record[FORBIDS] = self.forbids
+        pack(record, STATUS, (self.status,))
+        arrays = (
+            bucket.offsets,
+            bucket.additional_offsets,
+            self.inverse_delta,
+            bucket.parameters,
+            bucket.link_parameter,
+            self.scores,
+            *self.candidates,
+            self.width,
+            self.capacity,
+            self.address,
+            self.length,
+            self.active,
+            self.barred,
+        )
+        pack(record, ARRAYS, arrays)
+
+    def _write_addresses(self) -> None:
+        """Tell compiled loops where the blocks are."""
+        self.length[:] = self._first_length
+        words = self._first_ends - self.length
+        self.address[:] = self._first.ctypes.data + self._first.itemsize * words
+        for f, block in self._grown.items():
+            self.address[f], self.length[f] = block.ctypes.data, len(block)
+
+    def _called(self, what: int, argument: int) -> None:
+        """Do for a compiled loop what only Python can."""
+        rows, eta_v = arrays_at(argument, (np.int64, np.float64))
+        if what == GROW:
+            self.grow(rows)
+        else:
+            self.solve_map(rows, eta_v)
+
+    def grow(self, rows: IntArray) -> None:
+        """Make room for more structures in every active set in `rows` that is nearly full."""
+        for f in rows[self.active[rows] >= self.capacity[rows] - 1].tolist():
+            width, capacity = int(self.width[f]), int(self.capacity[f])
+            more = capacity * (4 if capacity < LARGE_CAPACITY else 2)
+            block, active = np.empty(block_size(width, more)), self.active[f : f + 1]
+            status = self.status[f : f + 1]
+            enlarge(self._block(f), block, width, capacity, more, active, status)
+            at, length = block.ctypes.data, len(block)
+            # the old block was the set's until here, for this is the only thread that works on it;
+            # no handler of a signal runs between these
+            self._grown[f], self.capacity[f] = block, more
+            self.address[f], self.length[f] = at, length
+
+    def copy_from(self, other: ActiveSets) -> None:
+        """Start from the sets that another solve of the same factors ended with."""
+        self._first = other._first.copy()
+        self._grown = {f: block.copy() for f, block in other._grown.items()}
+        self.capacity[:], self.active[:] = other.capacity, other.active
+        self.status[:] = other.status
+        self._write_addresses()
+        self.grow(np.arange(len(self.active)))  # which the end of the time may have left to do
+
+    def solve_map(self, rows: IntArray, eta_v: FloatArray) -> None:
+        """Write the best structure of every factor in `rows` under the current scores."""
+        bucket = self.bucket
+        if bucket.type.map_kernel is not None:
+            bucket.type.map_kernel(
+                rows,
+                bucket.offsets,
+                self.scores,
+                bucket.additional_offsets,
+                eta_v,
+                bucket.parameters,
+                bucket.link_parameter,
+                *self.candidates,
+            )
+            raise_interrupt()
+            return
+        if self._oracles is None:
+            self._oracles = PythonOracles(bucket, self.candidates)
+        self._oracles.ask(rows, self.scores, eta_v)
+
+
+def first_capacity(bucket: Bucket) -> IntArray:
+    """Return how many structures the sets of a bucket's factors have room for at first."""
+    capacity: IntArray = np.clip(np.diff(bucket.offsets) // 4, FEWEST_PLACES, MOST_PLACES)
+    return capacity

@@ -1,0 +1,233 @@
+"""Weighted structures of many factors as flat arrays, and how their weights follow the marginals.
+
+The weights of affinely independent structures are a function of their mean: with the structures of
+a factor as columns of M and its marginals ``m = M p``,
+
+    dp = Q M^T dm,    Q = the inverse of M^T M on weights that sum to zero.
+
+This is the derivative of the probabilities wherever the marginals stay in the affine hull of the
+structures; Niculae et al. (2018, section 3) have it in the same form for a factor alone. The
+marginals' own derivative in all scores of the graph is the solution's.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from lpsmap_core.kernels.compile import kernel
+from lpsmap_core.layout.layout import ranges
+
+__all__ = ["Vertices", "WeightMap", "join", "structure_scores"]
+
+FloatArray = npt.NDArray[np.float64]
+IntArray = npt.NDArray[np.int64]
+BoolArray = npt.NDArray[np.bool_]
+
+ROUNDING = 1e-12
+"""Weights up to this are rounding: local scores carry the errors of many additions."""
+
+
+class Vertices(NamedTuple):
+    """Structures with positive weights.
+
+    Structure s belongs to factor ``owner[s]`` and has the nonzeros ``value`` at the places
+    ``entry`` (a slot of its factor, or arity + an additional), from ``offsets[s]`` to
+    ``offsets[s + 1]``.
+    """
+
+    owner: IntArray
+    probability: FloatArray
+    offsets: IntArray
+    entry: IntArray
+    value: FloatArray
+
+    def of_variables(self, arity: IntArray) -> tuple[IntArray, IntArray, FloatArray]:
+        """Return every nonzero variable's structure, slot within the factor, and value."""
+        structure = self._structures()
+        chosen = self.entry < arity[self.owner[structure]]
+        return structure[chosen], self.entry[chosen], self.value[chosen]
+
+    def of_additionals(self, arity: IntArray) -> tuple[IntArray, IntArray, FloatArray]:
+        """Return every nonzero additional's structure, number within the factor, and value."""
+        structure = self._structures()
+        number = self.entry - arity[self.owner[structure]]
+        chosen = number >= 0
+        return structure[chosen], number[chosen], self.value[chosen]
+
+    def _structures(self) -> IntArray:
+        return np.repeat(np.arange(len(self.owner)), np.diff(self.offsets))
+
+
+def join(groups: Sequence[Vertices]) -> Vertices:
+    """Return all structures sorted by their factors, the likeliest of a factor first.
+
+    Leaves out structures whose weight is rounding.
+    """
+    owner = np.concatenate([g.owner for g in groups] or [np.empty(0, np.int64)])
+    weight = np.concatenate([g.probability for g in groups] or [np.empty(0)])
+    size = np.concatenate([np.diff(g.offsets) for g in groups] or [np.empty(0, np.int64)])
+    offsets = np.concatenate([[0], np.cumsum(size)])
+    order = np.lexsort((-weight, owner))
+    order = order[weight[order] > ROUNDING]
+    entries = ranges(offsets, order)
+    return Vertices(
+        owner[order],
+        weight[order],
+        np.concatenate([[0], np.cumsum(size[order])]),
+        np.concatenate([g.entry for g in groups] or [np.empty(0, np.int64)])[entries],
+        np.concatenate([g.value for g in groups] or [np.empty(0)])[entries],
+    )
+
+
+def structure_scores(
+    vertices: Vertices,
+    offsets: IntArray,
+    scores: FloatArray,
+    negated: BoolArray,
+    additional_scores: FloatArray,
+) -> FloatArray:
+    """Return the summed scores of what each structure switches on.
+
+    Parameters
+    ----------
+    vertices
+        The structures.
+    offsets
+        (F + 1,) slots of their factors.
+    scores, negated
+        One a slot: the score of its variable, and whether the slot is on if the variable is off.
+    additional_scores
+        (F, A)
+    """
+
+    def total(of_slots: FloatArray, of_additionals: FloatArray) -> FloatArray:
+        sign = np.where(negated, -1.0, 1.0)
+        n, arity = len(vertices.owner), np.diff(offsets)
+        structure, entry, value = vertices.of_variables(arity)
+        slot = offsets[vertices.owner[structure]] + entry
+        on = _sums(structure, value * (sign * of_slots)[slot], n)
+        structure, entry, value = vertices.of_additionals(arity)
+        extra = of_additionals[vertices.owner[structure], entry]
+        on += _sums(structure, value * extra, n)
+        # a negated slot's variable is on where the structure says nothing
+        factor = np.repeat(np.arange(len(arity)), arity)
+        return on + _sums(factor[negated], of_slots[negated], len(arity))[vertices.owner]
+
+    finite, finite_v = np.isfinite(scores), np.isfinite(additional_scores)
+    found = total(np.where(finite, scores, 0.0), np.where(finite_v, additional_scores, 0.0))
+    forbidden = total(1.0 - finite, 1.0 - finite_v)
+    return np.where(forbidden > 0.0, -np.inf, found)
+
+
+@dataclass(frozen=True)
+class WeightMap:
+    """The derivative of many factors' weights in the marginals, and its transpose.
+
+    Attributes
+    ----------
+    vertices
+        Sorted by factor; affinely independent within a factor in their variables.
+    offsets
+        (F + 1,) slots of the factors.
+    variable
+        The variable of every slot.
+    sign
+        -1 for the negated slots, 1 for the others.
+    n_variables
+        Number of variables of the graph.
+    """
+
+    vertices: Vertices
+    offsets: IntArray
+    variable: IntArray
+    sign: FloatArray
+    n_variables: int
+
+    def push_forward(self, d_values: FloatArray) -> FloatArray:
+        """Return the change of the weights along a change of all marginals."""
+        structure, slot, value = self._nonzeros
+        products = value * d_values[self.variable[slot]]
+        return self._solve(_sums(structure, products, len(self.vertices.owner)))
+
+    def pull_back(self, d_weights: FloatArray) -> FloatArray:
+        """Return a gradient in all marginals for one in the weights."""
+        structure, slot, value = self._nonzeros
+        products = value * self._solve(d_weights)[structure]
+        return _sums(self.variable[slot], products, self.n_variables)
+
+    @functools.cached_property
+    def _nonzeros(self) -> tuple[IntArray, IntArray, FloatArray]:
+        """For every nonzero variable its structure, its slot among all, and its signed value."""
+        structure, entry, value = self.vertices.of_variables(np.diff(self.offsets))
+        slot = self.offsets[self.vertices.owner[structure]] + entry
+        return structure, slot, value * self.sign[slot]
+
+    @functools.cached_property
+    def _systems(self) -> list[tuple[IntArray, FloatArray]]:
+        """For every number k of structures: those of (B, k) factors, and their B Gram matrices."""
+        structure, slot, value = self._nonzeros
+        n = len(self.vertices.owner)
+        first = np.searchsorted(self.vertices.owner, np.arange(len(self.offsets)))
+        counts = np.diff(first)
+        starts = np.concatenate([[0], np.cumsum(counts**2)])
+        gram = np.empty(starts[-1])
+        begin = np.searchsorted(structure, np.arange(n + 1))
+        _fill_grams(first, begin, slot, value, self.offsets, starts, gram)
+        systems = []
+        for k in np.unique(counts[counts > 1]):
+            factors = np.flatnonzero(counts == k)
+            square = gram[starts[factors][:, None] + np.arange(k * k)].reshape(-1, k, k)
+            systems.append((first[factors][:, None] + np.arange(k), square))
+        return systems
+
+    def _solve(self, right: FloatArray) -> FloatArray:
+        """Return ``Q right``, the x of sum 0 with ``(M^T M + 1 1^T) x = right - tau 1``."""
+        out = np.zeros(len(right))
+        for structures, gram in self._systems:
+            sides = np.stack([right[structures], np.ones(structures.shape)], axis=-1)
+            x, ones = np.moveaxis(np.linalg.solve(gram + 1.0, sides), -1, 0)
+            tau = x.sum(axis=1, keepdims=True) / ones.sum(axis=1, keepdims=True)
+            out[structures] = x - tau * ones
+        return out
+
+
+def _sums(owner: IntArray, values: FloatArray, n: int) -> FloatArray:
+    return np.bincount(owner, values, n).astype(np.float64, copy=False)
+
+
+@kernel
+def _fill_grams(
+    first: IntArray,
+    begin: IntArray,
+    slot: IntArray,
+    value: FloatArray,
+    offsets: IntArray,
+    starts: IntArray,
+    gram: FloatArray,
+) -> None:
+    """Write the inner products of every factor's structures, a square matrix after the other."""
+    largest = 0
+    for f in range(len(first) - 1):
+        largest = max(largest, offsets[f + 1] - offsets[f])
+    dense = np.zeros(largest)
+    for f in range(len(first) - 1):
+        k = first[f + 1] - first[f]
+        for i in range(k):
+            s = first[f] + i
+            for e in range(begin[s], begin[s + 1]):
+                dense[slot[e] - offsets[f]] = value[e]
+            for j in range(i + 1):
+                t = first[f] + j
+                dot = 0.0
+                for e in range(begin[t], begin[t + 1]):
+                    dot += value[e] * dense[slot[e] - offsets[f]]
+                gram[starts[f] + i * k + j] = dot
+                gram[starts[f] + j * k + i] = dot
+            for e in range(begin[s], begin[s + 1]):
+                dense[slot[e] - offsets[f]] = 0.0

@@ -1,0 +1,1 @@
+"""What a user declares: variables, and factors over them."""

@@ -1,0 +1,485 @@
+"""The Factor protocol: a declaration of one or many factors over binary variables."""
+
+from __future__ import annotations
+
+import abc
+import copy
+import math
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from typing import Any, ClassVar, Literal, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from lpsmap_core.model.inputs import (
+    broadcast,
+    check_readable,
+    finite_numbers,
+    real_numbers,
+    whole_numbers,
+)
+from lpsmap_core.model.lengths import checked_lengths, checked_mask, within_lengths
+from lpsmap_core.model.variables import Variables, as_variables
+
+__all__ = ["FREE", "LOWER", "TIED", "UPPER", "Factor", "LocalSolution", "override_level"]
+
+FloatArray = npt.NDArray[np.float64]
+IntArray = npt.NDArray[np.int64]
+
+FREE, LOWER, UPPER, TIED = 0, 1, 2, 3
+"""Face codes of a variable slot: between its bounds, at 0, at its upper bound, tied to others."""
+
+
+class LocalSolution(NamedTuple):
+    """Local solutions of a bucket: ``F`` factors of ``K`` slots and ``A`` additionals.
+
+    Attributes
+    ----------
+    z
+        (F, K) floats, scaled marginals in ``[0, 1 / delta]``.
+    v
+        (F, A) floats, marginals of the additionals.
+    face
+        (F, K) int8, the face code of every slot (`FREE`, `LOWER`, `UPPER`, `TIED`).
+    branch
+        (F,) int8, private to the factor type: which case of its closed form holds.
+    """
+
+    z: Any
+    v: Any
+    face: Any
+    branch: Any
+
+
+class Factor(abc.ABC):
+    """One declaration that stands for one or many factors of a type.
+
+    A factor type needs two methods, a MAP oracle and its vertices; the generic active set does the
+    rest (Niculae et al. 2018, appendix A.2). Compiled oracles and closed forms for a whole bucket
+    are optional overrides, which must agree with the two methods.
+
+    With scores ``a`` of its variables, scores ``eta_v`` of its additionals and scaled variables
+    ``delta * z = M p``, ``v = N p``, a factor's local problem is (Niculae & Martins 2020,
+    Algorithm 1, line 7)::
+
+        minimise 1/2 ||z - a||^2 - <eta_v, v>   over p in the simplex of its structures
+
+    Parameters
+    ----------
+    variables
+        Variables of shape ``batch_shape + event_shape``, where the event takes the last
+        `variables_ndim` axes; or a sequence of views, which are stacked on the last axis. Every
+        entry of the batch is a factor.
+    additionals
+        Scores of the factor's additionals: an array (NumPy, torch, or of any array-API library) of
+        shape ``batch_shape + anything``, kept as it is; or None.
+    lengths
+        Integers of shape ``batch_shape``: factor ``b`` covers the leading block ``[:lengths[b]]``
+        of its event axes (all of them, or those named in `length_axes`). With a last axis added,
+        ``batch_shape + (k,)``, one for each of those `k` axes.
+    mask
+        Booleans that broadcast to ``variables.shape``: the entries that take part.
+
+    Raises
+    ------
+    TypeError
+        If `variables` are not Variables, or numbers no numbers: words, masked or complex arrays,
+        sparse tensors.
+    ValueError
+        If shapes disagree, or a length is negative or beyond the event axes.
+
+    Notes
+    -----
+    Factors are immutable once made: whatever a solution or a gradient needs lives on the solution.
+    """
+
+    variables_ndim: int = 1
+    """Number of trailing axes of the variables that one factor covers."""
+
+    length_axes: ClassVar[tuple[int, ...] | None] = None
+    """Which event axes `lengths` cuts, counted from the first event axis; None cuts all of them."""
+
+    row_parameters: ClassVar[tuple[str, ...]] = ()
+    """Names of the attributes that hold one number for every factor."""
+
+    link_parameter: ClassVar[str | None] = None
+    """Name of the attribute that holds one number for every variable slot."""
+
+    flipped: npt.NDArray[np.bool_] | None = None
+    """Entries of `variables` that the type has negated itself, as ``Nand`` makes an ``Or``. Its
+    structures are shown in the sense of the variables that it was given."""
+
+    map_kernel: ClassVar[Callable[..., None] | None] = None
+    """Compiled MAP oracle for many factors (level 2)."""
+
+    projection_kernel: ClassVar[Callable[..., None] | None] = None
+    """Compiled closed-form solution of many local problems (level 3)."""
+
+    jvp_kernel: ClassVar[Callable[..., None] | None] = None
+    """Compiled product of many local Jacobians with vectors (level 3)."""
+
+    iterates: ClassVar[bool] = False
+    """Whether the compiled closed form is an iteration, of a length that depends on the scores.
+
+    A user who limits the iterations of local problems (``max_inner_iter``) asks for approximate
+    solutions at a bounded price: then the active set, which gives them, is used in its place.
+    """
+
+    expected_failures: ClassVar[Mapping[str, str]] = {}
+    """Checks of the conformance kit that the type cannot pass, each with the reason in words."""
+
+    def __init__(
+        self,
+        variables: Variables | Sequence[Variables],
+        additionals: Any = None,
+        *,
+        lengths: npt.ArrayLike | None = None,
+        mask: npt.ArrayLike | None = None,
+    ) -> None:
+        name = type(self).__name__
+        self.variables = as_variables(variables, f"{name}: variables").without_ownership()
+        ndim = self.variables_ndim
+        if self.variables.ndim < ndim:
+            raise ValueError(
+                f"{name}: variables has shape {self.variables.shape}; expected at least {ndim} "
+                f"axes, of which the last {ndim} are one factor's. Add the missing axes by "
+                "indexing or reshape."
+            )
+        split = self.variables.ndim - ndim
+        self.batch_shape: tuple[int, ...] = self.variables.shape[:split]
+        self.event_shape: tuple[int, ...] = self.variables.shape[split:]
+        self.n_factors: int = math.prod(self.batch_shape)
+        self._masked = mask is not None
+        self.lengths, self.keep = self._covered(lengths, mask)
+        self.offsets: IntArray = (
+            np.arange(self.n_factors + 1, dtype=np.int64) * math.prod(self.event_shape)
+            if self.keep is None
+            else _offsets(self.keep.sum(axis=tuple(range(split, self.keep.ndim))).reshape(-1))
+        )
+        self.additionals = self._checked_additionals(additionals)
+        self.n_additionals = self._count_additionals()
+
+    @property
+    def additionals_value(self) -> Any:
+        """Marginals of the additionals in the graph's latest solution, shaped like their scores.
+
+        For ``TorchFactorGraph`` a tensor with gradients. See `FactorGraph.additionals_of`.
+        """
+        return self.variables.graph.additionals_of(self)
+
+    # ---------------------------------------------------------------- one factor, plain Python
+
+    @abc.abstractmethod
+    def solve_map(self, eta_u: FloatArray, eta_v: FloatArray) -> Hashable:
+        """Return the best-scoring structure of one factor, any hashable label.
+
+        Parameters
+        ----------
+        eta_u
+            Scores of the variables, in the factor's event shape (one axis if a mask is used).
+        eta_v
+            Scores of the additionals, flat.
+
+        Notes
+        -----
+        For a declaration of many factors, ``self`` is here the view of one: the attributes named in
+        `row_parameters` are numbers, the one named in `link_parameter` has the shape of `eta_u`,
+        and so has ``self.event_shape``, whatever `lengths` and `mask` leave of this row.
+        """
+
+    @abc.abstractmethod
+    def vertex(self, y: Any) -> tuple[npt.ArrayLike, npt.ArrayLike]:
+        """Return the 0/1 variables and additionals of structure `y`, shaped as in `solve_map`."""
+
+    def decode(self, variables: FloatArray, additionals: FloatArray) -> dict[str, Any]:
+        """Return a structure in the words of its field, as plain Python numbers and lists.
+
+        Parameters
+        ----------
+        variables, additionals
+            0/1 numbers of one structure, in the factor's event shape as far as its `lengths` reach,
+            with zeros where a mask leaves entries out; and flat.
+
+        Returns
+        -------
+        dict
+            Such as ``{"heads": [1, -1, 1]}``; here ``{"on": [...]}``, the positions of the
+            variables that are 1, as numbers or as lists of indices.
+        """
+        places = np.argwhere(np.asarray(variables) > 0.5)
+        return {"on": (places[:, 0] if places.shape[1] == 1 else places).tolist()}
+
+    @classmethod
+    def examples(cls) -> Sequence[Factor]:
+        """Return small declarations of the type, on which the conformance kit can hold it.
+
+        Such as one factor alone, a batch of different parameters, rows of different lengths, with
+        and without additionals; of at most a dozen variables a factor. The kit declares them again
+        over graphs of its own with scores of its own, so that any scores will do here, and nobody
+        needs to keep the graph. See `lpsmap_core.testing`.
+        """
+        return []
+
+    # ---------------------------------------------------------------- many factors, overrides
+
+    @classmethod
+    def vertex_sizes(
+        cls, offsets: IntArray, additional_offsets: IntArray, parameters: FloatArray
+    ) -> IntArray:
+        """Return for each factor the largest number of nonzeros in a vertex (level 2).
+
+        Parameters
+        ----------
+        offsets, additional_offsets
+            (F + 1,) where each factor's slots and additionals begin and end.
+        parameters
+            (F, P) the row parameters, in the order of `row_parameters`.
+        """
+        return np.diff(offsets) + np.diff(additional_offsets)
+
+    @classmethod
+    def solve_sparsemap(
+        cls,
+        a: Any,
+        eta_v: Any,
+        delta: Any,
+        parameters: Any,
+        link_parameter: Any,
+    ) -> LocalSolution:
+        """Solve the local problems of ``F`` factors of equal arity in array-API code (level 3).
+
+        Parameters
+        ----------
+        a, delta
+            (F, K) scores and scales (``delta[f, k]`` is the square root of a degree).
+        eta_v
+            (F, A) scores of the additionals.
+        parameters
+            (F, P) the row parameters, in the order of `row_parameters`.
+        link_parameter
+            (F, K) the link parameter, or None.
+        """
+        raise NotImplementedError
+
+    @classmethod
+    def jvp(
+        cls,
+        solution: LocalSolution,
+        d_u: Any,
+        d_v: Any,
+        delta: Any,
+        parameters: Any,
+        link_parameter: Any,
+    ) -> tuple[Any, Any]:
+        """Multiply the local Jacobians of ``(z, v)`` in ``(a, eta_v)`` with a vector (level 3).
+
+        The Jacobian on a face is symmetric, so that the same product serves both directions.
+
+        Parameters
+        ----------
+        solution
+            What `solve_sparsemap` returned; only its `face` and `branch` count.
+        d_u, d_v
+            (F, K) and (F, A) the vector.
+        delta, parameters, link_parameter
+            As in `solve_sparsemap`.
+
+        Returns
+        -------
+        tuple
+            (F, K) and (F, A) the product.
+        """
+        raise NotImplementedError
+
+    def unused(self) -> tuple[npt.NDArray[np.bool_] | None, npt.NDArray[np.bool_] | None]:
+        """Return which entries no structure ever has on, so that their scores may be anything.
+
+        Returns
+        -------
+        slots
+            Of ``variables.shape``, or None if there is a structure for each. As such a variable is
+            0, whatever its score, a NaN there harms nothing.
+        additionals
+            (n_factors, n_additionals), or None likewise.
+        """
+        return None, None
+
+    # ---------------------------------------------------------------- helpers for factor types
+
+    def per_factor(self, name: str, value: npt.ArrayLike) -> FloatArray:
+        """Return `value` broadcast to one number for every factor, as a flat array.
+
+        Parameters
+        ----------
+        name
+            What an error calls it.
+        value
+            A number, or an array that broadcasts to ``batch_shape``.
+
+        Raises
+        ------
+        TypeError
+            If `value` does not hold real numbers.
+        ValueError
+            If it does not broadcast to ``batch_shape`` or is not finite.
+        """
+        return finite_numbers(f"{type(self).__name__}: {name}", value, self.batch_shape).reshape(-1)
+
+    def counts(self, name: str, value: npt.ArrayLike) -> IntArray:
+        """Return `value` broadcast to one whole number for every factor, as a flat array.
+
+        Numbers beyond 2^62 are that much. Cut them to what there is to count: kernels compute with
+        them.
+
+        Parameters
+        ----------
+        name
+            What an error calls it.
+        value
+            A number of 0 or more, or an array of them that broadcasts to ``batch_shape``.
+
+        Raises
+        ------
+        TypeError
+            If `value` does not hold numbers.
+        ValueError
+            If it does not broadcast to ``batch_shape``, or holds a fraction or a negative number.
+        """
+        name = f"{type(self).__name__}: {name}"
+        numbers = broadcast(name, whole_numbers(name, value), self.batch_shape).reshape(-1)
+        wrong = np.flatnonzero((numbers < 0) | (numbers != np.rint(numbers)))
+        if wrong.size:
+            i = int(wrong[0])
+            raise ValueError(
+                f"{name} of {self.name_of(i)} is {numbers[i]:g}; expected a whole number, 0 or "
+                "more."
+            )
+        return numbers.astype(np.int64)
+
+    def per_link(self, name: str, value: npt.ArrayLike) -> FloatArray:
+        """Return `value` broadcast to one number for every entry of the variables.
+
+        Parameters
+        ----------
+        name
+            What an error calls it.
+        value
+            A number, or an array that broadcasts to ``variables.shape``. Entries that `lengths` or
+            `mask` leaves out may hold anything.
+
+        Raises
+        ------
+        TypeError
+            If `value` does not hold real numbers.
+        ValueError
+            If it does not broadcast to ``variables.shape`` or is not finite.
+        """
+        name = f"{type(self).__name__}: {name}"
+        return finite_numbers(name, value, self.variables.shape, self.keep)
+
+    def row(self, i: int) -> Factor:
+        """Return the view of factor `i` on which the plain Python methods are called."""
+        view = copy.copy(self)
+        view.event_shape = self._row_shape(i)
+        for name in self.row_parameters:
+            setattr(view, name, getattr(self, name)[i].item())
+        if self.link_parameter is not None:
+            links = self.links(getattr(self, self.link_parameter))
+            setattr(view, self.link_parameter, self.shaped(i, links[self.slots_of(i)]))
+        return view
+
+    def links(self, values: npt.NDArray[Any]) -> npt.NDArray[Any]:
+        """Return those of `values`, of ``variables.shape``, that take part, flat by factor."""
+        return values.reshape(-1) if self.keep is None else values[self.keep]
+
+    def slots_of(self, i: int) -> slice:
+        """Return where factor `i` lies in the flat list of this declaration's slots."""
+        return slice(int(self.offsets[i]), int(self.offsets[i + 1]))
+
+    def shaped(self, i: int, values: npt.NDArray[Any]) -> npt.NDArray[Any]:
+        """Return `values`, factor `i`'s slots, in its event shape (flat if a mask is used)."""
+        return values.reshape(self._row_shape(i))
+
+    def placed(self, i: int, values: npt.NDArray[Any]) -> npt.NDArray[Any]:
+        """Return `values` of factor `i` as `shaped` does, but with a mask at their places too."""
+        if not self._masked or self.keep is None:
+            return self.shaped(i, values)
+        event = np.zeros(self.event_shape, dtype=values.dtype)
+        event[self.keep.reshape(self.n_factors, *self.event_shape)[i]] = values
+        return event
+
+    def name_of(self, i: int) -> str:
+        """Return how an error calls factor `i`."""
+        return f"factor {i}"
+
+    def __repr__(self) -> str:
+        many = f"{self.n_factors} factors " if self.batch_shape else ""
+        return f"{type(self).__name__}({many}over variables of shape {self.variables.shape})"
+
+    # ---------------------------------------------------------------- checks
+
+    def _row_shape(self, i: int) -> tuple[int, ...]:
+        """Return the shape in which factor `i` sees its slots."""
+        if self._masked:
+            return (int(self.offsets[i + 1] - self.offsets[i]),)
+        shape = list(self.event_shape)
+        if self.lengths is not None:
+            for axis, length in zip(self._cut_axes(), self.lengths[i], strict=True):
+                shape[axis] = int(length)
+        return tuple(shape)
+
+    def _cut_axes(self) -> tuple[int, ...]:
+        return tuple(range(self.variables_ndim)) if self.length_axes is None else self.length_axes
+
+    def _covered(
+        self, lengths: npt.ArrayLike | None, mask: npt.ArrayLike | None
+    ) -> tuple[IntArray | None, npt.NDArray[np.bool_] | None]:
+        """Return one length for every factor and cut axis, and which entries take part."""
+        name, split, axes = type(self).__name__, len(self.batch_shape), self._cut_axes()
+        shape, keep, checked = self.variables.shape, None, None
+        if lengths is not None:
+            checked = checked_lengths(name, lengths, shape, split, axes)
+            keep = within_lengths(checked, shape, split, axes)
+        if mask is not None:
+            chosen = checked_mask(name, mask, shape)
+            keep = chosen if keep is None else keep & chosen
+        return checked, keep
+
+    def _checked_additionals(self, additionals: Any) -> Any:
+        """Return arrays as they are, of any library; what else holds numbers as an array."""
+        name = f"{type(self).__name__}: additionals"
+        if additionals is None or hasattr(additionals, "shape"):
+            check_readable(name, additionals)
+            return additionals
+        return real_numbers(name, additionals).astype(np.float64)
+
+    def _count_additionals(self) -> int:
+        """Check the additionals' leading axes; return how many additionals each factor has."""
+        if self.additionals is None:
+            return 0
+        shape = tuple(getattr(self.additionals, "shape", ()))
+        batch = len(self.batch_shape)
+        if shape[:batch] != self.batch_shape:
+            raise ValueError(
+                f"{type(self).__name__}: additionals has shape {shape}; expected it to start with "
+                f"the batch shape {self.batch_shape}. Broadcast it first."
+            )
+        return math.prod(shape[batch:])
+
+
+def override_level(factor_type: type[Factor]) -> Literal[1, 2, 3]:
+    """Return a factor type's level of override: 1 oracle, 2 compiled oracle, 3 closed form."""
+    if factor_type.projection_kernel is not None or has_array_code(factor_type):
+        return 3
+    return 1 if factor_type.map_kernel is None else 2
+
+
+def has_array_code(factor_type: type[Factor]) -> bool:
+    """Whether a factor type overrides ``solve_sparsemap`` in array-API code."""
+    return factor_type.solve_sparsemap.__func__ is not Factor.solve_sparsemap.__func__  # type: ignore[attr-defined]
+
+
+def _offsets(counts: IntArray) -> IntArray:
+    offsets = np.zeros(len(counts) + 1, dtype=np.int64)
+    np.cumsum(counts, out=offsets[1:])
+    return offsets

@@ -1,0 +1,78 @@
+"""Which entries of its variables a declaration covers: lengths and masks."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+from lpsmap_core.model.inputs import broadcast, real_numbers, whole_numbers
+
+__all__ = ["checked_lengths", "checked_mask", "within_lengths"]
+
+IntArray = npt.NDArray[np.int64]
+BoolArray = npt.NDArray[np.bool_]
+Shape = tuple[int, ...]
+
+
+def checked_lengths(
+    name: str, lengths: npt.ArrayLike, shape: Shape, split: int, axes: Sequence[int]
+) -> IntArray:
+    """Return one length for every factor and cut axis.
+
+    Parameters
+    ----------
+    name
+        The factor type, for messages.
+    lengths
+        As the user gave them.
+    shape, split
+        Of the variables, and how many of its axes are the batch.
+    axes
+        The event axes that lengths cut.
+    """
+    batch, longest = shape[:split], np.array([shape[split + axis] for axis in axes])
+    array = whole_numbers(f"{name}: lengths", lengths)
+    if array.dtype != np.int64:
+        raise ValueError(
+            f"{name}: lengths has dtype {array.dtype}; expected integers. Convert it first."
+        )
+    if array.shape not in (batch, (*batch, len(axes))):
+        raise ValueError(
+            f"{name}: lengths has shape {array.shape}; expected {batch}, one for every factor of "
+            f"the declaration{f', or {(*batch, len(axes))}' if len(axes) > 1 else ''}."
+        )
+    if array.shape == batch:
+        array = array[..., None]
+    array = np.broadcast_to(array, (*batch, len(axes))).reshape(-1, len(axes))
+    wrong = np.argwhere((array < 0) | (array > longest))
+    if wrong.size:
+        b, k = wrong[0]
+        raise ValueError(
+            f"{name}: lengths[{b}] is {array[b, k]}; expected 0 to {longest[k]}, the length of the "
+            "event axes."
+        )
+    return np.ascontiguousarray(array)
+
+
+def within_lengths(lengths: IntArray, shape: Shape, split: int, axes: Sequence[int]) -> BoolArray:
+    """Return which entries of the variables lie before the ends that lengths set."""
+    keep = np.ones(shape, dtype=bool)
+    for axis, ends in zip(axes, lengths.T, strict=True):
+        along = [1] * len(shape)
+        along[split + axis] = -1
+        limit = ends.reshape(shape[:split] + (1,) * (len(shape) - split))
+        keep &= np.arange(shape[split + axis]).reshape(along) < limit
+    return keep
+
+
+def checked_mask(name: str, mask: npt.ArrayLike, shape: Shape) -> BoolArray:
+    """Return a mask in the shape of the variables."""
+    array = real_numbers(f"{name}: mask", mask)
+    if array.dtype != bool:
+        raise ValueError(
+            f"{name}: mask has dtype {array.dtype}; expected booleans, true where a variable takes "
+            "part."
+        )
+    return broadcast(f"{name}: mask", array, shape)

@@ -1,0 +1,283 @@
+"""Arrays of binary variables that index like NumPy arrays."""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Iterator, Sequence
+from typing import Any, NoReturn, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from lpsmap_core.model.inputs import real_numbers
+
+__all__ = ["Owner", "Variables", "as_variables", "stack"]
+
+IntArray = npt.NDArray[np.int64]
+BoolArray = npt.NDArray[np.bool_]
+
+
+class Owner(Protocol):
+    """What variables and factors ask of the graph that has them."""
+
+    @property
+    def n_variables(self) -> int:
+        """Number of variables."""
+
+    def flat_scores(self) -> Any:
+        """Return the scores of all variables, as they were given."""
+
+    def additional_scores(self, factor: Any) -> Any:
+        """Return the scores of a declaration's additionals."""
+
+    def value_of(self, variables: Variables) -> Any:
+        """Return the marginals of a view, as the latest solve found them."""
+
+    def additionals_of(self, factor: Any) -> Any:
+        """Return the marginals of a declaration's additionals, likewise."""
+
+
+class Variables:
+    """An n-dimensional view of some of a graph's binary variables.
+
+    Views are made by `FactorGraph.variable_from` and `FactorGraph.variable`, and index like NumPy
+    arrays: ``u[:, 0]``, ``u[mask]``, ``u[[2, 0], 1]``, ``u.T``, ``u.reshape(-1)``. ``~u`` stands
+    for the negated variables, ``1 - u``, and ``u ^ mask`` for variables that are negated where a
+    mask is true, as for NumPy's booleans. No view copies scores.
+
+    Parameters
+    ----------
+    graph
+        The graph that owns the variables.
+    index
+        Integer array of any shape: positions in the graph's flat list of variables.
+    negated
+        Boolean array of the same shape: which entries stand for ``1 - u``.
+    """
+
+    __slots__ = ("_graph", "index", "negated")
+
+    __array_ufunc__ = None  # so that NumPy leaves ``mask ^ u`` to us
+
+    def __init__(
+        self,
+        graph: Owner | weakref.ref[Owner],
+        index: IntArray,
+        negated: BoolArray,
+    ) -> None:
+        self._graph = graph
+        self.index = index
+        self.negated = negated
+
+    @property
+    def graph(self) -> Owner:
+        """The graph that owns the variables."""
+        if not isinstance(self._graph, weakref.ref):
+            return self._graph
+        graph = self._graph()
+        if graph is None:
+            raise RuntimeError("graph: the graph of these variables is gone; keep a reference.")
+        return graph
+
+    def without_ownership(self) -> Variables:
+        """Return the same view with a weak reference to the graph.
+
+        A graph holds its factors and they hold such views, so that a graph that goes out of scope
+        frees its arrays at once and not when the cycle collector comes by.
+        """
+        return Variables(weakref.ref(self.graph), self.index, self.negated)
+
+    # Pickled as state, since a graph's factors lead back to their variables. Weak stays weak.
+    def __getstate__(self) -> tuple[Owner, bool, IntArray, BoolArray]:
+        return self.graph, isinstance(self._graph, weakref.ref), self.index, self.negated
+
+    def __setstate__(self, state: tuple[Owner, bool, IntArray, BoolArray]) -> None:
+        graph, weak, self.index, self.negated = state
+        self._graph = weakref.ref(graph) if weak else graph
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Shape of the view."""
+        return self.index.shape
+
+    @property
+    def ndim(self) -> int:
+        """Number of axes of the view."""
+        return self.index.ndim
+
+    @property
+    def size(self) -> int:
+        """Number of entries of the view."""
+        return self.index.size
+
+    @property
+    def value(self) -> Any:
+        """Marginals in [0, 1] found by the graph's latest ``solve``, in this view's shape.
+
+        Raises
+        ------
+        RuntimeError
+            If the graph was not solved yet.
+        """
+        return self.graph.value_of(self)
+
+    def __len__(self) -> int:
+        return len(self.index)
+
+    def __iter__(self) -> Iterator[Variables]:
+        return (self[i] for i in range(len(self)))
+
+    def __getitem__(self, key: Any) -> Variables:
+        index = np.asarray(self.index[key])
+        if index.size > self.size and not self.negated.any():  # to look costs less than to pick
+            negated = np.zeros(index.shape, dtype=np.bool_)
+        else:
+            negated = np.asarray(self.negated[key])
+        return Variables(self._graph, index, negated)
+
+    def __invert__(self) -> Variables:
+        return Variables(self._graph, self.index, ~self.negated)
+
+    def __xor__(self, mask: npt.ArrayLike) -> Variables:
+        """Return the variables negated where a mask is true.
+
+        Parameters
+        ----------
+        mask
+            Booleans whose shape broadcasts with that of the view.
+
+        Raises
+        ------
+        TypeError
+            If the mask does not consist of booleans.
+        ValueError
+            If the shapes do not broadcast.
+
+        Examples
+        --------
+        >>> import lpsmap
+        >>> u = lpsmap.FactorGraph().variable((2, 3))
+        >>> (u ^ [True, False, True]).negated[0].tolist()
+        [True, False, True]
+        """
+        flags = real_numbers("u ^ mask: mask", mask)
+        if flags.dtype != np.bool_:
+            raise TypeError(
+                f"u ^ mask: mask has dtype {flags.dtype}; expected booleans, true where a variable "
+                "is negated."
+            )
+        try:
+            index, negated, flags = np.broadcast_arrays(self.index, self.negated, flags)
+        except ValueError:
+            raise ValueError(
+                f"u ^ mask: mask has shape {flags.shape}; expected one that broadcasts with "
+                f"{self.shape}, the shape of the variables."
+            ) from None
+        return Variables(self._graph, index, negated ^ flags)
+
+    __rxor__ = __xor__
+
+    def __array__(self, *_: Any, **__: Any) -> NoReturn:
+        raise TypeError(
+            "Variables are no numbers, of which NumPy could make an array; expected u.value, their "
+            "marginals after a solve, or lpsmap.stack, which joins views."
+        )
+
+    def reshape(self, *shape: Any) -> Variables:
+        """Return the same variables in another shape, as `numpy.ndarray.reshape`."""
+        return Variables(self._graph, self.index.reshape(*shape), self.negated.reshape(*shape))
+
+    def transpose(self, *axes: Any) -> Variables:
+        """Return the same variables with permuted axes, as `numpy.ndarray.transpose`."""
+        return Variables(self._graph, self.index.transpose(*axes), self.negated.transpose(*axes))
+
+    def moveaxis(self, source: int, destination: int) -> Variables:
+        """Return the same variables with axis `source` at `destination`; see `numpy.moveaxis`."""
+        order = list(range(self.ndim))
+        order.insert(range(self.ndim)[destination], order.pop(source))
+        return self.transpose(order)
+
+    @property
+    def T(self) -> Variables:  # noqa: N802 - NumPy's name
+        """The same variables with reversed axes."""
+        return self.transpose()
+
+    def __repr__(self) -> str:
+        negated = "some or all negated, " if self.negated.any() else ""
+        return f"Variables(shape={self.shape}, {negated}of {self.graph!r})"
+
+
+def stack(variables: Sequence[Variables]) -> Variables:
+    """Broadcast variables to one shape and stack them along a new last axis.
+
+    Parameters
+    ----------
+    variables
+        Views of one graph whose shapes broadcast together.
+
+    Returns
+    -------
+    Variables
+        Of shape ``(*broadcast_shape, len(variables))``.
+
+    Raises
+    ------
+    TypeError
+        If an entry is not a `Variables`.
+    ValueError
+        If there is none, if they belong to different graphs, or if their shapes do not broadcast.
+    """
+    if not variables:
+        raise ValueError("stack: got no variables; expected at least one Variables view.")
+    for position, view in enumerate(variables):
+        if not isinstance(view, Variables):
+            raise TypeError(
+                f"stack: entry {position} is a {type(view).__name__}; expected Variables, "
+                "as made by FactorGraph.variable_from or FactorGraph.variable."
+            )
+        if view.graph is not variables[0].graph:
+            raise ValueError(
+                f"stack: entry {position} belongs to another graph than entry 0; a factor joins "
+                "variables of one graph. Make them with the same graph's variable_from."
+            )
+    try:
+        index = np.broadcast_arrays(*(view.index for view in variables))
+    except ValueError:
+        shapes = ", ".join(str(view.shape) for view in variables)
+        raise ValueError(
+            f"stack: shapes {shapes} do not broadcast together; expected equal shapes or axes of "
+            "length 1."
+        ) from None
+    negated = np.broadcast_arrays(*(view.negated for view in variables))
+    return Variables(variables[0].graph, _stacked(index), _stacked(negated))
+
+
+def _stacked(arrays: Sequence[npt.NDArray[Any]]) -> npt.NDArray[Any]:
+    """Stack arrays along a new last axis, in C order whatever theirs is: factors read it so."""
+    out = np.empty((*arrays[0].shape, len(arrays)), dtype=arrays[0].dtype)
+    return np.stack(arrays, axis=-1, out=out)
+
+
+def as_variables(variables: Variables | Sequence[Variables], name: str = "variables") -> Variables:
+    """Return a view as it is, and a sequence of views stacked along a new last axis.
+
+    Parameters
+    ----------
+    variables
+        A view, or a list or tuple of views whose shapes broadcast together.
+    name
+        What messages call it.
+
+    Raises
+    ------
+    TypeError
+        If `variables` is neither.
+    """
+    if isinstance(variables, Variables):
+        return variables
+    if isinstance(variables, (list, tuple)):
+        return stack(variables)
+    raise TypeError(
+        f"{name}: got a {type(variables).__name__}; expected Variables, as made by "
+        "FactorGraph.variable_from(scores), or a list of them."
+    )

@@ -1,0 +1,35 @@
+"""What core itself offers by the hooks, as a plugin does."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from lpsmap_core.plugins.backends import Backend, NumpyBackend
+from lpsmap_core.plugins.formats import FileFormat
+from lpsmap_core.plugins.hookspecs import hookimpl
+from lpsmap_core.plugins.json_format import JsonFormat
+
+if TYPE_CHECKING:
+    import click
+
+lpsmap_api_version = 1
+
+
+@hookimpl
+def lpsmap_formats() -> list[type[FileFormat]]:
+    """Return core's file format."""
+    return [JsonFormat]
+
+
+@hookimpl
+def lpsmap_backends() -> list[type[Backend]]:
+    """Return the library that core computes with."""
+    return [NumpyBackend]
+
+
+@hookimpl
+def lpsmap_commands() -> list[click.Command]:
+    """Return core's own commands."""
+    from lpsmap_core.command.cli import main
+
+    return list(main.commands.values())

@@ -1,0 +1,1 @@
+"""What plugins can offer, and how it is found."""

@@ -1,0 +1,45 @@
+"""Read the factor graph in a file, by the installed format of its suffix."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from lpsmap_core.plugins.formats import FileFormatError, Problem, in_words
+from lpsmap_core.plugins.registry import installed
+
+__all__ = ["read"]
+
+
+def read(path: str | Path) -> Problem:
+    """Return the problem in the file at `path`, by the installed format of its suffix.
+
+    Raises
+    ------
+    OSError
+        If the file cannot be read.
+    FileFormatError
+        If no installed format has the file's suffix, or the file does not follow its format.
+    """
+    path, formats = Path(path), installed().formats
+    suffix = path.suffix.lower()
+    if suffix not in formats:
+        raise FileFormatError(
+            f"{path}: no installed file format has the suffix {suffix!r}; expected one of "
+            f"{', '.join(sorted(formats))}. Rename the file, or install a plugin that reads it."
+        )
+    registration = formats[suffix]
+    try:
+        problem: Problem = registration.value().read(path)
+    except (OSError, FileFormatError):
+        raise
+    except Exception as error:
+        raise FileFormatError(
+            f"{path}: {in_words(error)}; raised by the format of "
+            f"{registration.plugin.distribution}. Mend the file, or tell the plugin's author."
+        ) from error
+    if not isinstance(problem, Problem):
+        raise FileFormatError(
+            f"{path}: the format of {registration.plugin.distribution} returned a "
+            f"{type(problem).__name__}; expected a Problem. Tell the plugin's author."
+        )
+    return problem

@@ -1,0 +1,59 @@
+"""Factor graphs in files: what a file format is."""
+
+from __future__ import annotations
+
+import abc
+from pathlib import Path
+from typing import ClassVar, NamedTuple
+
+from lpsmap_core.graph import FactorGraph
+from lpsmap_core.model.variables import Variables
+
+__all__ = ["FileFormat", "FileFormatError", "Problem"]
+
+
+class FileFormatError(ValueError):
+    """A file is not what its format asks for; the message says where and what to mend."""
+
+
+class Problem(NamedTuple):
+    """A factor graph as a file describes it.
+
+    Attributes
+    ----------
+    graph
+        The graph, not solved yet.
+    variables
+        Its blocks of variables by their names in the file.
+    """
+
+    graph: FactorGraph
+    variables: dict[str, Variables]
+
+
+class FileFormat(abc.ABC):
+    """A way to write a factor graph in a file; plugins offer theirs by ``lpsmap_formats``."""
+
+    name: ClassVar[str]
+    """What people call it."""
+
+    suffixes: ClassVar[tuple[str, ...]]
+    """Ends of the names of its files, such as ``(".uai",)``, in small letters."""
+
+    @abc.abstractmethod
+    def read(self, path: Path) -> Problem:
+        """Return the problem in the file at `path`.
+
+        Raises
+        ------
+        OSError
+            If the file cannot be read.
+        FileFormatError
+            If it does not hold what the format asks for.
+        """
+
+
+def in_words(error: Exception) -> str:
+    """Return what an error says, cut if it is long: it may quote all that a file holds."""
+    words = f"{type(error).__name__}: {error}"
+    return words if len(words) <= 600 else f"{words[:300]} ... {words[-200:]}"

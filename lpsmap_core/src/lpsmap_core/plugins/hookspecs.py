@@ -1,0 +1,75 @@
+"""The hooks that plugins implement.
+
+A plugin is an installed distribution with an entry point in the group ``lpsmap`` that names a
+module. Its hook implementations return classes or values and have no side effects; each is called
+when something of its kind is first asked for. `docs/how-to/hooks.md` has an example of each.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import pluggy
+
+from lpsmap_core.graph import FactorGraph
+from lpsmap_core.model.factor import Factor
+from lpsmap_core.plugins.backends import Backend
+from lpsmap_core.plugins.formats import FileFormat
+
+if TYPE_CHECKING:
+    import click
+
+__all__ = [
+    "API_VERSION",
+    "PROJECT",
+    "hookimpl",
+    "hookspec",
+    "lpsmap_backends",
+    "lpsmap_commands",
+    "lpsmap_factors",
+    "lpsmap_formats",
+    "lpsmap_graphs",
+]
+
+PROJECT = "lpsmap"
+
+API_VERSION = 1
+"""Version of the hooks and of what they return, raised by changes that break plugins.
+
+A plugin's module says the one that it is written for: ``lpsmap_api_version = 1``.
+"""
+
+hookspec = pluggy.HookspecMarker(PROJECT)
+hookimpl = pluggy.HookimplMarker(PROJECT)
+
+
+@hookspec
+def lpsmap_factors() -> Sequence[type[Factor]]:  # type: ignore[empty-body]
+    """Return the factor types of a pack; each is known by its class name."""
+
+
+@hookspec
+def lpsmap_graphs() -> Sequence[type[FactorGraph]]:  # type: ignore[empty-body]
+    """Return the factor graphs of an adapter; each is known by its class name.
+
+    Called only when a name is asked for that is no factor's, so that adapters may import slowly.
+    """
+
+
+@hookspec
+def lpsmap_formats() -> Sequence[type[FileFormat]]:  # type: ignore[empty-body]
+    """Return file formats of factor graphs; each is known by its suffixes."""
+
+
+@hookspec
+def lpsmap_commands() -> Sequence[click.Command]:  # type: ignore[empty-body]
+    """Return sub-commands of the command line ``lpsmap``; each is known by its name."""
+
+
+@hookspec
+def lpsmap_backends() -> Sequence[type[Backend]]:  # type: ignore[empty-body]
+    """Return array libraries and their devices; each is known by its name.
+
+    The conformance kit runs every closed form in array-API code on all of them.
+    """

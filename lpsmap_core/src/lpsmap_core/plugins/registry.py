@@ -1,0 +1,321 @@
+"""Find what installed plugins offer.
+
+Nothing is looked for before something is asked for. A broken plugin is skipped with a warning that
+names it. A name that two plugins claim is an error that names both, for whoever asks for that name.
+"""
+
+from __future__ import annotations
+
+import difflib
+import functools
+import os
+import re
+import time
+import warnings
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from importlib.metadata import EntryPoint, entry_points
+from typing import Any, NamedTuple
+
+import pluggy
+
+from lpsmap_core.graph import FactorGraph
+from lpsmap_core.kernels.callers import stacklevel
+from lpsmap_core.model.factor import Factor
+from lpsmap_core.plugins import hookspecs
+from lpsmap_core.plugins.backends import Backend
+from lpsmap_core.plugins.formats import FileFormat
+from lpsmap_core.plugins.offers import DISABLE, DuplicateNameError, Offers, Plugin, Registration
+
+__all__ = [
+    "DuplicateNameError",
+    "Offers",
+    "Plugin",
+    "PluginWarning",
+    "Registration",
+    "Registry",
+    "installed",
+    "registered",
+]
+
+
+OWN = "lpsmap-core"
+"""The distribution whose offers are there at any rate."""
+
+
+class PluginWarning(UserWarning):
+    """An installed plugin is broken, in whole or in part."""
+
+
+class _ApiVersionError(RuntimeError):
+    """A plugin is written for another version of the hooks; the message says what to upgrade."""
+
+
+class _Kind(NamedTuple):
+    """What a hook returns a sequence of."""
+
+    expected: str
+    accepts: Callable[[Any], bool]
+    names: Callable[[Any], Iterable[str]]
+
+
+def _subclasses(base: type[Any], names: Callable[[Any], Iterable[str]]) -> _Kind:
+    return _Kind(
+        f"subclasses of {base.__name__}",
+        lambda value: isinstance(value, type) and issubclass(value, base),
+        names,
+    )
+
+
+def _is_command(value: Any) -> bool:
+    import click  # only the command line needs it
+
+    return isinstance(value, click.Command) and bool(value.name)
+
+
+KINDS = {
+    "lpsmap_factors": _subclasses(Factor, lambda cls: [cls.__name__]),
+    "lpsmap_graphs": _subclasses(FactorGraph, lambda cls: [cls.__name__]),
+    "lpsmap_formats": _subclasses(FileFormat, lambda cls: cls.suffixes),
+    "lpsmap_commands": _Kind("click commands with names", _is_command, lambda value: [value.name]),
+    "lpsmap_backends": _subclasses(Backend, lambda cls: [cls.name]),
+}
+"""What each hook returns."""
+
+
+class Registry:
+    """What a set of plugins offers."""
+
+    def __init__(self) -> None:
+        self.plugins: list[Plugin] = []
+        self._manager = pluggy.PluginManager(hookspecs.PROJECT)
+        self._manager.add_hookspecs(hookspecs)
+        self._offers: dict[str, Offers] = {}
+
+    def register(self, module: object, plugin: Plugin) -> None:
+        """Register hook implementations.
+
+        Parameters
+        ----------
+        module
+            A module or other object with functions that are marked as such.
+        plugin
+            Where it comes from.
+
+        Raises
+        ------
+        RuntimeError
+            If it is written for another version of the hooks.
+        ValueError
+            If it was registered before.
+
+        Warns
+        -----
+        PluginWarning
+            For every function that looks like a hook and is none.
+        """
+        _check_api_version(module, plugin)
+        self._manager.register(module, name=plugin.key)
+        self.plugins.append(plugin)
+        self._offers.clear()
+        for advice in _misspelt(self._manager, module):
+            warnings.warn(
+                f"lpsmap: the plugin {plugin.name!r} of {plugin.distribution} {plugin.version} "
+                f"{advice}. Until then it is never called.",
+                PluginWarning,
+                stacklevel=stacklevel(),
+            )
+
+    def unregister(self, plugin: Plugin) -> None:
+        """Forget a plugin."""
+        self._manager.unregister(name=plugin.key)
+        self.plugins.remove(plugin)
+        self._offers.clear()
+
+    @property
+    def factors(self) -> Offers:
+        """Factor types by class name."""
+        return self._offered("lpsmap_factors")
+
+    @property
+    def graphs(self) -> Offers:
+        """Factor graphs of adapters by class name."""
+        return self._offered("lpsmap_graphs")
+
+    @property
+    def formats(self) -> Offers:
+        """File formats by suffix."""
+        return self._offered("lpsmap_formats")
+
+    @property
+    def commands(self) -> Offers:
+        """Sub-commands of the command line by name."""
+        return self._offered("lpsmap_commands")
+
+    @property
+    def backends(self) -> Offers:
+        """Array libraries by name."""
+        return self._offered("lpsmap_backends")
+
+    def _offered(self, hook: str) -> Offers:
+        if hook not in self._offers:
+            offers = Offers()
+            for plugin in self.plugins:
+                for name, value in self._call(plugin, hook):
+                    offers.add(Registration(name, value, plugin))
+            self._offers[hook] = offers
+        return self._offers[hook]
+
+    def _call(self, plugin: Plugin, hook: str) -> list[tuple[str, Any]]:
+        """Return what one plugin's hook offers, by name; a failure is a warning and nothing."""
+        module, kind = self._manager.get_plugin(plugin.key), KINDS[hook]
+        others = [p for p in self._manager.get_plugins() if p is not module]
+        try:
+            results = self._manager.subset_hook_caller(hook, others)()
+            values = [value for result in results for value in result]
+            for value in values:
+                if not kind.accepts(value):
+                    raise TypeError(f"{hook} returned {value!r}; expected {kind.expected}")
+            return [(name, value) for value in values for name in kind.names(value)]
+        except Exception as error:
+            _warn_skipped(plugin, error)
+            return []
+
+
+@functools.cache
+def installed() -> Registry:
+    """Return the registry of the plugins installed in this environment, core's own offers first.
+
+    Plugins that the environment variable ``LPSMAP_DISABLE_PLUGINS`` names, by distribution or entry
+    point, are left out; ``all`` leaves out all.
+
+    Warns
+    -----
+    PluginWarning
+        For every plugin that cannot be imported or registered, and for every name in
+        ``LPSMAP_DISABLE_PLUGINS`` that is no plugin's.
+    """
+    registry = Registry()
+    for entry_point in _enabled(entry_points(group=hookspecs.PROJECT)):
+        plugin = _plugin_of(entry_point)
+        try:
+            start = time.perf_counter()
+            module = entry_point.load()
+            plugin = _plugin_of(entry_point, time.perf_counter() - start)
+            registry.register(module, plugin)
+        except Exception as error:
+            _warn_skipped(plugin, error)
+    return registry
+
+
+@contextmanager
+def registered(*modules: object) -> Iterator[Registry]:
+    """Offer modules with hook implementations as if they were installed, for tests.
+
+    Parameters
+    ----------
+    *modules
+        Modules, or other objects with hook implementations.
+
+    Yields
+    ------
+    Registry
+        That of the installed plugins, with these.
+    """
+    registry, added = installed(), []
+    try:
+        for module in modules:
+            name = getattr(module, "__name__", type(module).__name__)
+            plugin = Plugin(f"{name}-{id(module)}", "registered-by-hand", "0")
+            registry.register(module, plugin)
+            added.append(plugin)
+        yield registry
+    finally:
+        for plugin in added:
+            registry.unregister(plugin)
+
+
+# -------------------------------------------------------------------- installed distributions
+
+
+def _plugin_of(entry_point: EntryPoint, seconds: float = 0.0) -> Plugin:
+    distribution = entry_point.dist
+    if distribution is None:  # an entry point made by hand
+        return Plugin(entry_point.name, "unknown", "unknown", seconds)
+    name = distribution.metadata["Name"] or "unknown"
+    return Plugin(entry_point.name, name, distribution.version, seconds)
+
+
+def _enabled(found: Iterable[EntryPoint]) -> list[EntryPoint]:
+    """Return the entry points that the environment does not switch off: core's own at any rate."""
+    disabled = {
+        _normalised(name) for name in os.environ.get(DISABLE, "").split(",") if name.strip()
+    }
+    found = list(found)
+    kept = [each for each in found if _plugin_of(each).distribution == OWN]
+    plugins = [each for each in found if each not in kept]
+    if "all" in disabled:
+        return kept
+    met = set()
+    for entry_point in plugins:
+        names = {entry_point.name, _plugin_of(entry_point).distribution}
+        matching = {_normalised(name) for name in names} & disabled
+        met |= matching
+        if not matching:
+            kept.append(entry_point)
+    for name in sorted(disabled - met):
+        warnings.warn(
+            f"{DISABLE} names {name!r}, which is no installed plugin; expected all, or names of "
+            "distributions or entry points with commas between them. `lpsmap plugins` lists them.",
+            PluginWarning,
+            stacklevel=stacklevel(),
+        )
+    return kept
+
+
+def _normalised(name: str) -> str:
+    """Return a distribution's name as package indices compare names."""
+    return re.sub(r"[-_.]+", "-", name.strip()).lower()
+
+
+# -------------------------------------------------------------------- what can be wrong
+
+
+def _check_api_version(module: object, plugin: Plugin) -> None:
+    wanted, ours = getattr(module, "lpsmap_api_version", 1), hookspecs.API_VERSION
+    if wanted != ours:
+        newer = isinstance(wanted, int) and wanted > ours
+        raise _ApiVersionError(
+            f"it is written for version {wanted!r} of the plugin API, and the installed "
+            f"lpsmap-core has version {ours}. "
+            f"Upgrade {'lpsmap-core' if newer else plugin.distribution}"
+        )
+
+
+def _misspelt(manager: pluggy.PluginManager, module: object) -> Iterator[str]:
+    """Yield what to mend about functions that look like hooks and are none."""
+    for name, function in vars(module).items() if hasattr(module, "__dict__") else ():
+        if not callable(function) or isinstance(function, type):
+            continue
+        near = difflib.get_close_matches(name, KINDS, n=1, cutoff=0.85)
+        if manager.parse_hookimpl_opts(module, name) is None:
+            if name in KINDS:
+                yield f"has a function {name} without a decorator; put @lpsmap_core.hookimpl on it"
+            elif near:
+                yield f"has a function {name}, which is no hook; did you mean {near[0]}?"
+        elif name not in KINDS:
+            nearest = near or difflib.get_close_matches(name, KINDS, n=1, cutoff=0.0)
+            yield f"implements {name}, which is no hook; did you mean {nearest[0]}?"
+
+
+def _warn_skipped(plugin: Plugin, error: Exception) -> None:
+    if isinstance(error, _ApiVersionError):
+        cause = f"{error}."
+    else:
+        cause = f"{type(error).__name__}: {error}. Update or uninstall {plugin.distribution}."
+    warnings.warn(
+        f"lpsmap skips the plugin {plugin.name!r} of {plugin.distribution} {plugin.version}: "
+        f"{cause} Other plugins are not affected.",
+        PluginWarning,
+        stacklevel=stacklevel(),
+    )

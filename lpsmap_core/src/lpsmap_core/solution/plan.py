@@ -1,0 +1,347 @@
+"""How a graph will be solved, and what that takes: found from its layout, without solving it."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from lpsmap_core.engine.polish import MOST_LINKS
+from lpsmap_core.engine.threads import SMALLEST_SHARE, cut
+from lpsmap_core.layout.layout import Bucket, Layout
+from lpsmap_core.local.active.memory import block_size
+from lpsmap_core.local.active.sets import ActiveSets, first_capacity
+from lpsmap_core.local.solvers import SolverChoice, choose_solver
+from lpsmap_core.model.factor import override_level
+from lpsmap_core.solution.tables import text_table
+
+__all__ = ["ComponentPlan", "FactorPlan", "Memory", "Plan", "Share", "make_plan"]
+
+BoolArray = npt.NDArray[np.bool_]
+IntArray = npt.NDArray[np.int64]
+
+FLOAT = 8
+"""Bytes of a number."""
+
+PER_LINK, PER_LINK_POLISHED = 4, 6
+PER_VARIABLE, PER_VARIABLE_POLISHED = 5, 6
+PER_ADDITIONAL, PER_ADDITIONAL_POLISHED = 2, 3
+PER_FACTOR = 1
+"""Numbers that a solve takes beside the layout: always, and beyond that in a polished graph.
+The test for contradictions, which only graphs that are slow to agree come to, takes about ten more
+a link while it lasts. A test holds these numbers against what solves take."""
+
+
+@dataclass(frozen=True)
+class ComponentPlan:
+    """Connected components of one kind.
+
+    Attributes
+    ----------
+    kind
+        ``"free variable"``, ``"one factor"`` or ``"several factors"``. (A factor that has a
+        variable in several of its slots counts as several.)
+    solved_by
+        What solves them.
+    count, variables, links
+        How many there are, and how many variables and links they have together.
+    """
+
+    kind: str
+    solved_by: str
+    count: int
+    variables: int
+    links: int
+
+
+@dataclass(frozen=True)
+class FactorPlan:
+    """The factors of one type that one solver serves.
+
+    Attributes
+    ----------
+    factor
+        Name of the type.
+    count
+        Number of factors.
+    smallest_arity, largest_arity
+        Range of their numbers of variables.
+    links, additionals
+        Numbers of variables' slots and of additionals of all of them.
+    level
+        The type's level of override: 1 a MAP oracle in Python, 2 compiled, 3 a closed form.
+    solver
+        The solver of their local problems.
+    function
+        What it calls of the type: a kernel, or a method.
+    reason
+        Why this solver.
+    """
+
+    factor: str
+    count: int
+    smallest_arity: int
+    largest_arity: int
+    links: int
+    additionals: int
+    level: int
+    solver: str
+    function: str
+    reason: str
+
+
+@dataclass(frozen=True)
+class Share:
+    """What a thread takes at a time."""
+
+    components: int
+    links: int
+
+
+@dataclass(frozen=True)
+class Memory:
+    """Bytes that a solve takes at its peak, beside what the declarations hold.
+
+    Attributes
+    ----------
+    layout
+        Of the graph's links and buckets; kept from solve to solve.
+    solve
+        Of scores, iterates, duals and marginals, and of the polish. The solution keeps all but the
+        polish, for gradients.
+    active_sets
+        Of the active sets, with room for the first few structures of each factor; they grow with
+        the structures found.
+    """
+
+    layout: int
+    solve: int
+    active_sets: int
+
+    @property
+    def total(self) -> int:
+        """All bytes."""
+        return self.layout + self.solve + self.active_sets
+
+
+@dataclass(frozen=True)
+class Plan:
+    """How a graph will be solved; prints as tables. See `FactorGraph.plan`.
+
+    Attributes
+    ----------
+    variables, links, additionals
+        Sizes of the graph.
+    components
+        Its connected components by kind.
+    factors
+        Its factors by type and solver.
+    shares
+        What the threads take in turn.
+    threads
+        Number of threads that work; no more than there are shares.
+    available_threads
+        Number of threads that could.
+    memory
+        What a solve takes.
+    """
+
+    variables: int
+    links: int
+    additionals: int
+    components: tuple[ComponentPlan, ...]
+    factors: tuple[FactorPlan, ...]
+    shares: tuple[Share, ...]
+    threads: int
+    available_threads: int
+    memory: Memory
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the plan as plain Python objects, fit for JSON."""
+        return dataclasses.asdict(self)
+
+    def __repr__(self) -> str:
+        size = (
+            f"Plan: {self.variables:,} variables, {self.links:,} links, "
+            f"{self.additionals:,} additionals"
+        )
+        rows = [*map(_component_cells, self.components)], [*map(_factor_cells, self.factors)]
+        tables = [text_table(table, NUMBERS) for table in rows if table]
+        return "\n\n".join([size, *tables, f"{self._thread_line}\n{self._memory_line}"])
+
+    @property
+    def _thread_line(self) -> str:
+        used, most, n = self.threads, self.available_threads, len(self.shares)
+        if used == 0:
+            return "threads: none"
+        links = [share.links for share in self.shares]
+        shares = f"{n} shares" if n > 1 else "a share"
+        line = f"threads: {used} of {most}, for {shares} of {_range(min(links), max(links))} links"
+        if used < most:
+            line += (
+                f"; a share has whole components, and at least {SMALLEST_SHARE:,} links if it can"
+            )
+        return line
+
+    @property
+    def _memory_line(self) -> str:
+        memory = self.memory
+        line = f"memory: {_bytes(memory.total)}"
+        if self.links:
+            line += f", {memory.total / self.links:,.0f} bytes a link"
+        line += f" ({_bytes(memory.layout)} layout, {_bytes(memory.solve)} solve"
+        if memory.active_sets:
+            line += f", {_bytes(memory.active_sets)} active sets, which grow with their structures"
+        return line + ")"
+
+
+def make_plan(layout: Layout, threads: int, limited: bool) -> Plan:
+    """Return the plan of a laid-out graph; see `FactorGraph.plan`."""
+    part = layout.part
+    found = [(bucket, choose_solver(bucket.type, limited=limited)) for bucket in part.buckets]
+    together = any(choice.vectorised for _, choice in found)
+    shares = cut(np.arange(part.n_components), part.sizes, 1 if together else threads)
+    return Plan(
+        variables=layout.n_variables,
+        links=part.n_links,
+        additionals=sum(bucket.n_additionals for bucket in layout.buckets),
+        components=tuple(_components(layout, found)),
+        factors=tuple(_factors(found)),
+        shares=tuple(Share(len(some), int(part.sizes[some].sum())) for some in shares),
+        threads=min(threads, len(shares)),
+        available_threads=threads,
+        memory=_memory(layout, found),
+    )
+
+
+# -------------------------------------------------------------------- what there is
+
+Chosen = tuple[Bucket, SolverChoice]
+"""A bucket and the solver of its local problems."""
+
+
+def _components(layout: Layout, found: list[Chosen]) -> Iterator[ComponentPlan]:
+    free = int((layout.component < 0).sum())
+    if free:
+        yield ComponentPlan("free variable", "clipped to [0, 1]", free, free, 0)
+    lone: dict[str, list[int]] = {}
+    part = layout.part
+    for bucket, choice in found:
+        mine = part.direct[bucket.component]
+        links = int(np.diff(bucket.offsets)[mine].sum())
+        if mine.any():
+            lone.setdefault(choice.name, []).extend([int(mine.sum()), links])
+    for name, numbers in lone.items():
+        links = sum(numbers[1::2])  # as many variables: a lone factor's are distinct
+        yield ComponentPlan("one factor", name, sum(numbers[::2]), links, links)
+    coupled = ~part.direct
+    if coupled.any():
+        variables, links = int(coupled[part.component].sum()), int(part.sizes[coupled].sum())
+        yield ComponentPlan("several factors", "ADMM", int(coupled.sum()), variables, links)
+
+
+def _factors(found: list[Chosen]) -> Iterator[FactorPlan]:
+    groups: dict[tuple[type, str], list[Chosen]] = {}
+    for bucket, choice in found:
+        groups.setdefault((bucket.type, choice.name), []).append((bucket, choice))
+    for group in groups.values():
+        first, choice = group[0]
+        arity = np.concatenate([np.diff(bucket.offsets) for bucket, _ in group])
+        yield FactorPlan(
+            factor=first.type.__name__,
+            count=len(arity),
+            smallest_arity=int(arity.min()),
+            largest_arity=int(arity.max()),
+            links=int(arity.sum()),
+            additionals=sum(bucket.n_additionals for bucket, _ in group),
+            level=override_level(first.type),
+            solver=choice.name,
+            function=_name(choice.function),
+            reason=choice.reason,
+        )
+
+
+def _name(function: Callable[..., Any]) -> str:
+    return f"{function.__module__}.{function.__qualname__}"
+
+
+# -------------------------------------------------------------------- memory
+
+
+def _memory(layout: Layout, found: list[Chosen]) -> Memory:
+    part = layout.part
+    polished = bool((~part.direct & (part.sizes <= MOST_LINKS)).any())
+    factors = sum(bucket.n_factors for bucket in part.buckets)
+    additionals = sum(bucket.n_additionals for bucket in part.buckets)
+    numbers = PER_VARIABLE * layout.n_variables
+    numbers += (PER_LINK + PER_LINK_POLISHED * polished) * part.n_links
+    numbers += PER_VARIABLE_POLISHED * polished * part.n_variables
+    numbers += (PER_ADDITIONAL + PER_ADDITIONAL_POLISHED * polished) * additionals
+    numbers += PER_FACTOR * factors
+    sets = sum(_active_set_bytes(bucket) for bucket, choice in found if choice.make is ActiveSets)
+    return Memory(_array_bytes(layout), FLOAT * numbers, sets)
+
+
+def _active_set_bytes(bucket: Bucket) -> int:
+    width = bucket.type.vertex_sizes(bucket.offsets, bucket.additional_offsets, bucket.parameters)
+    width = np.maximum(width, 1)
+    blocks, answers = block_size(width, first_capacity(bucket)), 1.5 * width
+    return int(FLOAT * (blocks.sum() + answers.sum() + 8 * bucket.n_factors + 2 * bucket.n_links))
+
+
+def _array_bytes(layout: Layout) -> int:
+    """Return the bytes of a layout's arrays, those of its declarations left out."""
+    part = layout.part
+    records = (layout, part, *layout.buckets, *part.buckets)
+    arrays = [x for record in records for x in vars(record).values() if isinstance(x, np.ndarray)]
+    owners = {}
+    for array in (*arrays, *part.blocks, *part.links):
+        owner = array.base if isinstance(array.base, np.ndarray) else array
+        owners[owner.ctypes.data] = owner.nbytes
+    return sum(owners.values())
+
+
+# -------------------------------------------------------------------- tables
+
+NUMBERS = ("components", "count", "variables", "links", "factors", "arity", "additionals", "level")
+
+
+def _component_cells(plan: ComponentPlan) -> dict[str, str]:
+    return {
+        "components": f"{plan.count:,}",
+        "kind": plan.kind,
+        "variables": f"{plan.variables:,}",
+        "links": f"{plan.links:,}",
+        "solved by": plan.solved_by,
+    }
+
+
+def _factor_cells(plan: FactorPlan) -> dict[str, str]:
+    return {
+        "factors": f"{plan.count:,}",
+        "type": plan.factor,
+        "arity": _range(plan.smallest_arity, plan.largest_arity),
+        "links": f"{plan.links:,}",
+        "additionals": f"{plan.additionals:,}",
+        "level": str(plan.level),
+        "solver": plan.solver,
+        "calls": ".".join(plan.function.split(".")[-2:]),
+        "because": plan.reason,
+    }
+
+
+def _range(least: int, most: int) -> str:
+    return f"{least:,}" if least == most else f"{least:,} to {most:,}"
+
+
+def _bytes(n: int) -> str:
+    """Return a number of bytes in the unit that a person would choose."""
+    size, units = float(n), iter(("bytes", "kB", "MB", "GB"))
+    unit = next(units)
+    while size >= 1000 and unit != "GB":
+        size, unit = size / 1000, next(units)
+    return f"{size:.0f} {unit}" if unit == "bytes" else f"{size:.3g} {unit}"

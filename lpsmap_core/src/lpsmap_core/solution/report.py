@@ -1,0 +1,96 @@
+"""What a solve could not do, in words: a warning, or an error if it could do nothing."""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections.abc import Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+from lpsmap_core.kernels.callers import stacklevel
+from lpsmap_core.model.factor import Factor
+from lpsmap_core.solution.solution import Solution, Status
+
+__all__ = ["ConvergenceWarning", "report"]
+
+FloatArray = npt.NDArray[np.float64]
+Shapes = Sequence[tuple[int, ...]]
+
+
+class ConvergenceWarning(UserWarning):
+    """Some components of a graph were not solved; the message says which and why."""
+
+
+def report(solution: Solution, scores: FloatArray, shapes: Shapes) -> None:
+    """Warn once of all components that were not solved.
+
+    Parameters
+    ----------
+    solution
+        What came of the solve.
+    scores
+        The scores of all variables, flat.
+    shapes
+        Those of the blocks in which the scores were given.
+
+    Raises
+    ------
+    ValueError
+        If no component has finite scores.
+    """
+    failed = solution.failed
+    free = solution.free[np.isnan(solution.values[solution.free])]
+    if not failed.size and not free.size:
+        return
+    statuses = solution.status[failed]
+    if failed.size == len(solution.status) and all(s is Status.NON_FINITE for s in statuses):
+        raise ValueError(_non_finite_message(scores, shapes))
+    lines = []
+    if free.size:
+        lines.append(
+            f"{free.size} variables in no factor have scores that are NaN or +inf, and NaN "
+            f"values: {_place(free[0], scores, shapes)}."
+        )
+    if failed.size:
+        lines.append(f"{failed.size} of {len(solution.status)} components were not solved.")
+    for status in dict.fromkeys(statuses):
+        which = failed[statuses == status]
+        numbers = ", ".join(map(str, which[:10])) + (", ..." if len(which) > 10 else "")
+        lines.append(
+            f"Component {numbers}: {status.value} Residuals up to "
+            f"{np.nanmax(solution.primal_residual[which]):.1e} (primal), "
+            f"{np.nanmax(solution.dual_residual[which]):.1e} (dual)."
+        )
+    if solution.contradictions:
+        component, named = next(iter(solution.contradictions.items()))
+        lines.append(f"Component {component} has no solution because of {_list(named)}.")
+    warnings.warn(" ".join(lines), ConvergenceWarning, stacklevel=stacklevel())
+
+
+def _non_finite_message(scores: FloatArray, shapes: Shapes) -> str:
+    wrong = np.flatnonzero(np.isnan(scores) | (scores == np.inf))
+    if not wrong.size:
+        return (
+            "additionals: every component has a score that is NaN or +inf; expected finite "
+            "numbers, or -inf to forbid. Mend the scores of the additionals."
+        )
+    return (
+        f"scores: {_place(wrong[0], scores, shapes)}, and no component has finite scores; "
+        "expected finite numbers, or -inf to forbid. Mend them."
+    )
+
+
+def _place(variable: int, scores: FloatArray, shapes: Shapes) -> str:
+    """Say where a variable's score stands among the blocks as they were given."""
+    starts = np.concatenate([[0], np.cumsum([math.prod(shape) for shape in shapes])])
+    number = int(np.searchsorted(starts, variable, side="right")) - 1
+    at = np.unravel_index(variable - starts[number], shapes[number])
+    return f"variable block {number} holds {scores[variable]} at {[int(i) for i in at]}"
+
+
+def _list(named: list[tuple[Factor, int]]) -> str:
+    """Return the names of some factors, the first few of many."""
+    names = [f"{type(factor).__name__} {row}" for factor, row in named]
+    return ", ".join(names[:5]) + (", ..." if len(names) > 5 else "")

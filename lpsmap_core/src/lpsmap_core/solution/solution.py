@@ -1,0 +1,418 @@
+"""What a solve returns."""
+
+from __future__ import annotations
+
+import enum
+import functools
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, NoReturn
+
+import numpy as np
+import numpy.typing as npt
+
+from lpsmap_core.engine.backward import multiply_jacobian
+from lpsmap_core.engine.certificate import Optimality, check_optimality, error_bounds
+from lpsmap_core.engine.state import MOST_STRUCTURES, PartState, sums
+from lpsmap_core.engine.warm_start import CachedStart, GraphStart, WarmStartCache
+from lpsmap_core.kernels.interrupts import interruptible
+from lpsmap_core.layout.layout import Layout, ranges
+from lpsmap_core.local.active.sets import ActiveSets
+from lpsmap_core.local.vertices import Vertices, join, structure_scores
+from lpsmap_core.model.factor import Factor
+from lpsmap_core.model.inputs import real_numbers
+from lpsmap_core.model.variables import Variables
+from lpsmap_core.solution.distribution import Distributions
+
+__all__ = ["Solution", "Status"]
+
+FloatArray = npt.NDArray[np.float64]
+IntArray = npt.NDArray[np.int64]
+BoolArray = npt.NDArray[np.bool_]
+
+
+class Status(enum.Enum):
+    """How the solution of a connected component ended; the value says what to do."""
+
+    SOLVED = "Solved exactly: the optimality conditions hold to rounding."
+    CONVERGED = "Converged to tol; Solution.error_bound says how far the values can be off."
+    ITERATION_LIMIT = (
+        "The outer iterations ran out before the residuals fell to tol: raise max_iter, or accept "
+        "the residuals in Solution.primal_residual and dual_residual."
+    )
+    TIME_LIMIT = (
+        "The time ran out before the residuals fell to tol: raise max_time, or accept the "
+        "residuals in Solution.primal_residual and dual_residual."
+    )
+    INNER_ITERATION_LIMIT = (
+        "The active set of a factor ran out of iterations, and the values are the best over the "
+        "structures found: raise max_inner_iter, or accept them. Nearly uniform scores have "
+        "solutions of very many structures."
+    )
+    PRECISION_LIMIT = (
+        "The scores of this component span more orders of magnitude than float64 can hold, and the "
+        "values may be wrong: bring them closer together, or forbid with -inf."
+    )
+    INFEASIBLE = (
+        "The constraints contradict each other, or allow only variables that a score of -inf "
+        "forbids: relax one of the factors in Solution.contradictions, or a mask."
+    )
+    NON_FINITE = (
+        "A score is NaN or +inf: mend the scores. The values of this component are NaN, those of "
+        "other components are not affected."
+    )
+
+    @property
+    def ok(self) -> bool:
+        """Whether the values can be relied upon."""
+        return self in (Status.SOLVED, Status.CONVERGED)
+
+
+@dataclass
+class Solution:
+    """The solution of a factor graph, and all that derivatives need.
+
+    Attributes
+    ----------
+    values
+        (n_variables,) marginals in [0, 1], in the graph's flat order of variables.
+    additionals
+        For every declaration, in the order of addition, the (n_factors, n_additionals) marginals of
+        its additionals.
+    status
+        (n_components,) array of `Status`. Components are numbered by their first variable.
+    iterations
+        (n_components,) outer iterations; 1 for a component that is one factor.
+    primal_residual, dual_residual
+        (n_components,) largest disagreement of a variable's copies, and largest last change of a
+        marginal times the step size; both in units of marginals.
+    trace
+        (n_iterations, 2, n_components) these two residuals after every outer iteration, if asked
+        for; a finished component keeps its last ones, and one of a single factor has zeros.
+    """
+
+    layout: Layout
+    factors: Sequence[Factor]
+    state: PartState
+    scores: FloatArray
+    values: FloatArray
+    additionals: list[FloatArray]
+    status: npt.NDArray[np.object_]
+    iterations: IntArray
+    primal_residual: FloatArray
+    dual_residual: FloatArray
+    additional_scores: Sequence[FloatArray]
+    threads: int = 1
+    trace: FloatArray | None = None
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError(
+            "a Solution holds addresses of the process that solved it, and is neither pickled nor "
+            "copied; expected its arrays (values, additionals, status), or the graph, to be solved "
+            "again where it arrives."
+        )
+
+    @property
+    def ok(self) -> bool:
+        """Whether every component is solved."""
+        return all(status.ok for status in self.status)
+
+    @property
+    def failed(self) -> IntArray:
+        """Numbers of the components that are not solved."""
+        return np.flatnonzero(~self._has(*(status for status in Status if status.ok)))
+
+    @functools.cached_property
+    def free(self) -> IntArray:
+        """Numbers of the variables in no factor, whose values are their scores cut to [0, 1]."""
+        if self.state.part.n_variables == len(self.values):
+            return np.empty(0, dtype=np.int64)
+        return np.flatnonzero(self.layout.component < 0)
+
+    @functools.cached_property
+    def objective(self) -> FloatArray:
+        """The maximum of each component (Niculae & Martins 2020, Eq. 10).
+
+        (n_components,) ``<eta, mu> + <eta_N, nu> - 1/2 ||mu||^2``.
+        """
+        n = self.layout.n_components
+        inside = self.layout.component >= 0
+        mu, component = self.values[inside], self.layout.component[inside]
+        scores = self.scores.copy()
+        scores[self.state.part.variables[self.state.forbidden]] = -np.inf
+        total = sums(component, _products(scores[inside], mu) - 0.5 * mu * mu, n)
+        position = {id(factor): i for i, factor in enumerate(self.factors)}
+        barred = self.state.by_declaration(
+            self.state.problem.extras.barred.astype(np.float64), self.factors
+        )
+        for bucket in self.layout.buckets:
+            if bucket.n_additionals:
+                declared = [position[id(f)] for f in bucket.declarations]
+                scores = bucket.scores([self.additional_scores[i] for i in declared])
+                scores[bucket.scores([barred[i] for i in declared]) > 0.0] = -np.inf
+                nu = bucket.scores([self.additionals[i] for i in declared])
+                owner = np.repeat(bucket.component, np.diff(bucket.additional_offsets))
+                total += sums(owner[owner >= 0], _products(scores, nu)[owner >= 0], n)
+        return total
+
+    @functools.cached_property
+    def _optimality(self) -> Optimality:
+        """What is left of the optimality conditions; a look at every factor."""
+        return check_optimality(self.state)
+
+    @functools.cached_property
+    def gap(self) -> FloatArray:
+        """How far the maximum can lie above `objective`, from the dual problem.
+
+        (n_components,) ``objective + gap`` is never less than the maximum, whatever the status, and
+        inf in components of status ``NON_FINITE`` or ``PRECISION_LIMIT``. Since the copies of a
+        variable agree up to `primal_residual` only, the objective can lie above the maximum, and
+        the gap below zero, by a multiple of that. Costs one MAP call or projection of every factor
+        when first asked for.
+        """
+        gap = (self._optimality.violation + self._optimality.excess) * self.state.shrunk
+        gap[self._has(Status.NON_FINITE, Status.PRECISION_LIMIT)] = np.inf
+        return gap
+
+    @functools.cached_property
+    def error_bound(self) -> FloatArray:
+        """A bound on the distance of the marginals from the true ones.
+
+        (n_components,) bounds on the 2-norm of the error over a component's variables, hence on the
+        error of each; inf where nothing can be said. The page on the method says why, and what is
+        taken for rounding. Where the status is ``SOLVED`` this costs one MAP call or projection of
+        every factor; other components are solved on to rounding first, which can take as long as
+        the solve did.
+        """
+        bound = error_bounds(self.state, self._optimality, self.threads)
+        bound[self._has(Status.NON_FINITE, Status.INFEASIBLE, Status.PRECISION_LIMIT)] = np.inf
+        return bound
+
+    @functools.cached_property
+    def contradictions(self) -> dict[int, list[tuple[Factor, int]]]:
+        """For each component of status ``INFEASIBLE`` the factors that contradict.
+
+        Lists of (declaration, number of the factor within it). No marginals satisfy all of them, or
+        none without a variable or an additional that a score of ``-inf`` forbids.
+        """
+        buckets = self.state.part.buckets
+        return {
+            component: [
+                (bucket.declarations[bucket.declaration[row]], int(bucket.row[row]))
+                for bucket, row in ((buckets[b], row) for b, row in which)
+            ]
+            for component, which in sorted(self.state.contradicting.items())
+        }
+
+    def start_for(self, layout: Layout) -> GraphStart:
+        """Return where this solve ended, for ``solve(warm_start=...)`` of a graph of this `layout`.
+
+        Raises
+        ------
+        ValueError
+            If that graph's variables or factors are not those of the solved one.
+        """
+        if not self.layout.like(layout):
+            raise ValueError(
+                f"warm_start: got the solution of a graph of {self.layout.n_variables} variables "
+                f"and {len(self.factors)} declarations; expected one with the same factors over "
+                f"the same variables as the graph of {layout.n_variables} variables to be solved. "
+                "For batches that change, use a WarmStartCache."
+            )
+        return GraphStart.of_state(self.layout, self.state)
+
+    def component_of(self, variables: Variables) -> IntArray:
+        """Return the component of every entry of a view; -1 for variables in no factor.
+
+        Raises
+        ------
+        TypeError
+            If `variables` are not Variables.
+        ValueError
+            If the solved graph does not have so many variables.
+        """
+        if not isinstance(variables, Variables):
+            raise TypeError(f"component_of: got a {type(variables).__name__}; expected Variables.")
+        if variables.index.max(initial=-1) >= self.layout.n_variables:
+            raise ValueError(
+                f"component_of: {variables!r} are not of the solved graph, which has "
+                f"{self.layout.n_variables} variables."
+            )
+        return self.layout.component[variables.index]
+
+    def vjp(
+        self, d_values: npt.ArrayLike, d_additionals: Sequence[npt.ArrayLike] | None = None
+    ) -> tuple[FloatArray, list[FloatArray]]:
+        """Multiply the transposed Jacobian of the solution in the scores with a vector.
+
+        The Jacobian is symmetric and depends on the faces alone: the same product is the forward
+        derivative (`jvp`) along a change of the scores.
+
+        Parameters
+        ----------
+        d_values
+            (n_variables,) gradient of a loss in `values`.
+        d_additionals
+            Gradients of the loss in `additionals`; zero if left out.
+
+        Returns
+        -------
+        d_scores, d_additional_scores
+            Gradients in the scores of the variables and of each declaration's additionals. They are
+            zero in components of status ``NON_FINITE`` or ``INFEASIBLE``.
+
+        Raises
+        ------
+        TypeError
+            If the vectors do not consist of real numbers.
+        ValueError
+            If there is not one number in `d_values` for each variable, or in `d_additionals` an
+            array for each declaration with one for each additional.
+        """
+        d = real_numbers("vjp: d_values", d_values).astype(np.float64).reshape(-1)
+        if len(d) != len(self.values):
+            raise ValueError(
+                f"vjp: d_values has {len(d)} entries; expected {len(self.values)}, one for each "
+                "variable of the graph."
+            )
+        out = np.zeros(len(d))
+        if self.free.size:
+            inside = self.free[(self.scores[self.free] > 0.0) & (self.scores[self.free] < 1.0)]
+            out[inside] = d[inside]
+        d_extra = self._checked_extra(d_additionals)
+        usable = ~self._has(Status.NON_FINITE, Status.INFEASIBLE)
+        position = {id(factor): i for i, factor in enumerate(self.factors)}
+
+        part = self.state.part
+        flat = np.empty(self.state.problem.extras.eta.size if d_extra else 0)
+        for b, bucket in enumerate(part.buckets if d_extra else []):
+            given = [_flat(d_extra[position[id(f)]], f) for f in bucket.declarations]
+            flat[self.state.additionals_of(b)] = bucket.scores(given)
+        product, product_v = multiply_jacobian(
+            self.state, d[part.variables], flat, usable, self.threads
+        )
+        out[part.variables] = product
+        return out, self.state.by_declaration(product_v, self.factors)
+
+    jvp = vjp
+
+    def _checked_extra(self, given: Sequence[npt.ArrayLike] | None) -> list[FloatArray]:
+        """Return gradients in the additionals as arrays, one for each declaration or none."""
+        if given is None or not len(given):
+            return []
+        name = "vjp: d_additionals"
+        if len(given) != len(self.factors):
+            raise ValueError(
+                f"{name} has {len(given)} arrays; expected {len(self.factors)}, one for each "
+                "declaration of the graph."
+            )
+        arrays = [real_numbers(f"{name}[{i}]", x).astype(np.float64) for i, x in enumerate(given)]
+        for i, (array, factor) in enumerate(zip(arrays, self.factors, strict=True)):
+            if array.size != factor.n_factors * factor.n_additionals:
+                raise ValueError(
+                    f"{name}[{i}] has shape {array.shape}; expected {factor.n_factors} x "
+                    f"{factor.n_additionals}, those of {factor!r}."
+                )
+        return arrays
+
+    def structures(self, factor: Factor) -> Distributions:
+        """Return the sparse distribution over structures of every factor of a declaration.
+
+        A factor solved in closed form is decomposed by its MAP oracle at this call.
+
+        Returns
+        -------
+        Distributions
+            For every factor its structures, likeliest first; the probabilities sum to 1. Their mean
+            is the factor's marginals, up to the residuals of its component.
+
+        Raises
+        ------
+        ValueError
+            If the factor is not of the solved graph.
+        """
+        position = next((i for i, other in enumerate(self.factors) if other is factor), None)
+        if position is None:
+            raise ValueError(
+                f"structures: {factor!r} is not a factor of the solved graph; pass what fg.add "
+                "returned before this solve."
+            )
+        finite = ~self._has(Status.NON_FINITE)
+        groups = []
+        for b, bucket in enumerate(self.state.part.buckets):
+            if type(factor) is bucket.type:
+                mine = np.array([d is factor for d in bucket.declarations])[bucket.declaration]
+                mine &= finite[bucket.component]
+                found = _weighted_vertices(self.state, b, np.flatnonzero(mine))
+                groups.append(found._replace(owner=bucket.row[found.owner]))
+        vertices = join(groups)
+        scores = structure_scores(
+            vertices,
+            factor.offsets,
+            self.scores[factor.links(factor.variables.index)],
+            factor.links(factor.variables.negated),
+            self.additional_scores[position],
+        )
+        return Distributions(factor, vertices, scores, len(self.values))
+
+    def _has(self, *statuses: Status) -> BoolArray:
+        """Return for each component whether its status is one of some."""
+        return np.array([status in statuses for status in self.status.tolist()], dtype=bool)
+
+    def __repr__(self) -> str:
+        names, counts = np.unique([s.name for s in self.status], return_counts=True)
+        summary = ", ".join(f"{n} {name}" for name, n in zip(names, counts, strict=True))
+        return f"Solution({len(self.values)} variables; components: {summary or 'none'})"
+
+
+def checked_start(warm_start: Any) -> Solution | CachedStart:
+    """Return what `FactorGraph.solve` was given to start from.
+
+    Raises
+    ------
+    TypeError
+        If it is neither a solution nor a cache at examples.
+    """
+    if isinstance(warm_start, WarmStartCache):
+        raise TypeError(
+            "warm_start: got a WarmStartCache; expected it at this graph's examples, such as "
+            "cache.at(u, keys)."
+        )
+    if not isinstance(warm_start, (CachedStart, Solution)):
+        raise TypeError(
+            f"warm_start: got a {type(warm_start).__name__}; expected a Solution, or cache.at(u, "
+            "keys) of a WarmStartCache."
+        )
+    return warm_start
+
+
+def _products(scores: FloatArray, marginals: FloatArray) -> FloatArray:
+    """Return their products, 0 where a score is ``-inf``, whatever tolerance leaves there."""
+    with np.errstate(over="ignore"):
+        return marginals * np.where(np.isneginf(scores), 0.0, scores)
+
+
+def _flat(values: FloatArray, factor: Factor) -> FloatArray:
+    return values.reshape(factor.n_factors, factor.n_additionals)
+
+
+@interruptible
+def _weighted_vertices(state: PartState, b: int, rows: IntArray) -> Vertices:
+    """Return rows' structures; those of a closed form are found from its last local scores."""
+    solver: Any = state.solvers[b]
+    if isinstance(solver, ActiveSets) or not rows.size:
+        return solver.structures(rows) if rows.size else join([])
+    part, whole, problem = state.part, state.part.buckets[b], state.problem
+    bucket = whole.select(rows)
+    links = part.starts[b] + ranges(whole.offsets, rows)
+    extra = ranges(whole.additional_offsets, rows)
+    barred = problem.extras.barred[state.additionals_of(b)]
+    sets = ActiveSets(bucket, part.delta[links], barred[extra] if state.forbids else None)
+    z, v = np.empty(bucket.n_links), np.empty(bucket.n_additionals)
+    everything = np.arange(len(rows))
+    scaled = problem.extras.scaled[state.additionals_of(b)]
+    eta_v = scaled[extra]
+    a = problem.iterate.a[links]
+    sets.solve(everything, a, eta_v, z, v, MOST_STRUCTURES)
+    found = sets.structures(everything)
+    return found._replace(owner=rows[found.owner])

@@ -1,0 +1,166 @@
+"""Solve a laid-out graph: set bad scores apart, run the loop, gather a Solution."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+from lpsmap_core.engine.infeasible import find_violations
+from lpsmap_core.engine.magnitudes import solve_on_any_scale
+from lpsmap_core.engine.state import Options, PartState
+from lpsmap_core.engine.warm_start import GraphStart
+from lpsmap_core.kernels.compile import leaf
+from lpsmap_core.layout.layout import Layout
+from lpsmap_core.model.factor import Factor
+from lpsmap_core.solution.solution import Solution, Status
+
+__all__ = ["solve"]
+
+FloatArray = npt.NDArray[np.float64]
+IntArray = npt.NDArray[np.int64]
+BoolArray = npt.NDArray[np.bool_]
+
+
+def solve(
+    layout: Layout,
+    factors: Sequence[Factor],
+    scores: FloatArray,
+    additionals: Sequence[FloatArray],
+    options: Options,
+    warm: GraphStart | None = None,
+) -> Solution:
+    """Solve a graph for given scores.
+
+    Parameters
+    ----------
+    layout
+        The graph's layout.
+    factors
+        Its declarations, as laid out.
+    scores
+        (n_variables,) scores; ``-inf`` forbids a variable.
+    additionals
+        For every declaration the (n_factors, n_additionals) scores of its additionals; ``-inf``
+        forbids.
+    options
+        Limits and settings.
+    warm
+        Where to start from.
+
+    Returns
+    -------
+    Solution
+        Components with a score that is NaN or ``+inf`` have NaN values and status ``NON_FINITE``.
+    """
+    bad = _non_finite_components(layout, factors, scores, additionals)
+    part, position = layout.part, {id(factor): i for i, factor in enumerate(factors)}
+    eta = scores[part.variables]
+    by_bucket = [
+        bucket.scores([additionals[position[id(f)]] for f in bucket.declarations])
+        for bucket in part.buckets
+    ]
+    eta_v = by_bucket[0] if len(by_bucket) == 1 else np.concatenate([np.empty(0), *by_bucket])
+    if bad.any():
+        eta = np.where(bad[part.component], 0.0, eta)
+        eta_v = np.where(bad[part.additional_component], 0.0, eta_v)
+    start = None if warm is None else warm.of_part(layout)
+    state = solve_on_any_scale(part, eta, eta_v, bad, options, start)
+    find_violations(state)
+    solution = _gather(layout, factors, scores, additionals, state, bad, options.threads)
+    if options.trace:
+        solution.trace = _trace(state)
+    return solution
+
+
+def _non_finite_components(
+    layout: Layout,
+    factors: Sequence[Factor],
+    scores: FloatArray,
+    additionals: Sequence[FloatArray],
+) -> BoolArray:
+    """Return for each component whether a score of it is NaN or +inf."""
+    bad = np.zeros(layout.n_components, dtype=bool)
+    if not _are_scores(scores):
+        wrong = np.isnan(scores) | (scores == np.inf)
+        components = layout.component[wrong]
+        bad[components[components >= 0]] = True
+    position = {id(factor): i for i, factor in enumerate(factors)}
+    for bucket in layout.buckets:
+        for d, factor in enumerate(bucket.declarations):
+            values = additionals[position[id(factor)]]
+            if not _are_scores(values.reshape(-1)):
+                wrong_rows = ~(values.max(axis=1, initial=-np.inf) < np.inf)
+                of_row = np.empty(factor.n_factors, dtype=np.int64)
+                mine = bucket.declaration == d
+                of_row[bucket.row[mine]] = bucket.component[mine]
+                bad[of_row[wrong_rows]] = True
+    return bad
+
+
+@leaf
+def _are_scores(values: FloatArray) -> bool:
+    """Whether none of some numbers is NaN or +inf."""
+    wrong = 0
+    for value in values:
+        wrong += not value < np.inf  # a NaN is not less
+    return wrong == 0
+
+
+def _gather(
+    layout: Layout,
+    factors: Sequence[Factor],
+    scores: FloatArray,
+    additionals: Sequence[FloatArray],
+    state: PartState,
+    bad: BoolArray,
+    threads: int,
+) -> Solution:
+    """Collect the results in the graph's order."""
+    part, progress = state.part, state.problem.progress
+    if len(part.variables) < layout.n_variables:
+        values = np.where(scores == np.inf, np.nan, np.clip(scores, 0.0, 1.0))  # in no factor
+    else:
+        values = np.empty(layout.n_variables)
+    values[part.variables] = state.marginals()
+    status = _status(state)
+    if bad.any():
+        status[bad] = Status.NON_FINITE
+        values[np.isin(layout.component, np.flatnonzero(bad))] = np.nan
+    return Solution(
+        layout=layout,
+        factors=factors,
+        state=state,
+        scores=scores,
+        values=values,
+        additionals=state.by_declaration(state.problem.extras.v, factors),
+        status=status,
+        iterations=progress.iterations.copy(),
+        primal_residual=progress.primal.copy(),
+        dual_residual=progress.change.copy(),
+        additional_scores=additionals,
+        threads=threads,
+    )
+
+
+def _trace(state: PartState) -> FloatArray:
+    """Return the residuals of all iterations, a finished component's as they last were."""
+    progress = state.problem.progress
+    kept = state.trace[: progress.iterations.max(initial=0)]
+    return np.where(np.isnan(kept), np.stack([progress.primal, progress.change]), kept)
+
+
+def _status(state: PartState) -> npt.NDArray[np.object_]:
+    """Return the status of every component with finite scores."""
+    part, progress = state.part, state.problem.progress
+    status: npt.NDArray[np.object_] = np.empty(part.n_components, dtype=object)
+    status.fill(Status.TIME_LIMIT if state.out_of_time else Status.ITERATION_LIMIT)
+    status[progress.converged] = Status.CONVERGED
+    status[state.exact()] = Status.SOLVED
+    limited = part.direct & (progress.iterations > 0)  # no whole one where the time ran out
+    status[progress.unsolved & limited] = Status.INNER_ITERATION_LIMIT
+    if state.imprecise is not None and not state.out_of_time:
+        status[state.imprecise] = Status.PRECISION_LIMIT
+    status[progress.infeasible] = Status.INFEASIBLE
+    return status
