@@ -7,11 +7,11 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
+from lpsmap_core.any_scale import solve_on_any_scale
 from lpsmap_core.compile import leaf
 from lpsmap_core.factor import Factor
 from lpsmap_core.infeasible import find_violations
 from lpsmap_core.layout import Layout
-from lpsmap_core.magnitudes import solve_on_any_scale
 from lpsmap_core.solution import Solution, Status
 from lpsmap_core.state import Options, PartState
 from lpsmap_core.warm_start import GraphStart
