@@ -36,9 +36,10 @@ from scipy.sparse.csgraph import connected_components
 
 import judges
 from dense import DenseJacobian
-from lpsmap import ConvergenceWarning, Solution, Status
+from lpsmap import ConvergenceWarning, FactorGraph, Solution, Status
 from lpsmap_core import CompilationNotice
-from stress_graphs import StressGraph, draw_graph
+from lpsmap_core.plugins.registry import installed
+from stress_graphs import StressGraph, draw_graph, templates_of
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
@@ -318,9 +319,23 @@ def describe(report: Report) -> str:
     return "\n  ".join([f"seed {report.seed}: {report.described}", *report.wrong])
 
 
+def compile_all() -> None:
+    """Have all kernels compiled, by graphs of every installed type."""
+    for seed, kind in enumerate(sorted(installed().factors)):
+        checked(seed)
+        for template in templates_of(kind)[:1]:
+            numbers, off = np.arange(template.size), np.zeros(template.size, dtype=bool)
+            for generic in (False, True):
+                graph = FactorGraph()
+                u = graph.variable_from(np.zeros(template.size))
+                for _ in range(2):
+                    graph.add(template.declare(u, numbers, off, np.zeros(template.shape_v)))
+                _ = graph.solve(max_inner_iter=1000 if generic else None).error_bound
+
+
 def _work(seeds: Connection) -> None:
     """Check the graphs of the seeds that come, until none comes."""
-    checked(0)  # compiles the engine: nobody should take it for a hang
+    compile_all()  # nobody should take it for a hang
     seeds.send(None)
     while (seed := seeds.recv()) is not None:
         seeds.send(checked(seed))
@@ -348,7 +363,7 @@ class Worker:
         """Return its report, or what its death says of the seed; nothing when it has started."""
         try:
             report: Report | None = self.connection.recv()
-        except EOFError:
+        except (EOFError, ConnectionResetError):
             self.process.join()
             if self.seed is None:
                 raise SystemExit("a process died before its first graph") from None

@@ -286,3 +286,30 @@ def test_torch_gradients_after_rescoring_from_a_warm_start() -> None:
     other.solve(tol=1e-10)
     (v.value**2).sum().backward()
     torch.testing.assert_close(found, (scores.grad, extra.grad), rtol=0, atol=1e-8)
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32, torch.float64])
+@pytest.mark.parametrize("padded", [False, True])
+def test_masks_of_every_dtype(dtype: torch.dtype, padded: bool) -> None:
+    """``masked_fill(mask, finfo(dtype).min)`` forbids; rows of nothing else are rows of equals."""
+    rng = np.random.default_rng(0)
+    scores = torch.as_tensor(rng.normal(size=(8, 6, 9)), dtype=dtype)
+    masked = torch.as_tensor(rng.random((8, 6, 9)) < 0.2)
+    masked[:, range(6), range(6)] = False
+    results = []
+    for value in (-torch.inf, torch.finfo(dtype).min):
+        eta = scores.clone().requires_grad_()
+        filled = eta.masked_fill(masked, value)
+        if padded:
+            equals = 0.0 if value == -torch.inf else value
+            filled = torch.cat([filled, torch.full_like(filled[:, :2], equals)], 1)
+        graph = TorchFactorGraph()
+        u = graph.variable_from(filled)
+        graph.add(Xor(u))
+        graph.add(AtMostOne(u, axis=1))
+        assert graph.solve().ok
+        (u.value * torch.arange(u.size).reshape(u.shape).cos()).sum().backward()
+        results.append((u.value.detach().double(), eta.grad.double()))
+    for found, expected in zip(results[1], results[0], strict=True):
+        torch.testing.assert_close(found, expected, rtol=0.0, atol=1e-6)
+    assert (results[1][1][masked] == 0.0).all()

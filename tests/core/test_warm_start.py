@@ -242,3 +242,20 @@ def test_keys_are_checked() -> None:
     graph, u = matching(np.zeros((2, 3, 4)))
     with pytest.raises(ValueError, match=r"warm_start: example 'a' .*and had 9 in 18 when"):
         graph.solve(warm_start=cache.at(u, ["a", "c"]))
+
+
+@pytest.mark.parametrize("jump", [1e-5, 1e-3, 0.01, 0.1, 10.0, 100.0, 1e3, 1e5])
+@pytest.mark.parametrize("cached", [False, True])
+def test_after_a_jump_of_the_scores_the_loop_starts_from_nothing(cached: bool, jump: float) -> None:
+    """Multipliers of another size took several times the iterations, or 3,000 and no solution."""
+    rng, cache, keys = np.random.default_rng(8), WarmStartCache(), list(range(16))
+    scores = rng.normal(size=(16, 6, 8))
+    graph, u = matching(scores)
+    start = graph.solve(warm_start=cache.at(u, keys))
+    later = jump * (scores + 0.05 * rng.normal(size=scores.shape))
+    cold = matching(later)[0].solve()
+    graph, u = matching(later)
+    warm = graph.solve(warm_start=cache.at(u, keys) if cached else start)
+    assert warm.ok
+    assert warm.iterations.sum() <= 1.1 * cold.iterations.sum()
+    np.testing.assert_allclose(warm.values, cold.values, rtol=0, atol=1e-6)

@@ -1,21 +1,9 @@
-"""Scores of any magnitude: what is far larger than the rest of its component decides first.
+"""What is huge among the scores of a component, and what stands in for it.
 
-A mask of -1e9 says "never", and so do most scores that are a hundred times all others. Added to
-them, the others would lose their digits, and the loop would walk for as long as the multipliers
-are large. So a component whose scores fall into *base* and *huge* ones is solved without the huge
-ones, and whether that is the solution is then asked of the factors:
-
-- Huge negative scores are forbidden. The solution is the true one if no factor's best structure, at
-  the multipliers found and the true scores, holds what was forbidden.
-- Where a factor cannot do without them (a padded row, masked entirely), or where they are positive,
-  they are *released*: with c their levels in units of the largest, their scores become what sets
-  those of a level apart, plus a moderate multiple K c. With N the normal cone of the constraints at
-  the solution mu, ``e + K c - mu`` is in N. If c is in N, too, then so is ``e + M c - mu`` for all
-  M > K, since N is a convex cone: mu is the true solution. That is so exactly if mu is its own
-  projection ``argmax <mu + K c, x> - 1/2 ||x||^2``, which is solved to find out.
-
-What neither proves is solved as it stands up to scores of `LARGEST`; beyond, the component is said
-to be more than float64 can hold.
+A component's scores fall into *base* and *huge* ones where some are a hundred times as large as all
+smaller ones. Huge negative scores are *withheld* from the solve, which is to say forbidden, unless
+they are *released*: then moderate numbers stand in for them, of which
+`lpsmap_core.engine.any_scale` shows that they have the same solution.
 """
 
 from __future__ import annotations
@@ -25,27 +13,11 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from lpsmap_core.engine.admm import run, solve_part
-from lpsmap_core.engine.certificate import best_vertices
-from lpsmap_core.engine.infeasible import factor_of_links, holders
-from lpsmap_core.engine.state import (
-    MOST_STRUCTURES,
-    Options,
-    PartState,
-    WarmStart,
-    first_step_sizes,
-    restart,
-    start,
-)
 from lpsmap_core.kernels.compile import leaf
-from lpsmap_core.kernels.interrupts import out_of_time
 from lpsmap_core.layout.arrangement import Blocks
 from lpsmap_core.layout.layout import Part
-from lpsmap_core.local.active.sets import ActiveSets
-from lpsmap_core.local.forced import ORACLE
-from lpsmap_core.local.solvers import local_solver
 
-__all__ = ["LARGEST", "solve_on_any_scale"]
+__all__ = ["LARGEST", "PENALTIES", "RATIO", "Ladder", "Split", "largest_magnitudes"]
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
@@ -61,53 +33,17 @@ PENALTIES = (1e3, 1e6)
 """Multiples K of the base scores that stand in for released scores, tried one after the other."""
 
 SMALLEST = float(np.finfo(np.float64).tiny)
+"""The cut of a component whose scores are all too large, without a gap between them."""
 
 MOST_FINITE = float(np.finfo(np.float64).max)
-
-MOST_ROUNDS = 6
-"""Limit of the solves of a component, each with other scores forbidden or released."""
-
-MOVED = 1e-7
-"""A projection that moves the solution by more, and by ten times the tolerance, disproves it."""
-
-WHOLE = 1e-9
-"""Distance from 0 and 1 within which all marginals of a component count as whole."""
-
-MARGIN = 0.25
-"""What is taken off the scores in favour of a whole solution, which has to remain the best."""
-
-MOST_MULTIPLE = 1000.0
-"""Multiples of a smallest level up to this lie on its grid."""
-
-MOST_STEPS = 2
-"""Steps of a ladder above the first; more would take too many digits."""
-
-HELD = 1e-9
-"""Share of a structure above which it holds a forbidden entry."""
+"""The largest number that is not infinite."""
 
 
-def solve_on_any_scale(
-    part: Part,
-    eta: FloatArray,
-    eta_v: FloatArray,
-    skip: BoolArray,
-    options: Options,
-    warm: WarmStart | None = None,
-) -> PartState:
-    """Solve one part, whatever the magnitudes of its scores; the arguments are `solve_part`'s."""
+def largest_magnitudes(part: Part, eta: FloatArray, eta_v: FloatArray) -> FloatArray:
+    """Return the largest finite magnitude of the scores of every component."""
     largest = np.empty(part.n_components)
     _largest_finite(part.blocks, eta, eta_v, largest)
-    largest[skip] = 0.0
-    if not (largest > RATIO).any():
-        return solve_part(part, eta, eta_v, skip, options, warm)
-    split = Split(part, np.concatenate([eta, eta_v]), largest)
-    if not split.considered.any():
-        state = solve_part(part, eta, eta_v, skip, options, warm)
-    else:
-        state = _solve_split(split, skip, options, warm)
-    state.shrunk = split.shrunk
-    state.imprecise = split.unproven | ((largest > LARGEST) & ~split.proven)
-    return state
+    return largest
 
 
 class Ladder(NamedTuple):
@@ -237,264 +173,9 @@ class Split:
         return found
 
     def parted(self, scores: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """Return numbers of the variables, and of the additionals, from those of all entries."""
         n_variables = self.part.n_variables
         return scores[:n_variables], scores[n_variables:]
-
-
-# -------------------------------------------------------------------- rounds of solves
-
-
-def _solve_split(
-    split: Split, skip: BoolArray, options: Options, warm: WarmStart | None
-) -> PartState:
-    """Solve with huge scores forbidden or released, until what was found is proven."""
-    part = split.part
-    state = start(part, *split.reduced(), options, warm)
-    _release_needed(state, split, options)
-    chosen, spent = ~skip, np.zeros(part.n_components, dtype=np.int64)
-    progress = state.problem.progress
-    for _ in range(MOST_ROUNDS):
-        run(state, chosen, options)
-        again = _mend(state, split, chosen, options)
-        state.out_of_time = out_of_time()
-        if state.out_of_time:  # nor are proofs that were cut short any
-            again = chosen & split.components_of(split.huge)
-            progress.converged[again] = False
-        if state.out_of_time or not again.any():
-            break
-        chosen = again
-        spent[chosen] += progress.iterations[chosen]
-        restart(state, chosen, *split.reduced(), options)
-    progress.iterations[:] += spent
-    split.unproven |= again & progress.converged
-    return state
-
-
-def _release_needed(state: PartState, split: Split, options: Options) -> None:
-    """Release the huge scores that some factor cannot do without, or look only at larger ones."""
-    while split.withheld.any():
-        factors = _needing(state, split.components_of(split.withheld))
-        held = _entries_of(state, factors) & split.withheld
-        needing = split.components_of(held)
-        if not needing.any():
-            return
-        raised = split.raise_cut(needing)
-        held &= ~raised[split.owner]
-        split.released |= held
-        restart(state, needing, *split.reduced(), options)
-        if held.any():
-            _charge(state, split, factors, held, options)
-
-
-def _charge(
-    state: PartState, split: Split, factors: BoolArray, held: BoolArray, options: Options
-) -> None:
-    """Start from duals that charge the released scores to the factors that need them.
-
-    The others see base scores only, so that step sizes are as for these. What a factor needs in
-    all its structures costs it a constant.
-    """
-    part, n_variables = state.part, split.part.n_variables
-    iterate, progress = state.problem.iterate, state.problem.progress
-    ladder = split.ladder()
-    degree = np.diff(part.variable_offsets)
-    of_link = np.repeat(np.arange(n_variables), degree)  # in the order of the variables
-    pays = (factors[factor_of_links(state)])[part.variable_links] & held[of_link]
-    payers, first = np.unique(of_link[pays], return_index=True)
-    share = np.zeros(n_variables)
-    share[payers] = ladder.stand_in[payers] / part.root_degree[payers]
-    chosen = np.zeros(n_variables, dtype=bool)
-    chosen[payers] = True
-    dual = -share[of_link]
-    dual[np.flatnonzero(pays)[first]] += (share * degree)[payers]
-    np.copyto(iterate.dual, dual, where=chosen[of_link])
-    components = np.zeros(part.n_components, dtype=bool)
-    components[part.component[payers]] = True
-    base = np.where(split.huge, ladder.rest, split.scores)
-    gamma = first_step_sizes(part, np.where(split.withheld, -np.inf, base)[:n_variables], options)
-    for sizes in (progress.gamma, progress.first_gamma):
-        np.copyto(sizes, gamma, where=components)
-
-
-def _mend(state: PartState, split: Split, solved: BoolArray, options: Options) -> BoolArray:
-    """Change what is forbidden or released where the solution is not proven; return where."""
-    progress = state.problem.progress
-    withheld, released = split.components_of(split.withheld), split.components_of(split.released)
-    needing = holders(state, state.problem.iterate.z, state.problem.extras.v)
-    lacking = np.zeros(len(solved), dtype=bool)
-    lacking[state.problem.blocks.component[needing]] = True
-    lacking = solved & withheld & (progress.infeasible | lacking)
-    judged = solved & progress.converged & ~lacking
-    unjustified = _wanted(state, split, judged & withheld)
-    doubtful = split.components_of(unjustified)
-    unproven = _unproven(state, split, judged & released & ~doubtful, options)
-    split.proven |= judged & (withheld | released) & ~doubtful & ~unproven
-    split.released |= lacking[split.owner] & split.withheld
-    last = unproven & (split.penalty >= PENALTIES[-1])
-    split.penalty[unproven] = PENALTIES[-1]
-    plain = (doubtful | last) & (split.largest <= LARGEST)
-    split.released |= unjustified & ~plain[split.owner]
-    split.give_up(plain)
-    state.contradicting = {c: f for c, f in state.contradicting.items() if not lacking[c]}
-    return lacking | doubtful | (unproven & ~last) | plain
-
-
-# -------------------------------------------------------------------- what factors say
-
-
-def _needing(state: PartState, chosen: BoolArray) -> BoolArray:
-    """Return the factors of which every structure holds something forbidden."""
-    part = state.part
-    slots = part.sign * np.where(state.forbidden, -np.inf, 0.0)[part.link_variable]
-    scores_v = np.where(state.problem.extras.barred, -np.inf, 0.0)
-    w, n = _best_structures(state, chosen, slots, scores_v)
-    return holders(state, w / part.delta, n) & chosen[state.problem.blocks.component]
-
-
-def _wanted(state: PartState, split: Split, chosen: BoolArray) -> BoolArray:
-    """Return withheld entries that some factor's best structure holds at their true scores."""
-    part, extras, n_variables = state.part, state.problem.extras, state.part.n_variables
-    held = np.zeros(len(split.scores), dtype=bool)
-    if not chosen.any():
-        return held
-    stand_in = split.ladder().stand_in
-    true = np.where(stand_in == 0.0, split.scores, stand_in)
-    withheld = split.withheld[:n_variables][part.link_variable]
-    share = (true[:n_variables] / part.root_degree**2)[part.link_variable]
-    slope = (state.slot_scores() - state.problem.iterate.z) / part.delta
-    slots = np.where(withheld, part.sign * share, slope)
-    withheld_v = split.withheld[n_variables:]
-    barred = np.where(extras.barred, -np.inf, extras.eta)
-    w, n = _best_structures(state, chosen, slots, np.where(withheld_v, true[n_variables:], barred))
-    own = part.sign * w + (part.sign < 0.0)
-    held[part.link_variable[withheld & (own > HELD)]] = True
-    held[n_variables:] = withheld_v & (n > HELD)
-    held &= chosen[split.owner]
-    return held
-
-
-def _best_structures(
-    state: PartState, chosen: BoolArray, slots: FloatArray, scores_v: FloatArray
-) -> tuple[FloatArray, FloatArray]:
-    """Return the best structures of some components' factors, dense, for scores of their slots.
-
-    Of a closed form it is the solution of the local problem around the last one, which holds what
-    the best structure would add.
-    """
-    part, problem = state.part, state.problem
-    slots, scores_v = _bounded(state, slots, scores_v)
-    w, n = np.zeros(part.n_links), np.zeros(len(scores_v))
-    for b, (bucket, solver) in enumerate(zip(part.buckets, state.solvers, strict=True)):
-        rows = np.flatnonzero(chosen[bucket.component])
-        links, additionals = state.links_of(b), state.additionals_of(b)
-        if not rows.size:
-            continue
-        if isinstance(solver, ActiveSets):
-            w[links], n[additionals] = best_vertices(state, b, slots[links], scores_v[additionals])
-            continue
-        delta, z = part.delta[links], problem.iterate.z[links]
-        best, best_v = z.copy(), problem.extras.v[additionals].copy()
-        a, eta_v = slots[links] * delta + z, scores_v[additionals].copy()
-        local_solver(bucket, delta).solve(rows, a, eta_v, best, best_v, MOST_STRUCTURES)
-        w[links], n[additionals] = best * delta, best_v
-    return w, n
-
-
-def _bounded(
-    state: PartState, slots: FloatArray, scores_v: FloatArray
-) -> tuple[FloatArray, FloatArray]:
-    """Return scores of which the forbidden ones are no larger than it takes to decide."""
-    blocks = state.problem.blocks
-    factor, n_factors = factor_of_links(state), len(blocks.component)
-    factor_v = np.repeat(np.arange(n_factors), np.diff(blocks.additional_offsets))
-    forced, barred = state.forbidden[state.part.link_variable], state.problem.extras.barred != 0
-    total = 1.0 + np.bincount(factor, np.where(forced, 0.0, np.abs(slots)), n_factors)
-    total += np.bincount(factor_v, np.where(barred, 0.0, np.abs(scores_v)), n_factors)
-    most, most_v = ORACLE * total[factor], ORACLE * total[factor_v]
-    return (
-        np.where(forced, np.clip(slots, -most, most), slots),
-        np.where(barred, np.maximum(scores_v, -most_v), scores_v),
-    )
-
-
-def _entries_of(state: PartState, factors: BoolArray) -> BoolArray:
-    """Return the variables and additionals of some factors."""
-    part = state.part
-    variables = np.zeros(part.n_variables, dtype=bool)
-    variables[part.link_variable[factors[factor_of_links(state)]]] = True
-    n_additionals = np.diff(state.problem.blocks.additional_offsets)
-    return np.concatenate([variables, np.repeat(factors, n_additionals)])
-
-
-def _unproven(state: PartState, split: Split, chosen: BoolArray, options: Options) -> BoolArray:
-    """Return the components whose solution is not shown to be the best for the steps' levels."""
-    if not chosen.any():
-        return chosen
-    part, ladder = state.part, split.ladder()
-    steps = np.zeros(part.n_components, dtype=np.int64)
-    np.maximum.at(steps, split.owner, ladder.step)
-    found = np.concatenate([state.marginals(), state.problem.extras.v])
-    whole = np.ones(part.n_components, dtype=bool)
-    whole[split.owner[np.abs(found - np.round(found)) > WHOLE]] = False
-    on_grid = _on_grid(split, ladder)
-    unproven = chosen & (~(whole | on_grid) | (steps > MOST_STEPS))
-    for k in range(int(steps[chosen].max()) + 1):
-        judged = chosen & ~unproven & (steps >= k)
-        if judged.any():
-            margin = np.where(on_grid, 0.0, MARGIN)
-            unproven |= judged & ~_stays(state, split, ladder, found, margin, judged, k, options)
-    return unproven
-
-
-def _on_grid(split: Split, ladder: Ladder) -> BoolArray:
-    """Return the components of whose levels each step's are small multiples of its smallest.
-
-    Their sums are equal or far apart, so that what is tied in floating point is tied.
-    """
-    on_grid = np.ones(split.part.n_components, dtype=bool)
-    huge = np.flatnonzero(ladder.stand_in)
-    level = np.abs(split.scores[huge] - ladder.rest[huge])
-    owner, step = split.owner[huge], ladder.step[huge]
-    order = np.lexsort((level, step, owner))
-    level, owner, step = level[order], owner[order], step[order]
-    first = np.append(True, (owner[1:] != owner[:-1]) | (step[1:] != step[:-1]))[: len(order)]
-    smallest = level[np.maximum.accumulate(np.where(first, np.arange(len(order)), 0))]
-    multiple = (np.fmod(level, smallest) == 0.0) & (level / MOST_MULTIPLE <= smallest)
-    on_grid[owner[~multiple]] = False
-    return on_grid
-
-
-def _stays(
-    state: PartState,
-    split: Split,
-    ladder: Ladder,
-    found: FloatArray,
-    margin: FloatArray,
-    chosen: BoolArray,
-    k: int,
-    options: Options,
-) -> BoolArray:
-    """Return the components whose solution is its own projection along the steps from k on.
-
-    Where levels may be nearly tied, it has to be that with a margin, to be so for the true scores.
-    """
-    part, iterate, n_variables = state.part, state.problem.iterate, split.part.n_variables
-    mu, nu = found[:n_variables], found[n_variables:]
-    scores = np.concatenate([mu, np.zeros(len(nu))])
-    felt = (ladder.step >= k) & (ladder.stand_in != 0.0)
-    scores += np.where(felt, ladder.stand_in / RATIO**k, 0.0)
-    scores -= np.where(felt, margin[split.owner] * (2.0 * found - 1.0), 0.0)
-    eta, eta_v = split.parted(np.where(np.isneginf(split.scores), -np.inf, scores))
-    warm = WarmStart(iterate.u, iterate.dual, state.problem.progress.gamma, chosen)
-    tight = Options(max_iter=options.max_iter, tol=min(options.tol, 1e-8), threads=options.threads)
-    other = solve_part(part, eta, eta_v, ~chosen, tight, warm)
-    moved = np.zeros(part.n_components)
-    np.maximum.at(moved, part.component, np.abs(other.marginals() - mu))
-    gain = np.where(np.isfinite(eta_v), eta_v, 0.0) * (other.problem.extras.v - nu)
-    gained = np.bincount(part.additional_component, gain, part.n_components)
-    tolerance = max(MOVED, 10.0 * options.tol)
-    stays = (moved <= tolerance) & (gained <= tolerance * ladder.unit)
-    return np.logical_and(stays, other.problem.progress.converged)
 
 
 # -------------------------------------------------------------------- kernels

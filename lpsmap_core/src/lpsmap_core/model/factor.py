@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from lpsmap_core.model.inputs import (
+    MOST,
     broadcast,
     check_readable,
     finite_numbers,
@@ -345,6 +346,8 @@ class Factor(abc.ABC):
         ValueError
             If it does not broadcast to ``batch_shape``, or holds a fraction or a negative number.
         """
+        if type(value) is int and value >= 0:  # mostly it is one number
+            return np.full(self.n_factors, min(value, MOST))
         name = f"{type(self).__name__}: {name}"
         numbers = broadcast(name, whole_numbers(name, value), self.batch_shape).reshape(-1)
         wrong = np.flatnonzero((numbers < 0) | (numbers != np.rint(numbers)))
@@ -435,6 +438,8 @@ class Factor(abc.ABC):
         self, lengths: npt.ArrayLike | None, mask: npt.ArrayLike | None
     ) -> tuple[IntArray | None, npt.NDArray[np.bool_] | None]:
         """Return one length for every factor and cut axis, and which entries take part."""
+        if lengths is None and mask is None:
+            return None, None
         name, split, axes = type(self).__name__, len(self.batch_shape), self._cut_axes()
         shape, keep, checked = self.variables.shape, None, None
         if lengths is not None:
@@ -447,8 +452,10 @@ class Factor(abc.ABC):
 
     def _checked_additionals(self, additionals: Any) -> Any:
         """Return arrays as they are, of any library; what else holds numbers as an array."""
+        if additionals is None:
+            return None
         name = f"{type(self).__name__}: additionals"
-        if additionals is None or hasattr(additionals, "shape"):
+        if hasattr(additionals, "shape"):
             check_readable(name, additionals)
             return additionals
         return real_numbers(name, additionals).astype(np.float64)

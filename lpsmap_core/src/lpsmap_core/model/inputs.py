@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 __all__ = [
+    "MOST",
     "broadcast",
     "check_readable",
     "checked_shape",
@@ -119,11 +120,14 @@ def finite_numbers(
     ValueError
         If they do not broadcast, or one that is kept is not finite.
     """
-    numbers: FloatArray = broadcast(name, real_numbers(name, value).astype(np.float64), shape)
-    if keep is not None and not np.isfinite(numbers).all():
-        numbers = np.where(keep, numbers, 0.0)
-    if not np.isfinite(numbers).all():
-        raise ValueError(f"{name} holds a value that is not finite; expected finite numbers.")
+    if isinstance(value, (int, float)) and -MOST < value < MOST:  # most parameters are one number
+        return np.full(shape, float(value))
+    read = real_numbers(name, value).astype(np.float64)
+    numbers: FloatArray = broadcast(name, read, shape)
+    if not np.isfinite(read).all():
+        numbers = numbers if keep is None else np.where(keep, numbers, 0.0)
+        if not np.isfinite(numbers).all():
+            raise ValueError(f"{name} holds a value that is not finite; expected finite numbers.")
     return numbers
 
 
@@ -173,6 +177,8 @@ def truth_values(name: str, value: Any) -> npt.NDArray[np.bool_]:
     TypeError
         If they are anything else.
     """
+    if isinstance(value, bool):
+        return np.array(value)
     array = _array(name, value)
     if array.dtype.kind not in "iub" or ((array != 0) & (array != 1)).any():
         raise TypeError(f"{name} is {value!r}; expected True or False.")
@@ -187,6 +193,8 @@ def flag(name: str, value: Any) -> bool:
     TypeError
         If it is none, or several.
     """
+    if isinstance(value, bool):
+        return value
     array = truth_values(name, value)
     if array.ndim:
         raise TypeError(f"{name} is an array of shape {array.shape}; expected one True or False.")

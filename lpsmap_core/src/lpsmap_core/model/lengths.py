@@ -44,8 +44,8 @@ def checked_lengths(
             f"the declaration{f', or {(*batch, len(axes))}' if len(axes) > 1 else ''}."
         )
     if array.shape == batch:
-        array = array[..., None]
-    array = np.broadcast_to(array, (*batch, len(axes))).reshape(-1, len(axes))
+        array = np.stack([array] * len(axes), axis=-1)
+    array = array.reshape(-1, len(axes))
     wrong = np.argwhere((array < 0) | (array > longest))
     if wrong.size:
         b, k = wrong[0]

@@ -33,18 +33,16 @@ def forget_unused(
     list
         The additionals, copies of those that changed.
     """
-    mended = list(additionals)
     clean = _are_scores(scores)
-    for i, (factor, extra) in enumerate(zip(factors, additionals, strict=True)):
-        clean_extra = _are_scores(extra)
-        if clean and clean_extra:
-            continue
-        slots, unused = factor.unused()
+    wrong = {i for i, extra in enumerate(additionals) if extra.size and not _are_scores(extra)}
+    mended = list(additionals)
+    for i in wrong if clean else range(len(mended)):
+        slots, unused = factors[i].unused()
         if slots is not None and not clean:
-            index = factor.links(factor.variables.index)[factor.links(slots)]
+            index = factors[i].links(factors[i].variables.index)[factors[i].links(slots)]
             scores[index[~(scores[index] < np.inf)]] = 0.0
-        if unused is not None and not clean_extra:
-            mended[i] = np.where(unused & ~(extra < np.inf), 0.0, extra)
+        if unused is not None and i in wrong:
+            mended[i] = np.where(unused & ~(mended[i] < np.inf), 0.0, mended[i])
     return mended
 
 

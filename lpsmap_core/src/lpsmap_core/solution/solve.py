@@ -7,8 +7,8 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
+from lpsmap_core.engine.any_scale import solve_on_any_scale
 from lpsmap_core.engine.infeasible import find_violations
-from lpsmap_core.engine.magnitudes import solve_on_any_scale
 from lpsmap_core.engine.state import Options, PartState
 from lpsmap_core.engine.warm_start import GraphStart
 from lpsmap_core.kernels.compile import leaf
