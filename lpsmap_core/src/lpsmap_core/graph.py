@@ -7,10 +7,10 @@ import math
 from typing import Any, NoReturn, TypeVar
 
 import numpy as np
-import numpy.typing as npt
 
 from lpsmap_core.engine.options import checked_options, count, flag, threads_or_default
 from lpsmap_core.engine.warm_start import CachedStart
+from lpsmap_core.kernels.arrays import FloatArray
 from lpsmap_core.kernels.interrupts import Watch
 from lpsmap_core.layout.layout import Layout, build_layout
 from lpsmap_core.model.factor import Factor
@@ -25,7 +25,6 @@ from lpsmap_core.solution.solve import solve
 
 __all__ = ["FactorGraph"]
 
-FloatArray = npt.NDArray[np.float64]
 AnyFactor = TypeVar("AnyFactor", bound=Factor)
 
 logger = logging.getLogger("lpsmap")

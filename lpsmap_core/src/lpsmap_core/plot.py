@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
+from lpsmap_core.kernels.arrays import FloatArray
 from lpsmap_core.solution.distribution import Distribution, Structure
 from lpsmap_core.solution.solution import Solution
 
@@ -28,8 +29,6 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 __all__ = ["alignment", "arcs", "convergence", "lattice"]
-
-FloatArray = npt.NDArray[np.float64]
 
 COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9")
 """Colours that remain apart for most colour-blind readers (Okabe & Ito 2008)."""

@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from lpsmap_core import Factor, FactorGraph, LocalSolution, Variables, leaf
+from lpsmap_core.kernels.arrays import ByteArray, FloatArray, IntArray
 from lpsmap_core.model.inputs import truth_values
 from lpsmap_factors_logic import sum_constrained
 from lpsmap_factors_logic.rows import LogicFactor
@@ -22,9 +23,6 @@ from lpsmap_factors_logic.sum_constrained import (
 
 __all__ = ["AtMostOne", "Budget", "Or", "Xor"]
 
-FloatArray = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int64]
-FaceArray = npt.NDArray[np.int8]
 Assignment = tuple[int, ...]
 
 
@@ -40,8 +38,8 @@ def _xor(
     link_parameter: FloatArray,
     z: FloatArray,
     v: FloatArray,
-    face: FaceArray,
-    branch: FaceArray,
+    face: ByteArray,
+    branch: ByteArray,
 ) -> None:
     project_simplex_rows(rows, offsets, a, delta, EXACTLY, z, face, branch)
 
@@ -58,8 +56,8 @@ def _or(
     link_parameter: FloatArray,
     z: FloatArray,
     v: FloatArray,
-    face: FaceArray,
-    branch: FaceArray,
+    face: ByteArray,
+    branch: ByteArray,
 ) -> None:
     project_simplex_rows(rows, offsets, a, delta, AT_LEAST, z, face, branch)
 
@@ -76,8 +74,8 @@ def _at_most_one(
     link_parameter: FloatArray,
     z: FloatArray,
     v: FloatArray,
-    face: FaceArray,
-    branch: FaceArray,
+    face: ByteArray,
+    branch: ByteArray,
 ) -> None:
     project_simplex_rows(rows, offsets, a, delta, AT_MOST, z, face, branch)
 
@@ -94,8 +92,8 @@ def _budget(
     link_parameter: FloatArray,
     z: FloatArray,
     v: FloatArray,
-    face: FaceArray,
-    branch: FaceArray,
+    face: ByteArray,
+    branch: ByteArray,
 ) -> None:
     budget, exact = parameters[:, 0], parameters[:, 1]
     project_box_rows(rows, offsets, a, delta, link_parameter, budget, exact, z, face, branch)

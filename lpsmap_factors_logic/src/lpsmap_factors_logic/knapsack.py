@@ -9,15 +9,12 @@ import numpy as np
 import numpy.typing as npt
 
 from lpsmap_core import Factor, FactorGraph, LocalSolution, Variables, kernel
+from lpsmap_core.kernels.arrays import ByteArray, FloatArray, IntArray
 from lpsmap_factors_logic import sum_constrained
 from lpsmap_factors_logic.rows import LogicFactor
 from lpsmap_factors_logic.sum_constrained import AT_MOST, project_box_rows
 
 __all__ = ["Knapsack"]
-
-FloatArray = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int64]
-FaceArray = npt.NDArray[np.int8]
 
 
 @kernel
@@ -32,8 +29,8 @@ def _knapsack(
     costs: FloatArray,
     z: FloatArray,
     v: FloatArray,
-    face: FaceArray,
-    branch: FaceArray,
+    face: ByteArray,
+    branch: ByteArray,
 ) -> None:
     budget = parameters[:, 0]
     exact = np.zeros(len(budget))

@@ -10,16 +10,13 @@ import numpy.typing as npt
 from array_api_compat import array_namespace, device
 
 from lpsmap_core import FREE, LOWER, TIED, UPPER, LocalSolution, Variables, kernel, leaf
+from lpsmap_core.kernels.arrays import ByteArray, FloatArray, IntArray
 from lpsmap_factors_logic import sum_constrained
 from lpsmap_factors_logic.rows import LogicFactor
 from lpsmap_factors_logic.sum_constrained import EXACTLY, threshold
 from lpsmap_factors_logic.tolerance import LEVEL, bounded, faces, slack, slack_array
 
 __all__ = ["OrOut"]
-
-FloatArray = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int64]
-FaceArray = npt.NDArray[np.int8]
 
 SEPARATE, SUM, TIES = 0, 1, 2
 """Branches: the box alone; the inputs sum to the output; the highest inputs equal the output."""
@@ -173,8 +170,8 @@ def _project(
     link_parameter: FloatArray,
     z: FloatArray,
     v: FloatArray,
-    face: FaceArray,
-    branch: FaceArray,
+    face: ByteArray,
+    branch: ByteArray,
 ) -> None:
     """Try the box, then the ties, then the sum (lemma 3, twice)."""
     widest = 0
@@ -195,7 +192,7 @@ def _project(
 
 @leaf
 def _write_separate(
-    lo: np.uint64, last: np.uint64, a: FloatArray, delta: FloatArray, z: FloatArray, face: FaceArray
+    lo: np.uint64, last: np.uint64, a: FloatArray, delta: FloatArray, z: FloatArray, face: ByteArray
 ) -> tuple[float, float, float]:
     """Clip a row; return its highest input, the sum of its inputs, and its output."""
     highest, total, m = 0.0, 0.0, 0.0
@@ -214,7 +211,7 @@ def _write_separate(
 
 @leaf
 def _write_ties(
-    lo: np.uint64, last: np.uint64, a: FloatArray, delta: FloatArray, z: FloatArray, face: FaceArray
+    lo: np.uint64, last: np.uint64, a: FloatArray, delta: FloatArray, z: FloatArray, face: ByteArray
 ) -> tuple[float, float]:
     """Write the output and the inputs above it at their common value tau; leave the others.
 
@@ -259,7 +256,7 @@ def _write_sum(
     x: FloatArray,
     q: FloatArray,
     z: FloatArray,
-    face: FaceArray,
+    face: ByteArray,
 ) -> None:
     """Write a row whose inputs sum to the output: with the output negated, exactly one is on."""
     n = np.uint64(0)
@@ -289,8 +286,8 @@ def _jvp(
     additional_offsets: IntArray,
     parameters: FloatArray,
     link_parameter: FloatArray,
-    face: FaceArray,
-    branch: FaceArray,
+    face: ByteArray,
+    branch: ByteArray,
     d_u: FloatArray,
     d_v: FloatArray,
     out_u: FloatArray,

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 from array_api_compat import array_namespace, is_array_api_obj
 
 from lpsmap_core import (
@@ -20,14 +19,11 @@ from lpsmap_core import (
     leaf,
     stack,
 )
+from lpsmap_core.kernels.arrays import ByteArray, FloatArray, IntArray
 from lpsmap_core.model.inputs import check_readable, real_numbers
 from lpsmap_factors_logic.tolerance import bounded, faces, slack, slack_array
 
 __all__ = ["Pair"]
-
-FloatArray = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int64]
-FaceArray = npt.NDArray[np.int8]
 
 SECOND, FIRST, EQUAL, BOTH, APART, COMPLEMENTS = 0, 1, 2, 3, 4, 5
 """What both-on is in a solution: the second marginal, which is the lower; the first; their common
@@ -174,7 +170,6 @@ def _gains(xp: Any, branch: Any) -> Any:
 
 # -------------------------------------------------------------------- kernels
 
-
 BLOCK = 256
 """Factors that are looked at together, to see whether they lie side by side."""
 
@@ -191,8 +186,8 @@ def _project(
     link_parameter: FloatArray,
     z: FloatArray,
     v: FloatArray,
-    face: FaceArray,
-    branch: FaceArray,
+    face: ByteArray,
+    branch: ByteArray,
 ) -> None:
     begin = 0
     while begin < len(rows):
@@ -228,8 +223,8 @@ def _solve_block(
     eta_v: FloatArray,
     z: FloatArray,
     v: FloatArray,
-    face: FaceArray,
-    branch: FaceArray,
+    face: ByteArray,
+    branch: ByteArray,
 ) -> None:
     """Solve factors that lie side by side.
 
@@ -282,8 +277,8 @@ def _jvp(
     additional_offsets: IntArray,
     parameters: FloatArray,
     link_parameter: FloatArray,
-    face: FaceArray,
-    branch: FaceArray,
+    face: ByteArray,
+    branch: ByteArray,
     d_u: FloatArray,
     d_v: FloatArray,
     out_u: FloatArray,
@@ -309,8 +304,8 @@ def _jvp(
 @leaf
 def _multiply_block(
     delta: FloatArray,
-    face: FaceArray,
-    branch: FaceArray,
+    face: ByteArray,
+    branch: ByteArray,
     d_u: FloatArray,
     d_v: FloatArray,
     out_u: FloatArray,

@@ -9,12 +9,10 @@ import numpy as np
 import numpy.typing as npt
 
 from lpsmap_core import Factor, FactorGraph, Variables, as_variables
+from lpsmap_core.kernels.arrays import BoolArray, FloatArray
 from lpsmap_core.model.inputs import broadcast, real_numbers
 
 __all__ = ["LogicFactor"]
-
-FloatArray = npt.NDArray[np.float64]
-BoolArray = npt.NDArray[np.bool_]
 
 
 class LogicFactor(Factor):

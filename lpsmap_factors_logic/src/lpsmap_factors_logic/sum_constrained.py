@@ -24,14 +24,11 @@ import numpy.typing as npt
 from array_api_compat import array_namespace
 
 from lpsmap_core import FREE, LOWER, UPPER, LocalSolution, kernel, leaf
+from lpsmap_core.kernels.arrays import ByteArray, FloatArray, IntArray
 from lpsmap_factors_logic.tolerance import LEVEL, bounded, faces, slack, slack_array
 
 __all__ = ["AT_LEAST", "AT_MOST", "EXACTLY", "jvp", "jvp_kernel", "project", "project_box_rows"]
 __all__ += ["project_simplex_rows", "threshold"]
-
-FloatArray = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int64]
-FaceArray = npt.NDArray[np.int8]
 
 AT_MOST, EXACTLY, AT_LEAST = -1.0, 0.0, 1.0
 """Senses of the sum constraint: the sign of what its two sides may differ by."""
@@ -53,8 +50,8 @@ def project_simplex_rows(
     delta: FloatArray,
     sense: float,
     z: FloatArray,
-    face: FaceArray,
-    branch: FaceArray,
+    face: ByteArray,
+    branch: ByteArray,
 ) -> None:
     """Project rows under ``sum_i delta_i z_i = 1`` (or ``<=``, or ``>=``, by `sense`).
 
@@ -92,7 +89,7 @@ def _fill(
     hi: np.uint64,
     a: FloatArray,
     delta: FloatArray,
-    face: FaceArray,
+    face: ByteArray,
     x: FloatArray,
     q: FloatArray,
 ) -> tuple[np.uint64, float]:
@@ -162,7 +159,7 @@ def _write_simplex_row(
     t: float,
     s: float,
     z: FloatArray,
-    face: FaceArray,
+    face: ByteArray,
 ) -> int:
     """Write a row at the threshold ``t + s``; return how many slots are above it.
 
@@ -180,7 +177,7 @@ def _write_simplex_row(
 
 @leaf
 def _write_single(
-    lo: np.uint64, hi: np.uint64, a: FloatArray, delta: FloatArray, z: FloatArray, face: FaceArray
+    lo: np.uint64, hi: np.uint64, a: FloatArray, delta: FloatArray, z: FloatArray, face: ByteArray
 ) -> None:
     """Write the one slot that makes up the sum; rounding may have hidden a huge score's."""
     highest, top = -np.inf, lo
@@ -193,7 +190,7 @@ def _write_single(
 
 @leaf
 def _clip_row(
-    lo: np.uint64, hi: np.uint64, a: FloatArray, delta: FloatArray, z: FloatArray, face: FaceArray
+    lo: np.uint64, hi: np.uint64, a: FloatArray, delta: FloatArray, z: FloatArray, face: ByteArray
 ) -> float:
     """Write a row without its sum constraint; return its sum of marginals.
 
@@ -222,8 +219,8 @@ def project_box_rows(
     budget: FloatArray,
     exact: FloatArray,
     z: FloatArray,
-    face: FaceArray,
-    branch: FaceArray,
+    face: ByteArray,
+    branch: ByteArray,
 ) -> None:
     """Project rows under ``sum_i c_i delta_i z_i <= budget``, or ``=`` where `exact` is not 0.
 
@@ -306,7 +303,7 @@ def _write_box_row(
     correction: float,
     level: float,
     z: FloatArray,
-    face: FaceArray,
+    face: ByteArray,
 ) -> None:
     for i in range(lo, hi):
         w = delta[i] * costs[i] if costs.size > 0 else delta[i]
@@ -330,8 +327,8 @@ def jvp_kernel(
     additional_offsets: IntArray,
     parameters: npt.NDArray[np.float64],
     costs: FloatArray,
-    face: FaceArray,
-    branch: FaceArray,
+    face: ByteArray,
+    branch: ByteArray,
     d_u: FloatArray,
     d_v: FloatArray,
     out_u: FloatArray,

@@ -5,14 +5,11 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from lpsmap_core import kernel, leaf
+from lpsmap_core.kernels.arrays import FloatArray, IntArray
 
 __all__ = ["Arborescence", "arborescence_memory", "maximum_arborescence"]
-
-FloatArray = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int64]
 
 
 class Arborescence(NamedTuple):

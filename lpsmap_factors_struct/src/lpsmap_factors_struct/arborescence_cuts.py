@@ -13,12 +13,11 @@ import numpy as np
 import numpy.typing as npt
 
 from lpsmap_core import interrupted, kernel, leaf
+from lpsmap_core.kernels.arrays import FloatArray, IntArray
 from lpsmap_factors_struct.arrays import copy
 
 __all__ = ["FlowMemory", "flow_memory", "violated_sets"]
 
-FloatArray = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int64]
 WordArray = npt.NDArray[np.uint64]
 
 ONE = np.uint64(1)

@@ -22,9 +22,9 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from lpsmap_core import interrupted, kernel, leaf
+from lpsmap_core.kernels.arrays import FloatArray, IntArray
 from lpsmap_core.kernels.interrupts import stopped
 from lpsmap_factors_struct.arrays import copy
 from lpsmap_factors_struct.pivoted_cholesky import (
@@ -47,9 +47,6 @@ __all__ = [
     "second_derivatives",
     "tree_dual",
 ]
-
-FloatArray = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int64]
 
 EPSILON = 2.0**-52
 BORDER = 1e-10

@@ -19,9 +19,9 @@ slot k of word w tells whether cut k holds w; the first empty cut ends the list.
 from __future__ import annotations
 
 import numpy as np
-import numpy.typing as npt
 
 from lpsmap_core import FREE, LOWER, UPPER, interrupted, kernel, leaf
+from lpsmap_core.kernels.arrays import ByteArray, FloatArray, IntArray
 from lpsmap_factors_struct.arborescence import (
     Arborescence,
     arborescence_memory,
@@ -46,10 +46,6 @@ from lpsmap_factors_struct.pivoted_cholesky import factorise, solve
 from lpsmap_factors_struct.simplex_row import FAR, threshold
 
 __all__ = ["multiply_jacobians", "project_trees"]
-
-FloatArray = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int64]
-FaceArray = npt.NDArray[np.int8]
 
 MEMBER = 4
 """Bit of the face codes that lists the cuts."""
@@ -78,8 +74,8 @@ def project_trees(
     link_parameter: FloatArray,
     z: FloatArray,
     v: FloatArray,
-    face: FaceArray,
-    branch: FaceArray,
+    face: ByteArray,
+    branch: ByteArray,
 ) -> None:
     """Solve the local problem of every factor in `rows`."""
     longest, widest = _largest(rows, offsets, parameters)
@@ -119,8 +115,8 @@ def multiply_jacobians(
     additional_offsets: IntArray,
     parameters: FloatArray,
     link_parameter: FloatArray,
-    face: FaceArray,
-    branch: FaceArray,
+    face: ByteArray,
+    branch: ByteArray,
     d_u: FloatArray,
     d_v: FloatArray,
     out_u: FloatArray,
@@ -272,7 +268,7 @@ def _project_row(
 
 
 @leaf
-def _recall(face: FaceArray, n: int, width: int, member: FloatArray, free: int) -> int:
+def _recall(face: ByteArray, n: int, width: int, member: FloatArray, free: int) -> int:
     """Append the cuts of a face to the first `free` ones, the set of all words; return how many."""
     count = free
     for k in range(min(width, len(member))):
@@ -403,7 +399,7 @@ def _drop_rounding(dual: TreeDual, n: int, width: int) -> None:
 
 @leaf
 def _read_face(
-    face: FaceArray, n: int, n_labels: int, packed: bool, whole: bool, dual: TreeDual
+    face: ByteArray, n: int, n_labels: int, packed: bool, whole: bool, dual: TreeDual
 ) -> None:
     """Write the supports of a face, with ones as x; of rows with one arc only if `whole`."""
     x, on = dual.x, dual.on
@@ -490,7 +486,7 @@ def _write_z(
     packed: bool,
     delta: FloatArray,
     z: FloatArray,
-    face: FaceArray,
+    face: ByteArray,
 ) -> None:
     """Write z from y, and the codes of the face."""
     for word in range(n):
@@ -516,7 +512,7 @@ def _write_arcs(
     y: FloatArray,
     delta: FloatArray,
     z: FloatArray,
-    face: FaceArray,
+    face: ByteArray,
 ) -> None:
     for i in range(np.uint64(count)):
         if x[i] == 0.0:
@@ -528,7 +524,7 @@ def _write_arcs(
 
 
 @leaf
-def _write_cuts(dual: TreeDual, n: int, width: int, count: int, face: FaceArray) -> None:
+def _write_cuts(dual: TreeDual, n: int, width: int, count: int, face: ByteArray) -> None:
     """Add the cuts ``order[:count]`` to the face."""
     for word in range(n):
         for k in range(count):

@@ -5,15 +5,12 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from lpsmap_core import interrupted, kernel, leaf
+from lpsmap_core.kernels.arrays import FloatArray, IntArray
 from lpsmap_factors_struct.arrays import copy
 
 __all__ = ["Assignment", "assign", "assignment_memory"]
-
-FloatArray = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int64]
 
 LOOK_PERIOD = 100
 """Columns from which on every path is followed by a look at whether to go on."""

@@ -8,14 +8,11 @@ import numpy as np
 import numpy.typing as npt
 
 from lpsmap_core import Factor, FactorGraph, Variables, kernel
+from lpsmap_core.kernels.arrays import BoolArray, FloatArray, IntArray
 from lpsmap_core.model.inputs import flag
 from lpsmap_factors_struct.chart import best_label, binary_tree, chart_memory
 
 __all__ = ["BinaryTree"]
-
-FloatArray = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int64]
-BoolArray = npt.NDArray[np.bool_]
 
 
 @kernel

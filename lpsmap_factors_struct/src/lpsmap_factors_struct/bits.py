@@ -8,11 +8,9 @@ import numpy as np
 import numpy.typing as npt
 
 from lpsmap_core import Factor, FactorGraph, Variables, leaf
+from lpsmap_core.kernels.arrays import FloatArray, IntArray
 
 __all__ = ["Bits"]
-
-FloatArray = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int64]
 
 
 @leaf

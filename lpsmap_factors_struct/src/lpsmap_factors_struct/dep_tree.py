@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from lpsmap_core import Factor, FactorGraph, Variables, kernel, leaf
+from lpsmap_core.kernels.arrays import FloatArray, IntArray
 from lpsmap_core.model.inputs import flag
 from lpsmap_factors_struct.arborescence import (
     arborescence_memory,
@@ -20,9 +21,6 @@ from lpsmap_factors_struct.arc_layout import arc_slot, n_words
 from lpsmap_factors_struct.projective import projective_tree, spans_memory
 
 __all__ = ["DepTree"]
-
-FloatArray = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int64]
 
 
 @kernel

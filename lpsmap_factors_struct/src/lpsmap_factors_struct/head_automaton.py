@@ -8,13 +8,10 @@ import numpy as np
 import numpy.typing as npt
 
 from lpsmap_core import Factor, FactorGraph, Variables, kernel, leaf
+from lpsmap_core.kernels.arrays import BoolArray, FloatArray, IntArray
 from lpsmap_factors_struct.scores import flat_scores
 
 __all__ = ["HeadAutomaton"]
-
-FloatArray = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int64]
-BoolArray = npt.NDArray[np.bool_]
 
 
 @leaf

@@ -8,13 +8,11 @@ import numpy as np
 import numpy.typing as npt
 
 from lpsmap_core import Factor, FactorGraph, Variables, kernel, leaf
+from lpsmap_core.kernels.arrays import FloatArray, IntArray
 from lpsmap_factors_struct.assignment import Assignment, assign, assignment_memory
 from lpsmap_factors_struct.rectangle import pairs_vertex, rectangles
 
 __all__ = ["Matching"]
-
-FloatArray = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int64]
 
 
 @leaf

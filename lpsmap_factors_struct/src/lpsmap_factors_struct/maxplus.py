@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import numpy as np
-import numpy.typing as npt
 
 from lpsmap_core import leaf
+from lpsmap_core.kernels.arrays import FloatArray
 
 __all__ = ["LOOK_PERIOD", "best_sum", "where_best"]
-
-FloatArray = npt.NDArray[np.float64]
 
 LOOK_PERIOD = 10_000
 """A pass over more sums than this ends with a look at whether the programme is to go on."""

@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import numpy as np
-import numpy.typing as npt
 
 from lpsmap_core import leaf
+from lpsmap_core.kernels.arrays import FloatArray, IntArray
 
 __all__ = ["factorise", "solve", "solve_lower", "solve_upper"]
-
-FloatArray = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int64]
 
 DEPENDENT = 1e-10
 """A row of which others leave relatively less than this depends on them."""

@@ -5,15 +5,12 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from lpsmap_core import interrupted, kernel, leaf
+from lpsmap_core.kernels.arrays import FloatArray, IntArray
 from lpsmap_factors_struct.maxplus import LOOK_PERIOD, best_sum, where_best
 
 __all__ = ["Spans", "projective_tree", "spans_memory"]
-
-FloatArray = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int64]
 
 
 class Spans(NamedTuple):

@@ -6,13 +6,11 @@ from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from lpsmap_core import Factor
+from lpsmap_core.kernels.arrays import FloatArray
 
 __all__ = ["pairs_vertex", "rectangles"]
-
-FloatArray = npt.NDArray[np.float64]
 
 
 def rectangles(factor: Factor) -> tuple[FloatArray, FloatArray]:

@@ -8,15 +8,12 @@ import numpy as np
 import numpy.typing as npt
 
 from lpsmap_core import Factor, FactorGraph, Variables, kernel, leaf
+from lpsmap_core.kernels.arrays import BoolArray, FloatArray, IntArray
 from lpsmap_factors_struct.arrays import largest
 from lpsmap_factors_struct.scores import flat_scores
 from lpsmap_factors_struct.sequence import best_arrivals, best_source
 
 __all__ = ["SemiMarkov"]
-
-FloatArray = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int64]
-BoolArray = npt.NDArray[np.bool_]
 
 
 class Segments(NamedTuple):

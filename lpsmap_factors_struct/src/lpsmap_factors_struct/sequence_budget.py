@@ -8,6 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from lpsmap_core import Factor, FactorGraph, Variables, interrupted, kernel
+from lpsmap_core.kernels.arrays import FloatArray, IntArray
 from lpsmap_core.model.inputs import flag
 from lpsmap_factors_struct.maxplus import LOOK_PERIOD
 from lpsmap_factors_struct.sequence import (
@@ -19,9 +20,6 @@ from lpsmap_factors_struct.sequence import (
 )
 
 __all__ = ["SequenceBudget"]
-
-FloatArray = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int64]
 
 
 @kernel

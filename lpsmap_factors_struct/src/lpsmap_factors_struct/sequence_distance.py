@@ -8,15 +8,12 @@ import numpy as np
 import numpy.typing as npt
 
 from lpsmap_core import Factor, FactorGraph, Variables, as_variables, interrupted, kernel, leaf
+from lpsmap_core.kernels.arrays import BoolArray, FloatArray, IntArray
 from lpsmap_factors_struct.maxplus import LOOK_PERIOD
 from lpsmap_factors_struct.scores import as_array, flat_scores
 from lpsmap_factors_struct.sequence import reduced_states
 
 __all__ = ["SequenceDistance"]
-
-FloatArray = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int64]
-BoolArray = npt.NDArray[np.bool_]
 
 
 @leaf

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import numpy as np
-import numpy.typing as npt
 
 from lpsmap_core import leaf
+from lpsmap_core.kernels.arrays import FloatArray
 
 __all__ = ["threshold"]
-
-FloatArray = npt.NDArray[np.float64]
 
 TINY = 4 * 2.0**-52
 """A guessed threshold begins lower by this, relatively: what rounding may have raised it by."""

@@ -23,7 +23,6 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from lpsmap_core.engine.anderson import Memory, accelerate, begin, make_memory, prepare, review
 from lpsmap_core.engine.faces import Work, draw, make_work
@@ -43,6 +42,7 @@ from lpsmap_core.engine.state import (
     start,
 )
 from lpsmap_core.engine.threads import in_shares
+from lpsmap_core.kernels.arrays import BoolArray, FloatArray, IntArray
 from lpsmap_core.kernels.compile import kernel, leaf
 from lpsmap_core.kernels.interrupts import interrupted, out_of_time, stopped
 from lpsmap_core.kernels.native import borrowed
@@ -50,10 +50,6 @@ from lpsmap_core.layout.arrangement import Links
 from lpsmap_core.layout.layout import Part
 
 __all__ = ["run", "solve_part"]
-
-FloatArray = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int64]
-BoolArray = npt.NDArray[np.bool_]
 
 RELAXATION = 1.6
 """Of 1, 1.6 and 1.8 this took the fewest iterations on most workloads."""

@@ -17,15 +17,12 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from lpsmap_core.engine.state import ONE, Problem
+from lpsmap_core.kernels.arrays import FloatArray, IntArray
 from lpsmap_core.kernels.compile import kernel, leaf
 
 __all__ = ["Memory", "accelerate", "begin", "make_memory", "prepare", "review"]
-
-FloatArray = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int64]
 
 NEVER = 2**62
 

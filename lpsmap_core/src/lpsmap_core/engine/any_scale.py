@@ -21,7 +21,6 @@ to be more than float64 can hold.
 from __future__ import annotations
 
 import numpy as np
-import numpy.typing as npt
 
 from lpsmap_core.engine.admm import run, solve_part
 from lpsmap_core.engine.certificate import best_vertices
@@ -43,6 +42,7 @@ from lpsmap_core.engine.state import (
     restart,
     start,
 )
+from lpsmap_core.kernels.arrays import BoolArray, FloatArray
 from lpsmap_core.kernels.interrupts import out_of_time
 from lpsmap_core.layout.layout import Part
 from lpsmap_core.local.active.sets import ActiveSets
@@ -50,10 +50,6 @@ from lpsmap_core.local.forced import ORACLE
 from lpsmap_core.local.solvers import local_solver
 
 __all__ = ["solve_on_any_scale"]
-
-FloatArray = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int64]
-BoolArray = npt.NDArray[np.bool_]
 
 MOST_ROUNDS = 6
 """Limit of the solves of a component, each with other scores forbidden or released."""

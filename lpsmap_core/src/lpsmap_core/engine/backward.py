@@ -15,22 +15,18 @@ import warnings
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from lpsmap_core.engine.faces import Work, apply, draw, make_work, reduce, sort_out
 from lpsmap_core.engine.selection import Selection, gather, keep, multiply_locally, scatter, select
 from lpsmap_core.engine.state import ONE, PartState, Problem
 from lpsmap_core.engine.threads import in_shares
+from lpsmap_core.kernels.arrays import BoolArray, FloatArray, IntArray
 from lpsmap_core.kernels.callers import stacklevel
 from lpsmap_core.kernels.compile import kernel, leaf
 from lpsmap_core.kernels.interrupts import interrupted, interruptible
 from lpsmap_core.kernels.native import borrowed
 
 __all__ = ["multiply_jacobian"]
-
-FloatArray = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int64]
-BoolArray = npt.NDArray[np.bool_]
 
 TOLERANCE = 1e-13
 """``P d`` is found when the residual is this small, relative to ``||d||``."""

@@ -17,21 +17,16 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from lpsmap_core.engine.admm import solve_part
 from lpsmap_core.engine.state import EXACT, MOST_STRUCTURES, Options, PartState, WarmStart, sums
+from lpsmap_core.kernels.arrays import BoolArray, FloatArray
 from lpsmap_core.kernels.interrupts import interruptible
 from lpsmap_core.layout.layout import Bucket
 from lpsmap_core.local.active.sets import ActiveSets
 from lpsmap_core.local.solvers import local_solver
 
 __all__ = ["Optimality", "best_vertices", "check_optimality", "error_bounds"]
-
-FloatArray = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int64]
-BoolArray = npt.NDArray[np.bool_]
-
 
 AMPLIFICATION = 1e3
 """How many times the rounding that is left of the optimality conditions a solution may be off. The

@@ -18,17 +18,13 @@ import numpy.typing as npt
 
 from lpsmap_core.engine.selection import Selection, multiply_locally, scatter, subtract_gathered
 from lpsmap_core.engine.state import ONE, Problem
+from lpsmap_core.kernels.arrays import BoolArray, FloatArray, IntArray
 from lpsmap_core.kernels.compile import general_position, leaf
 from lpsmap_core.kernels.interrupts import interrupted
 from lpsmap_core.layout.arrangement import Links
 from lpsmap_core.layout.layout import Part
 
 __all__ = ["Work", "apply", "draw", "make_work", "reduce", "sort_out"]
-
-FloatArray = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int64]
-BoolArray = npt.NDArray[np.bool_]
-
 
 FLAT = 1e-14
 """Curvature of ``I - S`` along a direction of length 1 that is none, but rounding."""

@@ -10,19 +10,15 @@ What a score of ``-inf`` forbids is no part of the polytopes.
 from __future__ import annotations
 
 import numpy as np
-import numpy.typing as npt
 
 from lpsmap_core.engine.state import MOST_STRUCTURES, PartState, sums
+from lpsmap_core.kernels.arrays import BoolArray, FloatArray, IntArray
 from lpsmap_core.kernels.interrupts import out_of_time
 from lpsmap_core.layout.layout import ranges
 from lpsmap_core.local.active.sets import ActiveSets
 from lpsmap_core.local.solvers import local_solver
 
 __all__ = ["FIRST_TEST", "InfeasibilityTest", "factor_of_links", "find_violations", "holders"]
-
-FloatArray = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int64]
-BoolArray = npt.NDArray[np.bool_]
 
 FIRST_TEST = 60
 """The first iteration at which to test; then at every doubling, and at last at the limit."""

@@ -11,17 +11,13 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
+from lpsmap_core.kernels.arrays import BoolArray, FloatArray, IntArray
 from lpsmap_core.kernels.compile import leaf
 from lpsmap_core.layout.arrangement import Blocks
 from lpsmap_core.layout.layout import Part
 
 __all__ = ["LARGEST", "PENALTIES", "RATIO", "Ladder", "Split", "largest_magnitudes"]
-
-FloatArray = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int64]
-BoolArray = npt.NDArray[np.bool_]
 
 RATIO = 100.0
 """Scores are huge if they are as many times as large as the largest of all smaller ones."""

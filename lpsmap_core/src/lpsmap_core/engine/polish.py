@@ -22,19 +22,15 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from lpsmap_core.engine.faces import Work, reduce, sort_out
 from lpsmap_core.engine.selection import Selection, gather, keep, multiply_locally, scatter
 from lpsmap_core.engine.state import ONE, PartState, Problem
+from lpsmap_core.kernels.arrays import BoolArray, FloatArray, IntArray
 from lpsmap_core.kernels.compile import kernel, leaf
 from lpsmap_core.layout.arrangement import Links
 
 __all__ = ["MOST_LINKS", "PERIOD", "Polish", "make_polish", "polish_settled", "take_back"]
-
-FloatArray = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int64]
-BoolArray = npt.NDArray[np.bool_]
 
 PERIOD = 2
 """Iterations between two probes of the faces."""

@@ -8,6 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from lpsmap_core.engine.state import ONE, Problem
+from lpsmap_core.kernels.arrays import BoolArray, FloatArray, IntArray
 from lpsmap_core.kernels.compile import kernel, leaf
 from lpsmap_core.layout.arrangement import Blocks, Links
 from lpsmap_core.local.solvers import mark_unsolved, multiply_rows, solve_rows
@@ -22,10 +23,6 @@ __all__ = [
     "solve_locally",
     "subtract_gathered",
 ]
-
-FloatArray = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int64]
-BoolArray = npt.NDArray[np.bool_]
 
 
 class Selection(NamedTuple):

@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from lpsmap_core.engine.threads import in_shares
+from lpsmap_core.kernels.arrays import BoolArray, ByteArray, FloatArray, IntArray
 from lpsmap_core.kernels.compile import kernel, leaf
 from lpsmap_core.layout.arrangement import Blocks, Links
 from lpsmap_core.layout.layout import Part
@@ -37,11 +37,6 @@ __all__ = [
     "sums",
 ]
 
-FloatArray = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int64]
-BoolArray = npt.NDArray[np.bool_]
-ByteArray = npt.NDArray[np.int8]
-
 FIRST_STEP_SIZE = 5.0
 """First step size for scores near zero; it grows with their root mean square."""
 
@@ -58,7 +53,6 @@ EXACT = 1e-12
 
 ROUNDING = 1e-14
 """Changes below this multiple of a component's largest score are rounding."""
-
 
 ONE = np.uint64(1)
 """Added to a variable's number, which is unsigned, see `Blocks.variable_counting`."""

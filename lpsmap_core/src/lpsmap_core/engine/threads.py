@@ -9,13 +9,12 @@ from itertools import repeat
 from typing import TypeVar
 
 import numpy as np
-import numpy.typing as npt
 
+from lpsmap_core.kernels.arrays import IntArray
 from lpsmap_core.kernels.interrupts import Watch, halt, raise_interrupt, thread_record
 
 __all__ = ["SMALLEST_SHARE", "cut", "default_threads", "in_shares"]
 
-IntArray = npt.NDArray[np.int64]
 Result = TypeVar("Result")
 
 SMALLEST_SHARE = 1_500

@@ -7,17 +7,13 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from lpsmap_core.engine.state import PartState, WarmStart
+from lpsmap_core.kernels.arrays import BoolArray, FloatArray, IntArray
 from lpsmap_core.layout.layout import Layout, ranges
 from lpsmap_core.model.variables import Variables
 
 __all__ = ["CachedStart", "GraphStart", "WarmStartCache"]
-
-FloatArray = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int64]
-BoolArray = npt.NDArray[np.bool_]
 
 
 @dataclass(frozen=True)

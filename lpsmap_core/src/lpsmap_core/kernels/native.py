@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from lpsmap_core.kernels.arrays import IntArray
 from lpsmap_core.kernels.compile import COMPILED, leaf
 
 __all__ = [
@@ -45,8 +46,6 @@ __all__ = [
     "pack",
     "raise_kept",
 ]
-
-IntArray = npt.NDArray[np.int64]
 
 RECORD_SIZE = 72
 """Room for the numbers of one solver."""

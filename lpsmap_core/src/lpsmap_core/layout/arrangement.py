@@ -7,13 +7,10 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from lpsmap_core.kernels.arrays import BoolArray, FloatArray, IntArray
 from lpsmap_core.kernels.compile import kernel, leaf
 
 __all__ = ["Blocks", "Links", "Table", "arrange", "tabulate"]
-
-FloatArray = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int64]
-BoolArray = npt.NDArray[np.bool_]
 
 
 class Links(NamedTuple):

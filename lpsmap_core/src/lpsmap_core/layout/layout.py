@@ -15,15 +15,12 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from lpsmap_core.kernels.arrays import BoolArray, FloatArray, IntArray
 from lpsmap_core.kernels.deferral import Deferred
 from lpsmap_core.layout.arrangement import Blocks, Links, Table, arrange, tabulate
 from lpsmap_core.model.factor import Factor
 
 __all__ = ["Bucket", "Layout", "Part", "build_layout", "ranges"]
-
-FloatArray = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int64]
-BoolArray = npt.NDArray[np.bool_]
 
 
 @dataclass(frozen=True)

@@ -8,15 +8,12 @@ finite ones: for every factor as large as it takes to outweigh all else in it.
 from __future__ import annotations
 
 import numpy as np
-import numpy.typing as npt
 
+from lpsmap_core.kernels.arrays import ByteArray, FloatArray, IntArray
 from lpsmap_core.kernels.compile import leaf
 
 __all__ = ["CLOSED_FORM", "FORBIDDEN", "NOTHING_BARRED", "ORACLE", "decide", "decide_rows"]
 
-FloatArray = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int64]
-ByteArray = npt.NDArray[np.int8]
 
 NOTHING_BARRED: ByteArray = np.empty(0, dtype=np.int8)
 

@@ -12,8 +12,8 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
-import numpy.typing as npt
 
+from lpsmap_core.kernels.arrays import BoolArray, ByteArray, FloatArray, IntArray
 from lpsmap_core.kernels.compile import COMPILED, kernel, leaf
 from lpsmap_core.kernels.interrupts import halt, raise_interrupt
 from lpsmap_core.kernels.native import (
@@ -52,11 +52,6 @@ __all__ = [
     "multiply_rows",
     "solve_rows",
 ]
-
-FloatArray = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int64]
-BoolArray = npt.NDArray[np.bool_]
-ByteArray = npt.NDArray[np.int8]
 
 
 class LocalSolver(Protocol):

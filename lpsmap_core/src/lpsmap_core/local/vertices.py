@@ -18,16 +18,12 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
+from lpsmap_core.kernels.arrays import BoolArray, FloatArray, IntArray
 from lpsmap_core.kernels.compile import kernel
 from lpsmap_core.layout.layout import ranges
 
 __all__ = ["Vertices", "WeightMap", "join", "structure_scores"]
-
-FloatArray = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int64]
-BoolArray = npt.NDArray[np.bool_]
 
 ROUNDING = 1e-12
 """Weights up to this are rounding: local scores carry the errors of many additions."""

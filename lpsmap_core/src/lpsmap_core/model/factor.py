@@ -11,6 +11,7 @@ from typing import Any, ClassVar, Literal, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from lpsmap_core.kernels.arrays import FloatArray, IntArray
 from lpsmap_core.model.inputs import (
     MOST,
     broadcast,
@@ -23,9 +24,6 @@ from lpsmap_core.model.lengths import checked_lengths, checked_mask, within_leng
 from lpsmap_core.model.variables import Variables, as_variables
 
 __all__ = ["FREE", "LOWER", "TIED", "UPPER", "Factor", "LocalSolution", "override_level"]
-
-FloatArray = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int64]
 
 FREE, LOWER, UPPER, TIED = 0, 1, 2, 3
 """Face codes of a variable slot: between its bounds, at 0, at its upper bound, tied to others."""

@@ -8,6 +8,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from lpsmap_core.kernels.arrays import FloatArray
+
 __all__ = [
     "MOST",
     "broadcast",
@@ -19,8 +21,6 @@ __all__ = [
     "truth_values",
     "whole_numbers",
 ]
-
-FloatArray = npt.NDArray[np.float64]
 
 MOST = 2**62
 """More than anything that can be counted in memory, and exact as an integer and as a float."""

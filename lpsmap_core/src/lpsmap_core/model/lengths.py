@@ -7,12 +7,11 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
+from lpsmap_core.kernels.arrays import BoolArray, IntArray
 from lpsmap_core.model.inputs import broadcast, real_numbers, whole_numbers
 
 __all__ = ["checked_lengths", "checked_mask", "within_lengths"]
 
-IntArray = npt.NDArray[np.int64]
-BoolArray = npt.NDArray[np.bool_]
 Shape = tuple[int, ...]
 
 

@@ -5,13 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-import numpy.typing as npt
 
+from lpsmap_core.kernels.arrays import FloatArray
 from lpsmap_core.model.factor import Factor
 
 __all__ = ["forget_unused"]
-
-FloatArray = npt.NDArray[np.float64]
 
 
 def forget_unused(

@@ -9,12 +9,10 @@ from typing import Any, NoReturn, Protocol
 import numpy as np
 import numpy.typing as npt
 
+from lpsmap_core.kernels.arrays import BoolArray, IntArray
 from lpsmap_core.model.inputs import real_numbers
 
 __all__ = ["Owner", "Variables", "as_variables", "stack"]
-
-IntArray = npt.NDArray[np.int64]
-BoolArray = npt.NDArray[np.bool_]
 
 
 class Owner(Protocol):

@@ -38,7 +38,6 @@ __all__ = [
     "registered",
 ]
 
-
 OWN = "lpsmap-core"
 """The distribution whose offers are there at any rate."""
 

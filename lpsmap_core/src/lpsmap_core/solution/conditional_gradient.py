@@ -30,6 +30,7 @@ import numpy.typing as npt
 
 from lpsmap_core.engine.options import count, number
 from lpsmap_core.engine.state import Options, start
+from lpsmap_core.kernels.arrays import FloatArray, IntArray
 from lpsmap_core.kernels.callers import stacklevel
 from lpsmap_core.kernels.interrupts import Watch
 from lpsmap_core.layout.layout import build_layout
@@ -43,8 +44,6 @@ from lpsmap_core.solution.report import ConvergenceWarning
 
 __all__ = ["ConditionalGradient", "Variant", "conditional_gradient"]
 
-FloatArray = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int64]
 
 Variant = Literal["vanilla", "away", "pairwise"]
 

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from lpsmap_core.kernels.arrays import FloatArray, IntArray
 from lpsmap_core.local.vertices import Vertices, WeightMap
 from lpsmap_core.model.factor import Factor
 from lpsmap_core.model.inputs import real_numbers
@@ -18,9 +19,6 @@ from lpsmap_core.solution.arcs_svg import arcs_svg
 from lpsmap_core.solution.tables import html_table, text_table
 
 __all__ = ["Distribution", "Distributions", "Structure"]
-
-FloatArray = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int64]
 
 MOST_LINES = 20
 """Structures shown of a declaration of many factors."""

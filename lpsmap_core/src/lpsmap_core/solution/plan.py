@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from lpsmap_core.engine.polish import MOST_LINKS
 from lpsmap_core.engine.threads import SMALLEST_SHARE, cut
@@ -20,9 +19,6 @@ from lpsmap_core.model.factor import override_level
 from lpsmap_core.solution.tables import text_table
 
 __all__ = ["ComponentPlan", "FactorPlan", "Memory", "Plan", "Share", "make_plan"]
-
-BoolArray = npt.NDArray[np.bool_]
-IntArray = npt.NDArray[np.int64]
 
 FLOAT = 8
 """Bytes of a number."""

@@ -7,15 +7,14 @@ import warnings
 from collections.abc import Sequence
 
 import numpy as np
-import numpy.typing as npt
 
+from lpsmap_core.kernels.arrays import FloatArray
 from lpsmap_core.kernels.callers import stacklevel
 from lpsmap_core.model.factor import Factor
 from lpsmap_core.solution.solution import Solution, Status
 
 __all__ = ["ConvergenceWarning", "report"]
 
-FloatArray = npt.NDArray[np.float64]
 Shapes = Sequence[tuple[int, ...]]
 
 

@@ -15,6 +15,7 @@ from lpsmap_core.engine.backward import multiply_jacobian
 from lpsmap_core.engine.certificate import Optimality, check_optimality, error_bounds
 from lpsmap_core.engine.state import MOST_STRUCTURES, PartState, sums
 from lpsmap_core.engine.warm_start import CachedStart, GraphStart, WarmStartCache
+from lpsmap_core.kernels.arrays import BoolArray, FloatArray, IntArray
 from lpsmap_core.kernels.interrupts import interruptible
 from lpsmap_core.layout.layout import Layout, ranges
 from lpsmap_core.local.active.sets import ActiveSets
@@ -25,10 +26,6 @@ from lpsmap_core.model.variables import Variables
 from lpsmap_core.solution.distribution import Distributions
 
 __all__ = ["Solution", "Status"]
-
-FloatArray = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int64]
-BoolArray = npt.NDArray[np.bool_]
 
 
 class Status(enum.Enum):

@@ -11,16 +11,13 @@ from lpsmap_core.engine.any_scale import solve_on_any_scale
 from lpsmap_core.engine.infeasible import find_violations
 from lpsmap_core.engine.state import Options, PartState
 from lpsmap_core.engine.warm_start import GraphStart
+from lpsmap_core.kernels.arrays import BoolArray, FloatArray
 from lpsmap_core.kernels.compile import leaf
 from lpsmap_core.layout.layout import Layout
 from lpsmap_core.model.factor import Factor
 from lpsmap_core.solution.solution import Solution, Status
 
 __all__ = ["solve"]
-
-FloatArray = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int64]
-BoolArray = npt.NDArray[np.bool_]
 
 
 def solve(

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import numpy as np
-import numpy.typing as npt
 
+from lpsmap_core.kernels.arrays import FloatArray
 from lpsmap_core.model.factor import Factor
 from lpsmap_core.testing.draws import DRAWS, HUGE, limits, random_scores
 from lpsmap_core.testing.oracle import Answer, Oracle, oracles_of, vertices_seen
 from lpsmap_core.testing.rules import broken
 
 __all__ = ["check_forbidden", "check_linear", "check_map_is_best", "check_ties"]
-
-FloatArray = npt.NDArray[np.float64]
 
 ROUNDING = 1e-10
 """By how much an answer may miss the best, as a multiple of the summed magnitudes of scores."""

@@ -5,17 +5,14 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
+from lpsmap_core.kernels.arrays import FloatArray, IntArray
 from lpsmap_core.layout.layout import Bucket, build_layout
 from lpsmap_core.local.solvers import LocalSolver
 from lpsmap_core.model.factor import Factor
 from lpsmap_core.testing.draws import random_degrees, random_scores
 
 __all__ = ["LocalProblems", "Solved", "bucket_of", "local_problems"]
-
-FloatArray = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int64]
 
 MOST_ITERATIONS = 1000
 

@@ -7,6 +7,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from lpsmap_core.kernels.arrays import FloatArray, IntArray
 from lpsmap_core.layout.layout import Bucket
 from lpsmap_core.model.factor import Factor
 from lpsmap_core.testing.buckets import bucket_of, local_problems
@@ -15,9 +16,6 @@ from lpsmap_core.testing.oracle import Oracle, oracles_of, vertices_seen
 from lpsmap_core.testing.rules import broken
 
 __all__ = ["KernelAnswers", "ask_kernel", "check_map_kernel", "check_vertex_sizes"]
-
-FloatArray = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int64]
 
 UNTOUCHED = -7
 """What buffers hold before a kernel writes."""

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import numpy as np
-import numpy.typing as npt
 
+from lpsmap_core.kernels.arrays import FloatArray
 from lpsmap_core.local.solvers import LocalSolver, every_solver
 from lpsmap_core.model.factor import Factor
 from lpsmap_core.testing.buckets import LocalProblems, Solved, local_problems
@@ -14,8 +14,6 @@ from lpsmap_core.testing.draws import DRAWS
 from lpsmap_core.testing.rules import ConformanceError, broken
 
 __all__ = ["check_jvp", "check_jvp_is_projection", "check_jvp_is_symmetric"]
-
-FloatArray = npt.NDArray[np.float64]
 
 STEP = 1e-6
 """Step of the central differences."""

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import numpy as np
-import numpy.typing as npt
+
+from lpsmap_core.kernels.arrays import BoolArray, FloatArray
 
 __all__ = ["DRAWS", "HUGE", "limits", "random_degrees", "random_scores"]
-
-FloatArray = npt.NDArray[np.float64]
-BoolArray = npt.NDArray[np.bool_]
 
 DRAWS = 12
 """Problems that a check draws unless told otherwise."""

@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from lpsmap_core.graph import FactorGraph
+from lpsmap_core.kernels.arrays import BoolArray, FloatArray
 from lpsmap_core.model.factor import Factor
 from lpsmap_core.model.variables import Variables
 from lpsmap_core.solution.solution import Solution
@@ -25,9 +26,6 @@ __all__ = [
     "check_sharp_scores",
     "declared_again",
 ]
-
-FloatArray = npt.NDArray[np.float64]
-BoolArray = npt.NDArray[np.bool_]
 
 CLOSE = 1e-7
 """Allowed error of marginals, as a multiple of 1 and the summed magnitudes of scores."""

@@ -6,13 +6,11 @@ from collections.abc import Hashable
 from typing import Any, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
+from lpsmap_core.kernels.arrays import FloatArray
 from lpsmap_core.model.factor import Factor
 
 __all__ = ["Answer", "Oracle", "oracles_of", "vertices_seen"]
-
-FloatArray = npt.NDArray[np.float64]
 
 
 class Answer(NamedTuple):

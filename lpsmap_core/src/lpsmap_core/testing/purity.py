@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from lpsmap_core.kernels.arrays import FloatArray
 from lpsmap_core.local.solvers import every_solver
 from lpsmap_core.model.factor import Factor
 from lpsmap_core.testing.buckets import LocalProblems, Solved, local_problems
@@ -31,8 +32,6 @@ __all__ = [
     "check_pickling",
     "check_threads",
 ]
-
-FloatArray = npt.NDArray[np.float64]
 
 THREADS = 4
 """How many threads ask at the same time."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
+from lpsmap_core.kernels.arrays import FloatArray
 from lpsmap_core.local.solvers import LocalSolver, every_solver
 from lpsmap_core.model.factor import LOWER, UPPER, Factor, has_array_code
 from lpsmap_core.testing.buckets import LocalProblems, Solved, local_problems
@@ -21,8 +22,6 @@ __all__ = [
     "check_rows",
     "check_warm_start",
 ]
-
-FloatArray = npt.NDArray[np.float64]
 
 EXACT = 1e-9
 """Allowed error of a solution, as a multiple of the magnitudes of its factor's scores."""

@@ -8,6 +8,7 @@ from typing import NoReturn
 import numpy as np
 import numpy.typing as npt
 
+from lpsmap_core.kernels.arrays import BoolArray, FloatArray, IntArray
 from lpsmap_core.kernels.compile import kernel
 from lpsmap_core.kernels.interrupts import interrupted
 from lpsmap_core.layout.layout import Bucket
@@ -15,10 +16,6 @@ from lpsmap_core.local.active.steps import Candidates
 from lpsmap_core.model.factor import Factor
 
 __all__ = ["PythonOracles"]
-
-FloatArray = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int64]
-BoolArray = npt.NDArray[np.bool_]
 
 WORSE = 1e-5
 """By how much, relative to the scores, an answer may be worse than another: rounding in float32."""

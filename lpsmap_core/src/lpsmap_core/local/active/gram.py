@@ -14,8 +14,8 @@ for.
 from __future__ import annotations
 
 import numpy as np
-import numpy.typing as npt
 
+from lpsmap_core.kernels.arrays import FloatArray
 from lpsmap_core.kernels.compile import leaf
 from lpsmap_core.kernels.interrupts import interrupted
 from lpsmap_core.local.active.memory import ActiveSet
@@ -30,9 +30,6 @@ __all__ = [
     "residual_direction",
     "weight_residual",
 ]
-
-FloatArray = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int64]
 
 DEPENDENT = 1e-9
 """Relative pivot below which a column counts as affinely dependent. Pivots of 0/1 columns that are

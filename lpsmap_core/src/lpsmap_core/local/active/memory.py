@@ -11,12 +11,10 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from lpsmap_core.kernels.arrays import FloatArray, IntArray
 from lpsmap_core.kernels.compile import kernel, leaf
 
 __all__ = ["ActiveSet", "block_size", "carve", "enlarge"]
-
-FloatArray = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int64]
 
 
 class ActiveSet(NamedTuple):

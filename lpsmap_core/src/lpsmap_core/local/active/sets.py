@@ -13,8 +13,8 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from lpsmap_core.kernels.arrays import ByteArray, FloatArray, IntArray
 from lpsmap_core.kernels.compile import COMPILED
 from lpsmap_core.kernels.interrupts import raise_interrupt
 from lpsmap_core.kernels.native import (
@@ -49,10 +49,6 @@ from lpsmap_core.local.forced import NOTHING_BARRED
 from lpsmap_core.local.vertices import Vertices
 
 __all__ = ["ActiveSets", "first_capacity"]
-
-FloatArray = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int64]
-ByteArray = npt.NDArray[np.int8]
 
 FEWEST_PLACES, MOST_PLACES = 4, 16
 """Structures that a set has room for before it grows: a quarter of its variables, within these."""

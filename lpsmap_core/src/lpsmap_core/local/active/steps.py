@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from lpsmap_core.kernels.arrays import BoolArray, ByteArray, FloatArray, IntArray
 from lpsmap_core.kernels.compile import COMPILED, general_position, kernel, leaf
 from lpsmap_core.kernels.interrupts import halt, interrupted, stopped
 from lpsmap_core.kernels.native import (
@@ -47,10 +48,6 @@ __all__ = [
     "solve_active_sets",
 ]
 
-FloatArray = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int64]
-BoolArray = npt.NDArray[np.bool_]
-ByteArray = npt.NDArray[np.int8]
 IndexArray = npt.NDArray[np.int32]
 
 RUNNING, OPTIMAL, STALLED = 0, 1, 2

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import numpy as np
-import numpy.typing as npt
 
+from lpsmap_core.kernels.arrays import FloatArray
 from lpsmap_core.kernels.compile import leaf
 from lpsmap_core.kernels.interrupts import interrupted
 from lpsmap_core.local.active.gram import (
@@ -19,8 +19,6 @@ from lpsmap_core.local.active.gram import (
 from lpsmap_core.local.active.memory import ActiveSet
 
 __all__ = ["exchange", "refine", "settle", "welcome"]
-
-FloatArray = npt.NDArray[np.float64]
 
 NEGLIGIBLE = 1e-14
 """Weights up to this are zero: the rounding of a sum of weights that is one."""
