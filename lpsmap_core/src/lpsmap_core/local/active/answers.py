@@ -12,7 +12,7 @@ from lpsmap_core.kernels.arrays import BoolArray, FloatArray, IntArray
 from lpsmap_core.kernels.compile import kernel
 from lpsmap_core.kernels.interrupts import interrupted
 from lpsmap_core.layout.layout import Bucket
-from lpsmap_core.local.active.steps import Candidates
+from lpsmap_core.local.active.handle import Candidates
 from lpsmap_core.model.factor import Factor
 
 __all__ = ["PythonOracles"]

@@ -31,20 +31,16 @@ from lpsmap_core.kernels.native import (
 )
 from lpsmap_core.layout.layout import Bucket
 from lpsmap_core.local.active.answers import PythonOracles
+from lpsmap_core.local.active.handle import ARRAYS, GROW, MAP, N_PARAMETERS, Candidates
 from lpsmap_core.local.active.memory import ActiveSet, block_size, carve, enlarge
 from lpsmap_core.local.active.steps import (
-    ARRAYS,
-    GROW,
-    MAP,
-    N_PARAMETERS,
     RUNNING,
-    Candidates,
-    complete,
     measure,
     multiply_active_sets,
     read_out,
     solve_active_sets,
 )
+from lpsmap_core.local.active.ties import complete
 from lpsmap_core.local.forced import NOTHING_BARRED
 from lpsmap_core.local.vertices import Vertices
 

@@ -1,0 +1,233 @@
+"""What the kernels of active sets know of the sets of one bucket, and what they ask for.
+
+Compiled loops know the sets by their record (see `lpsmap_core.kernels.native`), from which the
+functions here read where everything is; without compilation, by the object itself.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from lpsmap_core.kernels.arrays import ByteArray, FloatArray, IntArray
+from lpsmap_core.kernels.compile import COMPILED, kernel, leaf
+from lpsmap_core.kernels.interrupts import halt, interrupted
+from lpsmap_core.kernels.native import (
+    CALL,
+    FAILED,
+    FIRST_FREE,
+    FORBIDS,
+    STATUS,
+    bytes_at,
+    call_python,
+    floats,
+    floats_at,
+    int32s_at,
+    ints_at,
+    invoke,
+)
+from lpsmap_core.local.active.memory import ActiveSet, carve
+
+__all__ = [
+    "ARRAYS",
+    "ASK",
+    "GROW",
+    "MAP",
+    "N_PARAMETERS",
+    "Candidates",
+    "Problem",
+    "candidates_of",
+    "find_candidates",
+    "grow",
+    "largest_capacity",
+    "problem_of",
+    "scores_of",
+    "set_of",
+    "status_of",
+]
+
+IndexArray = npt.NDArray[np.int32]
+
+SHARE = 100_000
+"""Links of the factors that an oracle is called for at once, unless one alone has more."""
+
+
+class Problem(NamedTuple):
+    """What the kernels need to know of a bucket and of its current scores."""
+
+    offsets: IntArray
+    additional_offsets: IntArray
+    inverse_delta: FloatArray
+    a: FloatArray
+    """Infinite in forced slots. All structures of a feasible face agree on these, so that they are
+    left out of sums whose differences matter."""
+    eta_v: FloatArray
+    forbids: bool
+    """Whether any slot may be forced, or any additional barred."""
+    barred: ByteArray
+
+
+class Candidates(NamedTuple):
+    """The oracle's latest structure of every factor, its nonzeros from ``start[f]`` on."""
+
+    start: IntArray
+    entry: IndexArray
+    value: FloatArray
+    size: IntArray
+
+
+GROW, ASK = 0, 1
+"""What compiled loops call Python for."""
+
+MAP, N_PARAMETERS, ARRAYS = FIRST_FREE, FIRST_FREE + 1, FIRST_FREE + 2
+_SCORES, _CANDIDATES, _SETS, _BARRED = ARRAYS + 10, ARRAYS + 12, ARRAYS + 20, ARRAYS + 30
+"""Positions in the record: the oracle's address, and addresses and lengths of arrays."""
+
+if COMPILED:
+
+    @kernel
+    def set_of(sets: Any, f: int) -> ActiveSet:
+        """Return the active set of a factor."""
+        width, capacity = ints_at(sets, _SETS)[f], ints_at(sets, _SETS + 2)[f]
+        block = floats(ints_at(sets, _SETS + 4)[f], ints_at(sets, _SETS + 6)[f])
+        active, status = ints_at(sets, _SETS + 8), ints_at(sets, STATUS)
+        return carve(block, width, capacity, active[f : f + 1], status[f : f + 1])
+
+    @kernel
+    def status_of(sets: Any) -> IntArray:
+        """Return the status of the bucket's factors."""
+        return ints_at(sets, STATUS)  # type: ignore[no-any-return]
+
+    @leaf
+    def largest_capacity(sets: Any, rows: IntArray) -> int:
+        """Return how many structures the largest of some sets has room for."""
+        capacity, largest = ints_at(sets, _SETS + 2), 0
+        for f in rows:
+            largest = max(largest, capacity[f])
+        return largest
+
+    @kernel
+    def candidates_of(sets: Any) -> Candidates:
+        """Return where the oracle writes the factors' best structures."""
+        return Candidates(
+            ints_at(sets, _CANDIDATES),
+            int32s_at(sets, _CANDIDATES + 2),
+            floats_at(sets, _CANDIDATES + 4),
+            ints_at(sets, _CANDIDATES + 6),
+        )
+
+    @kernel
+    def scores_of(sets: Any) -> FloatArray:
+        """Return where the scores stand that the oracle sees."""
+        return floats_at(sets, _SCORES)  # type: ignore[no-any-return]
+
+    @kernel
+    def problem_of(sets: Any, a: FloatArray, eta_v: FloatArray) -> Problem:
+        """Return what the sets solve for some scores."""
+        return Problem(
+            ints_at(sets, ARRAYS),
+            ints_at(sets, ARRAYS + 2),
+            floats_at(sets, ARRAYS + 4),
+            a,
+            eta_v,
+            sets[FORBIDS] != 0,
+            bytes_at(sets, _BARRED),
+        )
+
+    @kernel
+    def find_candidates(sets: Any, rows: IntArray, eta_v: FloatArray) -> bool:
+        """Write the best structures of `rows`; false if Python code raised, or if interrupted."""
+        if sets[MAP] == 0:
+            sets[FAILED] = _call(sets, ASK, rows, eta_v)
+            return sets[FAILED] == 0 and not interrupted()
+        offsets, begin = ints_at(sets, ARRAYS), 0
+        candidates = candidates_of(sets)
+        while begin < len(rows):
+            end = _end_of_share(rows, begin, offsets)
+            oracle_arguments = (
+                rows[begin:end],
+                offsets,
+                floats_at(sets, _SCORES),
+                ints_at(sets, ARRAYS + 2),
+                eta_v,
+                floats_at(sets, ARRAYS + 6).reshape((len(offsets) - 1, sets[N_PARAMETERS])),
+                floats_at(sets, ARRAYS + 8),
+                candidates.start,
+                candidates.entry,
+                candidates.value,
+                candidates.size,
+            )
+            invoke(sets[MAP], oracle_arguments)
+            if interrupted():
+                return False
+            begin = end
+        return True
+
+    @leaf
+    def _end_of_share(rows: IntArray, begin: int, offsets: IntArray) -> int:
+        """Return where the rows end that an oracle is called for at once."""
+        if offsets[-1] <= SHARE:
+            return len(rows)
+        n_links = 0
+        for i in range(begin, len(rows)):
+            n_links += offsets[rows[i] + 1] - offsets[rows[i]]
+            if n_links >= SHARE:
+                return i + 1
+        return len(rows)
+
+    @kernel
+    def _call(sets: Any, what: int, rows: IntArray, eta_v: FloatArray) -> int:
+        """Let Python work on some rows; returns 0 unless it raised, on which all come out."""
+        arguments = np.empty(4, dtype=np.int64)
+        arguments[0], arguments[1] = rows.ctypes.data, len(rows)
+        arguments[2], arguments[3] = eta_v.ctypes.data, len(eta_v)
+        failed = call_python(sets[CALL], what, np.int64(arguments.ctypes.data))
+        if failed:
+            halt()
+        return failed  # type: ignore[no-any-return]
+
+    @kernel
+    def grow(sets: Any, rows: IntArray) -> bool:
+        """Make room for more structures; false if Python code raised."""
+        sets[FAILED] = _call(sets, GROW, rows, floats_at(sets, _SCORES))
+        return sets[FAILED] == 0  # type: ignore[no-any-return]
+
+else:
+
+    def set_of(sets: Any, f: int) -> ActiveSet:
+        """Return the active set of a factor."""
+        return sets.set_of(f)  # type: ignore[no-any-return]
+
+    def status_of(sets: Any) -> IntArray:
+        """Return the status of the bucket's factors."""
+        return sets.status  # type: ignore[no-any-return]
+
+    def largest_capacity(sets: Any, rows: IntArray) -> int:
+        """Return how many structures the largest of some sets has room for."""
+        return max((int(sets.capacity[f]) for f in rows), default=0)
+
+    def candidates_of(sets: Any) -> Candidates:
+        """Return where the oracle writes the factors' best structures."""
+        return sets.candidates  # type: ignore[no-any-return]
+
+    def scores_of(sets: Any) -> FloatArray:
+        """Return where the scores stand that the oracle sees."""
+        return sets.scores  # type: ignore[no-any-return]
+
+    def problem_of(sets: Any, a: FloatArray, eta_v: FloatArray) -> Problem:
+        """Return what the sets solve for some scores."""
+        offsets, additional_offsets = sets.bucket.offsets, sets.bucket.additional_offsets
+        delta, forbids, barred = sets.inverse_delta, sets.forbids, sets.barred
+        return Problem(offsets, additional_offsets, delta, a, eta_v, forbids, barred)
+
+    def find_candidates(sets: Any, rows: IntArray, eta_v: FloatArray) -> bool:
+        """Write the best structures of `rows`; false if Python code raised, or if interrupted."""
+        sets.solve_map(rows, eta_v)
+        return not interrupted()
+
+    def grow(sets: Any, rows: IntArray) -> bool:
+        """Make room for more structures; false if Python code raised."""
+        sets.grow(rows)
+        return True

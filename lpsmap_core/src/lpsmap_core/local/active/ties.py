@@ -1,0 +1,139 @@
+"""Tied structures: what could be active as well, and is needed to tell how a solution moves."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from lpsmap_core.kernels.arrays import BoolArray, FloatArray, IntArray
+from lpsmap_core.kernels.compile import general_position, kernel, leaf
+from lpsmap_core.kernels.interrupts import interrupted
+from lpsmap_core.local.active.gram import append, fill_gram
+from lpsmap_core.local.active.handle import (
+    Candidates,
+    Problem,
+    candidates_of,
+    find_candidates,
+    grow,
+    largest_capacity,
+    problem_of,
+    scores_of,
+    set_of,
+)
+from lpsmap_core.local.active.steps import (
+    ROUNDING,
+    copy_candidate,
+    largest_arity,
+    make_finite,
+    multiply_active_sets,
+    optimality_gap,
+)
+
+__all__ = ["complete"]
+
+TIED = 1e-12
+"""A structure is tied with the active ones if it scores no worse than this, relatively."""
+
+TILT = 1e-8
+"""Relative change of the scores that shows the oracle's other choices among tied structures."""
+
+MOST_TIED = 200
+"""Limit of tilted oracle calls for a factor."""
+
+
+@kernel
+def complete(sets: Any, rows: IntArray, a: FloatArray, eta_v: FloatArray, z: FloatArray) -> None:
+    """Complete the faces of `rows`; see `ActiveSets.complete_faces`."""
+    problem, candidates = problem_of(sets, a, eta_v), candidates_of(sets)
+    scores = scores_of(sets)
+    wave, along, nothing = np.zeros(len(a)), np.zeros(len(a)), np.empty(0)
+    adopted = np.zeros(len(problem.offsets) - 1, dtype=np.bool_)
+    for attempt in range(MOST_TIED):
+        if len(rows) == 0:
+            break
+        _shake(rows, problem.offsets, attempt, wave)
+        multiply_active_sets(sets, rows, wave, nothing, along, nothing)
+        _tilt(rows, problem, z, wave, along, scores)
+        if not find_candidates(sets, rows, eta_v):
+            break
+        if _adopt(sets, rows, problem, candidates, z, adopted) and not grow(sets, rows):
+            break
+        rows = _chosen(rows, adopted)
+
+
+@leaf
+def _shake(rows: IntArray, offsets: IntArray, attempt: int, wave: FloatArray) -> None:
+    """Write numbers in general position, the same for equal slots of equal attempts."""
+    for f in rows:
+        for i in range(offsets[f], offsets[f + 1]):
+            wave[i] = general_position(i - offsets[f], attempt)
+
+
+@leaf
+def _tilt(
+    rows: IntArray,
+    problem: Problem,
+    z: FloatArray,
+    wave: FloatArray,
+    along: FloatArray,
+    scores: FloatArray,
+) -> None:
+    """Write the scores that the oracle sees at `z`, tilted by the wave's part off the simplex."""
+    for f in rows:
+        lo, hi = problem.offsets[f], problem.offsets[f + 1]
+        largest = 0.0
+        for i in range(lo, hi):
+            scores[i] = (problem.a[i] - z[i]) * problem.inverse_delta[i]
+            if abs(problem.a[i]) < np.inf:
+                largest = max(largest, abs(scores[i]))
+        for i in range(lo, hi):
+            off = (wave[i] - along[i]) * problem.inverse_delta[i]
+            scores[i] += TILT * (largest + 1.0) * off
+        make_finite(f, problem, scores[lo:hi])
+
+
+@kernel
+def _adopt(
+    sets: Any,
+    rows: IntArray,
+    problem: Problem,
+    candidates: Candidates,
+    z: FloatArray,
+    adopted: BoolArray,
+) -> bool:
+    """Take each factor's candidate in with weight zero if it is tied and independent.
+
+    Notes in `adopted` which were; returns whether an active set is full.
+    """
+    work = np.empty(largest_capacity(sets, rows))
+    dense = np.zeros(largest_arity(rows, problem.offsets))
+    full = False
+    for f in rows:
+        own, lo, hi = set_of(sets, f), problem.offsets[f], problem.offsets[f + 1]
+        adopted[f] = False
+        place = own.order[own.active[0]]
+        copy_candidate(f, place, own, candidates, hi - lo)
+        gap, rounding = optimality_gap(f, place, problem, own, z)
+        if gap < -TIED / ROUNDING * rounding:
+            continue
+        fill_gram(place, own, problem.inverse_delta[lo:hi], dense)
+        if append(place, own, work):
+            own.p[own.active[0]] = 0.0
+            own.active[0] += 1
+            adopted[f] = True
+            full |= own.active[0] >= len(own.order) - 1
+        if interrupted():
+            break
+    return full
+
+
+@kernel
+def _chosen(rows: IntArray, chosen: BoolArray) -> IntArray:
+    """Return the chosen rows."""
+    kept, n = np.empty(len(rows), dtype=np.int64), 0
+    for f in rows:
+        if chosen[f]:
+            kept[n] = f
+            n += 1
+    return kept[:n]

@@ -1,0 +1,355 @@
+"""Closed forms of a bucket's local problems: compiled kernels, and code on arrays.
+
+Compiled loops reach both by their record (see `lpsmap_core.kernels.native`): the first straight,
+the second through Python.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from lpsmap_core.kernels.arrays import ByteArray, FloatArray, IntArray
+from lpsmap_core.kernels.compile import COMPILED, kernel, leaf
+from lpsmap_core.kernels.interrupts import halt, raise_interrupt
+from lpsmap_core.kernels.native import (
+    CALL,
+    FAILED,
+    FIRST_FREE,
+    FORBIDS,
+    JVP,
+    RECORD_SIZE,
+    SOLVE,
+    Callback,
+    address_of,
+    arrays_at,
+    bytes_at,
+    call_python,
+    floats_at,
+    ints_at,
+    invoke,
+    pack,
+)
+from lpsmap_core.layout.layout import Bucket, ranges
+from lpsmap_core.local.forced import NOTHING_BARRED, decide_rows
+from lpsmap_core.model.factor import LocalSolution
+
+__all__ = ["ArrayForm", "CompiledForm"]
+
+_NONE = np.empty(0, dtype=np.int64)
+
+_SOLVE, _MULTIPLY = 0, 1
+"""What compiled loops call Python for."""
+
+_PROJECT, _DIFFERENTIATE, _N_PARAMETERS = FIRST_FREE, FIRST_FREE + 1, FIRST_FREE + 2
+_ARRAYS = FIRST_FREE + 3
+_FACES = _ARRAYS + 10
+"""Positions in the record: addresses of the type's kernels, and of arrays."""
+
+
+class _ClosedForm:
+    """What the two kinds of closed form share: their faces, and how compiled loops reach them."""
+
+    vectorised = True
+
+    def __init__(self, bucket: Bucket, delta: FloatArray, barred: ByteArray | None = None) -> None:
+        self.bucket = bucket
+        self.delta = delta
+        self.forbids = barred is not None
+        self.barred = NOTHING_BARRED if barred is None else barred
+        self.face = np.zeros(bucket.n_links, dtype=np.int8)
+        self.branch = np.zeros(bucket.n_factors, dtype=np.int8)
+        self.record = np.zeros(RECORD_SIZE, dtype=np.int64)
+        self._callback: Callback | None = None
+        if COMPILED:
+            self._write_record()
+
+    def solve(
+        self,
+        rows: IntArray,
+        a: FloatArray,
+        eta_v: FloatArray,
+        z: FloatArray,
+        v: FloatArray,
+        max_iterations: int,
+    ) -> None:
+        raise NotImplementedError
+
+    def jvp(
+        self, rows: IntArray, d_u: FloatArray, d_v: FloatArray, out_u: FloatArray, out_v: FloatArray
+    ) -> None:
+        raise NotImplementedError
+
+    def unsolved(self) -> IntArray:
+        return _NONE
+
+    def complete_faces(
+        self, rows: IntArray, a: FloatArray, eta_v: FloatArray, z: FloatArray
+    ) -> None:
+        """Do nothing: a closed form reports the whole face."""
+
+    def raise_error(self) -> None:
+        raise_interrupt()
+        if self._callback is not None:
+            self._callback.raise_error()
+
+    def _make_finite(self, rows: IntArray, a: FloatArray, eta_v: FloatArray) -> None:
+        """Replace the infinite local scores of forced slots, which are the caller's."""
+        if self.forbids:
+            bucket, barred = self.bucket, self.barred
+            decide_rows(rows, bucket.offsets, a, bucket.additional_offsets, eta_v, barred)
+
+    def _write_record(self) -> None:
+        """Let compiled loops come back to Python."""
+        self._callback = Callback(self._called)
+        self.record[SOLVE] = address_of(_solve_in_python, "solve")
+        self.record[JVP] = address_of(_multiply_in_python, "jvp")
+        self.record[CALL] = self._callback.address
+
+    def _called(self, what: int, argument: int) -> None:
+        kinds = (np.int64, np.float64, np.float64, np.float64, np.float64)
+        rows, first, second, third, fourth = arrays_at(argument, kinds)
+        if what == _SOLVE:
+            self.solve(rows, first, second, third, fourth, 0)
+        else:
+            self.jvp(rows, first, second, third, fourth)
+
+
+class CompiledForm(_ClosedForm):
+    """A closed form as kernels on flat arrays."""
+
+    def __init__(self, bucket: Bucket, delta: FloatArray, barred: ByteArray | None = None) -> None:
+        assert bucket.type.projection_kernel is not None
+        assert bucket.type.jvp_kernel is not None
+        self._project: Callable[..., None] = bucket.type.projection_kernel
+        self._multiply: Callable[..., None] = bucket.type.jvp_kernel
+        super().__init__(bucket, delta, barred)
+
+    def _write_record(self) -> None:
+        project = address_of(self._project, "projection")
+        multiply = address_of(self._multiply, "projection_jvp")
+        if not (project and multiply):
+            super()._write_record()
+            return
+        self.vectorised = False
+        bucket, record = self.bucket, self.record
+        record[SOLVE] = address_of(_solve_closed_form, "solve")
+        record[JVP] = address_of(_multiply_closed_form, "jvp")
+        record[_PROJECT], record[_DIFFERENTIATE] = project, multiply
+        record[_N_PARAMETERS] = bucket.parameters.shape[1]
+        arrays = (
+            bucket.offsets,
+            self.delta,
+            bucket.additional_offsets,
+            bucket.parameters,
+            bucket.link_parameter,
+            self.face,
+            self.branch,
+            self.barred,
+        )
+        record[FORBIDS] = self.forbids
+        pack(record, _ARRAYS, arrays)
+
+    def solve(
+        self,
+        rows: IntArray,
+        a: FloatArray,
+        eta_v: FloatArray,
+        z: FloatArray,
+        v: FloatArray,
+        max_iterations: int,
+    ) -> None:
+        """Solve the local problems of `rows`; see `lpsmap_core.local.solvers.LocalSolver`."""
+        self._make_finite(rows, a, eta_v)
+        bucket = self.bucket
+        self._project(
+            rows,
+            bucket.offsets,
+            a,
+            self.delta,
+            bucket.additional_offsets,
+            eta_v,
+            bucket.parameters,
+            bucket.link_parameter,
+            z,
+            v,
+            self.face,
+            self.branch,
+        )
+
+    def jvp(
+        self, rows: IntArray, d_u: FloatArray, d_v: FloatArray, out_u: FloatArray, out_v: FloatArray
+    ) -> None:
+        """Multiply the local Jacobians of `rows`, likewise."""
+        bucket = self.bucket
+        self._multiply(
+            rows,
+            bucket.offsets,
+            self.delta,
+            bucket.additional_offsets,
+            bucket.parameters,
+            bucket.link_parameter,
+            self.face,
+            self.branch,
+            d_u,
+            d_v,
+            out_u,
+            out_v,
+        )
+
+
+class ArrayForm(_ClosedForm):
+    """A closed form in array-API code, called once for every arity in the bucket."""
+
+    def __init__(self, bucket: Bucket, delta: FloatArray, barred: ByteArray | None = None) -> None:
+        super().__init__(bucket, delta, barred)
+        self._arity = np.diff(bucket.offsets)
+        self._n_additionals = np.diff(bucket.additional_offsets)
+
+    def solve(
+        self,
+        rows: IntArray,
+        a: FloatArray,
+        eta_v: FloatArray,
+        z: FloatArray,
+        v: FloatArray,
+        max_iterations: int,
+    ) -> None:
+        """Solve the local problems of `rows`; see `lpsmap_core.local.solvers.LocalSolver`."""
+        self._make_finite(rows, a, eta_v)
+        for group, slots, extra in self._groups(rows):
+            solution = self.bucket.type.solve_sparsemap(
+                a[slots], eta_v[extra], self.delta[slots], *self._parameters(group, slots)
+            )
+            z[slots], v[extra] = solution.z, solution.v
+            self.face[slots], self.branch[group] = solution.face, solution.branch
+
+    def jvp(
+        self, rows: IntArray, d_u: FloatArray, d_v: FloatArray, out_u: FloatArray, out_v: FloatArray
+    ) -> None:
+        """Multiply the local Jacobians of `rows`, likewise."""
+        for group, slots, extra in self._groups(rows):
+            face = LocalSolution(None, None, self.face[slots], self.branch[group])
+            out_u[slots], out_v[extra] = self.bucket.type.jvp(
+                face, d_u[slots], d_v[extra], self.delta[slots], *self._parameters(group, slots)
+            )
+
+    def _parameters(self, group: IntArray, slots: IntArray) -> tuple[FloatArray, FloatArray | None]:
+        per_link = self.bucket.link_parameter
+        return self.bucket.parameters[group], per_link[slots] if per_link.size else None
+
+    def _groups(self, rows: IntArray) -> list[tuple[IntArray, IntArray, IntArray]]:
+        """Split rows by arity: (factors, their (F, K) slots, their (F, A) additionals)."""
+        groups = []
+        keys = np.stack([self._arity[rows], self._n_additionals[rows]])
+        for key in np.unique(keys, axis=1).T:
+            group = rows[(keys == key[:, None]).all(axis=0)]
+            slots = ranges(self.bucket.offsets, group).reshape(len(group), key[0])
+            extra = ranges(self.bucket.additional_offsets, group).reshape(len(group), key[1])
+            groups.append((group, slots, extra))
+        return groups
+
+
+# -------------------------------------------------------------------- for compiled loops
+
+if COMPILED:
+
+    @leaf
+    def _solve_closed_form(
+        record: IntArray,
+        rows: IntArray,
+        a: FloatArray,
+        eta_v: FloatArray,
+        z: FloatArray,
+        v: FloatArray,
+        max_iterations: int,
+    ) -> None:
+        offsets, additional_offsets = ints_at(record, _ARRAYS), ints_at(record, _ARRAYS + 4)
+        if record[FORBIDS] != 0:
+            barred = bytes_at(record, _FACES + 4)
+            decide_rows(rows, offsets, a, additional_offsets, eta_v, barred)
+        arguments = (
+            rows,
+            offsets,
+            a,
+            floats_at(record, _ARRAYS + 2),
+            additional_offsets,
+            eta_v,
+            floats_at(record, _ARRAYS + 6).reshape((len(offsets) - 1, record[_N_PARAMETERS])),
+            floats_at(record, _ARRAYS + 8),
+            z,
+            v,
+            bytes_at(record, _FACES),
+            bytes_at(record, _FACES + 2),
+        )
+        invoke(record[_PROJECT], arguments)
+
+    @leaf
+    def _multiply_closed_form(
+        record: IntArray,
+        rows: IntArray,
+        d_u: FloatArray,
+        d_v: FloatArray,
+        out_u: FloatArray,
+        out_v: FloatArray,
+    ) -> None:
+        offsets = ints_at(record, _ARRAYS)
+        arguments = (
+            rows,
+            offsets,
+            floats_at(record, _ARRAYS + 2),
+            ints_at(record, _ARRAYS + 4),
+            floats_at(record, _ARRAYS + 6).reshape((len(offsets) - 1, record[_N_PARAMETERS])),
+            floats_at(record, _ARRAYS + 8),
+            bytes_at(record, _FACES),
+            bytes_at(record, _FACES + 2),
+            d_u,
+            d_v,
+            out_u,
+            out_v,
+        )
+        invoke(record[_DIFFERENTIATE], arguments)
+
+    @kernel
+    def _ask_python(
+        record: IntArray,
+        what: int,
+        rows: IntArray,
+        first: FloatArray,
+        second: FloatArray,
+        third: FloatArray,
+        fourth: FloatArray,
+    ) -> None:
+        arguments = np.empty(10, dtype=np.int64)
+        arguments[0], arguments[1] = rows.ctypes.data, len(rows)
+        arguments[2], arguments[3] = first.ctypes.data, len(first)
+        arguments[4], arguments[5] = second.ctypes.data, len(second)
+        arguments[6], arguments[7] = third.ctypes.data, len(third)
+        arguments[8], arguments[9] = fourth.ctypes.data, len(fourth)
+        record[FAILED] = call_python(record[CALL], what, np.int64(arguments.ctypes.data))
+        if record[FAILED]:
+            halt()
+
+    @leaf
+    def _solve_in_python(
+        record: IntArray,
+        rows: IntArray,
+        a: FloatArray,
+        eta_v: FloatArray,
+        z: FloatArray,
+        v: FloatArray,
+        max_iterations: int,
+    ) -> None:
+        _ask_python(record, _SOLVE, rows, a, eta_v, z, v)
+
+    @leaf
+    def _multiply_in_python(
+        record: IntArray,
+        rows: IntArray,
+        d_u: FloatArray,
+        d_v: FloatArray,
+        out_u: FloatArray,
+        out_v: FloatArray,
+    ) -> None:
+        _ask_python(record, _MULTIPLY, rows, d_u, d_v, out_u, out_v)
