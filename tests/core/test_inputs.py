@@ -151,7 +151,7 @@ REFUSED: dict[str, tuple[Call, type[Exception], str]] = {
     "a switch in words": (
         lambda graph, u: Budget(u, 2, "no"),
         TypeError,
-        "Budget: force_budget is 'no'; expected True or False",
+        "Budget: force_budget: got 'no'; expected True or False",
     ),
     "masked lengths": (
         lambda graph, u: Xor(u, lengths=np.ma.masked_array([1, 2, 3], [0, 1, 0])),

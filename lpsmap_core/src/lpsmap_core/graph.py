@@ -8,13 +8,13 @@ from typing import Any, NoReturn, TypeVar
 
 import numpy as np
 
-from lpsmap_core.engine.options import checked_options, count, flag, threads_or_default
+from lpsmap_core.engine.options import checked_options, threads_or_default
 from lpsmap_core.engine.warm_start import CachedStart
 from lpsmap_core.kernels.arrays import FloatArray
 from lpsmap_core.kernels.interrupts import Watch
 from lpsmap_core.layout.layout import Layout, build_layout
 from lpsmap_core.model.factor import Factor
-from lpsmap_core.model.inputs import checked_shape, real_numbers
+from lpsmap_core.model.inputs import checked_shape, count, flag, real_numbers
 from lpsmap_core.model.unused import forget_unused
 from lpsmap_core.model.variables import Variables
 from lpsmap_core.solution.distribution import Distributions

@@ -6,20 +6,15 @@ an ``int`` is usual, neither ``np.int32`` nor ``bool`` may reach them.
 
 from __future__ import annotations
 
-import operator
-from collections.abc import Callable
-from numbers import Real
 from typing import Any
 
 import numpy as np
 
 from lpsmap_core.engine.state import Options
 from lpsmap_core.engine.threads import default_threads
+from lpsmap_core.model.inputs import count, flag, number
 
-__all__ = ["checked_options", "count", "flag", "number", "threads_or_default"]
-
-MOST = 2**63 - 1
-"""What kernels can count to."""
+__all__ = ["checked_options", "threads_or_default"]
 
 
 def checked_options(
@@ -67,47 +62,6 @@ def threads_or_default(threads: Any) -> int:
     if threads is None:
         return default_threads()
     return count("threads", threads, ", or None for all cores")
-
-
-def count(name: str, given: Any, otherwise: str = "", least: int = 1) -> int:
-    """Return an argument that is an integer of at least `least`."""
-    expected = f"an integer of at least {least}{otherwise}"
-    try:
-        found = operator.index(_plain(given))
-    except TypeError:
-        raise TypeError(f"{name}: got {given!r}; expected {expected}.") from None
-    if found < least:
-        raise ValueError(f"{name}: got {found}; expected {expected}.")
-    if found > MOST:
-        raise ValueError(f"{name}: got {found}; expected {expected}, and less than 2**63.")
-    return found
-
-
-def number(name: str, given: Any, expected: str, accepts: Callable[[float], bool]) -> float:
-    """Return an argument that is a real number of some range."""
-    plain = _plain(given)
-    if not isinstance(plain, Real):
-        raise TypeError(f"{name}: got {given!r}; expected {expected}.")
-    try:
-        found = float(plain)
-    except OverflowError:
-        found = np.nan
-    if not accepts(found):
-        raise ValueError(f"{name}: got {given}; expected {expected}.")
-    return found
-
-
-def flag(name: str, given: Any) -> bool:
-    """Return an argument that is true or false."""
-    plain = _plain(given)
-    if not isinstance(plain, int) or plain not in (0, 1):
-        raise TypeError(f"{name}: got {given!r}; expected True or False.")
-    return bool(plain)
-
-
-def _plain(given: Any) -> Any:
-    """Return a scalar of Python for one of NumPy's or an array or tensor that holds just one."""
-    return given.item() if hasattr(given, "item") and np.ndim(given) == 0 else given
 
 
 def _is_finite_and_not_negative(x: float) -> bool:

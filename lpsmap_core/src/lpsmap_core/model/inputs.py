@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import operator
+from collections.abc import Callable
+from numbers import Real
 from typing import Any
 
 import numpy as np
@@ -15,8 +17,10 @@ __all__ = [
     "broadcast",
     "check_readable",
     "checked_shape",
+    "count",
     "finite_numbers",
     "flag",
+    "number",
     "real_numbers",
     "truth_values",
     "whole_numbers",
@@ -24,6 +28,9 @@ __all__ = [
 
 MOST = 2**62
 """More than anything that can be counted in memory, and exact as an integer and as a float."""
+
+MOST_COUNTED = 2**63 - 1
+"""What kernels can count to."""
 
 
 def check_readable(name: str, value: Any) -> None:
@@ -181,7 +188,7 @@ def truth_values(name: str, value: Any) -> npt.NDArray[np.bool_]:
         return np.array(value)
     array = _array(name, value)
     if array.dtype.kind not in "iub" or ((array != 0) & (array != 1)).any():
-        raise TypeError(f"{name} is {value!r}; expected True or False.")
+        raise TypeError(f"{name}: got {value!r}; expected True or False.")
     return array.astype(np.bool_)
 
 
@@ -197,8 +204,52 @@ def flag(name: str, value: Any) -> bool:
         return value
     array = truth_values(name, value)
     if array.ndim:
-        raise TypeError(f"{name} is an array of shape {array.shape}; expected one True or False.")
+        raise TypeError(f"{name}: got an array of shape {array.shape}; expected one True or False.")
     return bool(array)
+
+
+def count(name: str, given: Any, otherwise: str = "", least: int = 1) -> int:
+    """Return one integer of at least `least`, as Python's own.
+
+    Raises
+    ------
+    TypeError
+        If it is none.
+    ValueError
+        If it is too small, or larger than a kernel can count.
+    """
+    expected = f"an integer of at least {least}{otherwise}"
+    try:
+        found = operator.index(_plain(given))
+    except TypeError:
+        raise TypeError(f"{name}: got {given!r}; expected {expected}.") from None
+    if found < least:
+        raise ValueError(f"{name}: got {found}; expected {expected}.")
+    if found > MOST_COUNTED:
+        raise ValueError(f"{name}: got {found}; expected {expected}, and less than 2**63.")
+    return found
+
+
+def number(name: str, given: Any, expected: str, accepts: Callable[[float], bool]) -> float:
+    """Return one real number that is accepted, as Python's own.
+
+    Raises
+    ------
+    TypeError
+        If it is none.
+    ValueError
+        If it is not accepted.
+    """
+    plain = _plain(given)
+    if not isinstance(plain, Real):
+        raise TypeError(f"{name}: got {given!r}; expected {expected}.")
+    try:
+        found = float(plain)
+    except OverflowError:
+        found = np.nan
+    if not accepts(found):
+        raise ValueError(f"{name}: got {given}; expected {expected}.")
+    return found
 
 
 def _array(name: str, value: Any) -> npt.NDArray[Any]:
@@ -218,6 +269,11 @@ def _array(name: str, value: Any) -> npt.NDArray[Any]:
             "NumPy array; torch tensors of every dtype, and with gradients, are read by a "
             "TorchFactorGraph."
         ) from error
+
+
+def _plain(given: Any) -> Any:
+    """Return a scalar of Python for one of NumPy's or an array or tensor that holds just one."""
+    return given.item() if hasattr(given, "item") and np.ndim(given) == 0 else given
 
 
 def _largest(dtype: np.dtype[Any]) -> int:

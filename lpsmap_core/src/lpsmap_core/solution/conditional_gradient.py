@@ -28,7 +28,6 @@ from typing import Literal, get_args
 import numpy as np
 import numpy.typing as npt
 
-from lpsmap_core.engine.options import count, number
 from lpsmap_core.engine.state import Options, start
 from lpsmap_core.kernels.arrays import FloatArray, IntArray
 from lpsmap_core.kernels.callers import stacklevel
@@ -38,6 +37,7 @@ from lpsmap_core.local.active.sets import ActiveSets
 from lpsmap_core.local.forced import ORACLE, decide
 from lpsmap_core.local.vertices import Vertices, structure_scores
 from lpsmap_core.model.factor import Factor
+from lpsmap_core.model.inputs import count, number
 from lpsmap_core.model.unused import forget_unused
 from lpsmap_core.solution.distribution import Distribution, Distributions
 from lpsmap_core.solution.report import ConvergenceWarning
