@@ -262,17 +262,7 @@ def start(
     dual, z = np.zeros((2, n_links))
     primal, change = np.full((2, n), np.inf)
     converged, infeasible, unsolved, from_earlier = np.zeros((4, n), dtype=np.bool_)
-    delta = part.delta
-    solvers = [
-        local_solver(
-            bucket,
-            delta[slice(*part.blocks.links[b : b + 2])],
-            options.generic,
-            options.max_inner_iter is not None,
-            scores.barred[slice(*part.blocks.additionals[b : b + 2])] if forbids else None,
-        )
-        for b, bucket in enumerate(part.buckets)
-    ]
+    solvers = _solvers(part, scores, options)
     problem = Problem(
         links=part.links,
         blocks=part.blocks,
@@ -323,6 +313,21 @@ class _Scores(NamedTuple):
     largest: FloatArray
     gamma: FloatArray
     forbids: bool
+
+
+def _solvers(part: Part, scores: _Scores, options: Options) -> list[LocalSolver]:
+    """Return the solvers of the buckets' local problems."""
+    links, additionals = part.blocks.links, part.blocks.additionals
+    return [
+        local_solver(
+            bucket,
+            part.delta[links[b] : links[b + 1]],
+            options.generic,
+            options.max_inner_iter is not None,
+            scores.barred[additionals[b] : additionals[b + 1]] if scores.forbids else None,
+        )
+        for b, bucket in enumerate(part.buckets)
+    ]
 
 
 def _prepare(part: Part, eta: FloatArray, eta_v: FloatArray, options: Options) -> _Scores:
