@@ -10,47 +10,42 @@ problem, in marginals ``x = delta z``,
 
 is solved with the cuts found so far, none at first, and the cuts that the solution violates are
 added until there are none: few, as few as 0 to 5 for plain scores of 50 words.
-
-The face that is left for the derivative: for each slot a code `FREE`, `LOWER`, or `UPPER` for the
-only arc of a row; and the cuts, tight and independent of one another. Bit `MEMBER` of the face of
-slot k of word w tells whether cut k holds w; the first empty cut ends the list.
 """
 
 from __future__ import annotations
 
 import numpy as np
 
-from lpsmap_core import FREE, LOWER, UPPER, interrupted, kernel, leaf
+from lpsmap_core import interrupted, kernel, leaf
 from lpsmap_core.kernels.arrays import ByteArray, FloatArray, IntArray
 from lpsmap_factors_struct.arborescence import (
     Arborescence,
     arborescence_memory,
     maximum_arborescence,
 )
+from lpsmap_factors_struct.arborescence_ascent import maximise
 from lpsmap_factors_struct.arborescence_cuts import FlowMemory, flow_memory, violated_sets
 from lpsmap_factors_struct.arborescence_dual import (
-    TINY,
     TreeDual,
-    add_up,
     cuts_of,
-    find_excess,
     least_threshold,
-    list_cuts,
-    maximise,
-    second_derivatives,
     tree_dual,
+)
+from lpsmap_factors_struct.arborescence_face import (
+    MEMBER,
+    factorise_face,
+    find_multipliers,
+    project_on_face,
+    read_face,
+    write_cuts,
+    write_z,
 )
 from lpsmap_factors_struct.arc_layout import PARTS, n_words, part_of_row
 from lpsmap_factors_struct.arrays import copy
-from lpsmap_factors_struct.pivoted_cholesky import factorise, solve
 from lpsmap_factors_struct.simplex_row import FAR, threshold
 
 __all__ = ["multiply_jacobians", "project_trees"]
 
-MEMBER = 4
-"""Bit of the face codes that lists the cuts."""
-CODES = 3
-"""Bits of the codes proper."""
 EPSILON = 2.0**-52
 TOLERANCE = 1e-13
 """What cuts may be violated by, beside rounding of the multipliers."""
@@ -92,7 +87,7 @@ def project_trees(
         dual.member[:free, :n] = 1.0
         dual.sigma[:free] = 0.0
         count = _recall(face[lo:hi], n, width, dual.member, free)
-        _read_face(face[lo:hi], n, n_labels, packed, True, dual)
+        read_face(face[lo:hi], n, n_labels, packed, True, dual)
         if count > free:
             _guess(dual, n, width, count, free)
             _project_rows(dual, n, width, count)
@@ -100,11 +95,11 @@ def project_trees(
             count = _edmonds_cuts(dual, n, width, free, capacity, trees)
         count = _add_cuts(dual, n, width, count, free, capacity, flows)
         _drop_rounding(dual, n, width)
-        rank = _factorise_face(dual, n, width, count)
+        rank = factorise_face(dual, n, width, count)
         copy(dual.x[: hi - lo], dual.y)
-        _project_on_face(dual, n, width, count, rank, 1.0)
-        _write_z(dual, n, n_labels, packed, delta[lo:hi], z[lo:hi], face[lo:hi])
-        _write_cuts(dual, n, width, min(rank, n), face[lo:hi])
+        project_on_face(dual, n, width, count, rank, 1.0)
+        write_z(dual, n, n_labels, packed, delta[lo:hi], z[lo:hi], face[lo:hi])
+        write_cuts(dual, n, width, min(rank, n), face[lo:hi])
 
 
 @kernel
@@ -132,10 +127,10 @@ def multiply_jacobians(
         n, packed = n_words(hi - lo, parameters[r, 3]), parameters[r, 0] != 0
         width = n * n_labels
         _gather(d_u[lo:hi], delta[lo:hi], n, n_labels, packed, dual)
-        _read_face(face[lo:hi], n, n_labels, packed, False, dual)
+        read_face(face[lo:hi], n, n_labels, packed, False, dual)
         count = _recall(face[lo:hi], n, width, dual.member, 0)
-        rank = _factorise_face(dual, n, width, count)
-        _project_on_face(dual, n, width, count, rank, 0.0)
+        rank = factorise_face(dual, n, width, count)
+        project_on_face(dual, n, width, count, rank, 0.0)
         for word in range(n):
             for part in range(PARTS):
                 slot, head, count = part_of_row(part, word, n, packed)
@@ -291,8 +286,8 @@ def _guess(dual: TreeDual, n: int, width: int, count: int, free: int) -> None:
     """
     sigma, size = dual.sigma, n * width
     copy(dual.y[:size], dual.scores)
-    rank = _factorise_face(dual, n, width, count)
-    _find_multipliers(dual, n, width, count, rank, 1.0)
+    rank = factorise_face(dual, n, width, count)
+    find_multipliers(dual, n, width, count, rank, 1.0)
     for k in range(count):
         sigma[k] = dual.direction[k] if k < free else max(0.0, dual.direction[k])
     copy(dual.scores[:size], dual.y)
@@ -392,141 +387,3 @@ def _drop_rounding(dual: TreeDual, n: int, width: int) -> None:
             on[begin + kept] = i
             kept += x[i] > 0.0
         n_on[word] = kept
-
-
-# -------------------------------------------------------------------- the face
-
-
-@leaf
-def _read_face(
-    face: ByteArray, n: int, n_labels: int, packed: bool, whole: bool, dual: TreeDual
-) -> None:
-    """Write the supports of a face, with ones as x; of rows with one arc only if `whole`."""
-    x, on = dual.x, dual.on
-    for word in range(n):
-        begin, n_on = np.uint64(word * n * n_labels), np.uint64(0)
-        for part in range(PARTS):
-            slot, head, count = part_of_row(part, word, n, packed)
-            arc = np.uint64((word * n + head) * n_labels)
-            for code in face[slot * n_labels : (slot + count) * n_labels]:
-                moves = code & CODES == FREE or (whole and code & CODES == UPPER)
-                x[arc] = moves
-                on[begin + n_on] = arc
-                n_on += np.uint64(moves)
-                arc += np.uint64(1)
-        dual.n_on[word] = n_on
-
-
-@leaf
-def _factorise_face(dual: TreeDual, n: int, width: int, count: int) -> int:
-    """Factorise H on the support, the cuts in ``order``; return the number of independent ones."""
-    list_cuts(dual, n, count)
-    second_derivatives(dual, n, width, count)
-    for k in range(count):
-        dual.order[k] = k
-    return factorise(dual.hessian, dual.order, count, dual.factor)
-
-
-@leaf
-def _project_on_face(
-    dual: TreeDual, n: int, width: int, count: int, rank: int, total: float
-) -> None:
-    """Project ``y`` onto the affine hull of the face, or if `total` is 0 onto its directions.
-
-    In the norm weighted by 1 / q. The face is the support of x, with rows that sum to `total`, and
-    the cuts ``order[:rank]`` of the factorised H.
-    """
-    _find_multipliers(dual, n, width, count, rank, total)
-    if rank > 0:
-        _centre_rows(dual, n, width, count, total)
-
-
-@leaf
-def _find_multipliers(
-    dual: TreeDual, n: int, width: int, count: int, rank: int, total: float
-) -> None:
-    """Write into ``direction`` the multipliers of the cuts for the projection onto the face.
-
-    Centres the rows of ``y``.
-    """
-    _centre_rows(dual, n, width, 0, total)
-    if rank > 0:
-        find_excess(dual, n, width, count, dual.y, total, dual.direction)
-    for k in dual.order[rank:count]:
-        dual.direction[k] = 0.0
-    solve(dual.factor, dual.order, rank, dual.direction)
-
-
-@leaf
-def _centre_rows(dual: TreeDual, n: int, width: int, count: int, total: float) -> None:
-    """Lower y by the multipliers in ``direction``, and so that the rows sum to `total`."""
-    y, q, head, on, own, member = dual.y, dual.q, dual.head, dual.on, dual.own, dual.member
-    level = dual.level
-    for word in range(n):
-        begin, n_own = word * width, cuts_of(word, dual.holding, count, own)
-        add_up(word, n, member, own, n_own, dual.direction, level)
-        row, first = on[begin : begin + dual.n_on[word]], np.uint64(begin)
-        rest, weight = total, 0.0
-        for arc in row:
-            i = np.uint64(arc)
-            y[i] -= q[i] * level[np.uint64(head[i - first])]
-            rest -= y[i]
-            weight += q[i]
-        rest /= max(weight, TINY)
-        for arc in row:
-            i = np.uint64(arc)
-            y[i] += q[i] * rest
-
-
-@leaf
-def _write_z(
-    dual: TreeDual,
-    n: int,
-    n_labels: int,
-    packed: bool,
-    delta: FloatArray,
-    z: FloatArray,
-    face: ByteArray,
-) -> None:
-    """Write z from y, and the codes of the face."""
-    for word in range(n):
-        single = dual.n_on[word] == 1
-        for part in range(PARTS):
-            slot, head, count = part_of_row(part, word, n, packed)
-            _write_arcs(
-                count * n_labels,
-                single,
-                dual.x[(word * n + head) * n_labels :],
-                dual.y[(word * n + head) * n_labels :],
-                delta[slot * n_labels :],
-                z[slot * n_labels :],
-                face[slot * n_labels :],
-            )
-
-
-@leaf
-def _write_arcs(
-    count: int,
-    single: bool,
-    x: FloatArray,
-    y: FloatArray,
-    delta: FloatArray,
-    z: FloatArray,
-    face: ByteArray,
-) -> None:
-    for i in range(np.uint64(count)):
-        if x[i] == 0.0:
-            z[i], face[i] = 0.0, LOWER
-        elif single:
-            z[i], face[i] = 1.0 / delta[i], UPPER
-        else:
-            z[i], face[i] = max(0.0, y[i]) / delta[i], FREE
-
-
-@leaf
-def _write_cuts(dual: TreeDual, n: int, width: int, count: int, face: ByteArray) -> None:
-    """Add the cuts ``order[:count]`` to the face."""
-    for word in range(n):
-        for k in range(count):
-            if dual.member[dual.order[k], word] > 0.0:
-                face[word * width + k] |= MEMBER

@@ -1,0 +1,269 @@
+"""The maximum of the dual of the arborescence polytope.
+
+Semismooth Newton steps with a line search end on the right piece, on which they are exact (Qi & Sun
+1993). Where H, minus the Hessian, is singular, the function is linear along its null space until an
+arc enters.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from lpsmap_core import interrupted, leaf
+from lpsmap_core.kernels.interrupts import stopped
+from lpsmap_factors_struct.arborescence_dual import (
+    EPSILON,
+    TINY,
+    TreeDual,
+    add_up,
+    cuts_of,
+    evaluate,
+    list_cuts,
+    second_derivatives,
+)
+from lpsmap_factors_struct.arrays import copy
+from lpsmap_factors_struct.pivoted_cholesky import DEPENDENT, factorise, solve_lower, solve_upper
+
+__all__ = ["maximise"]
+
+GROWTH = 8.0
+"""Factor between the scales that lead from scaled down scores to the scores; a power of 2."""
+LARGEST = 1e300
+"""Limit of what scores are scaled down by."""
+MOST_STEPS = 100
+"""Limit of Newton steps: ten usually do, and more are a sign of ever shorter ones."""
+SHORT = 0.05
+"""Part of a Newton step that is not worth another one: bends can lie where it starts."""
+MOST_TRIALS = 60
+"""Limit of points that a line search looks at."""
+
+
+@leaf
+def maximise(dual: TreeDual, n: int, width: int, count: int, free: int, tolerance: float) -> float:
+    """Find the best multipliers of the cuts, from those in ``sigma``, and x with them.
+
+    Parameters
+    ----------
+    free
+        The first so many cuts, one at most, hold with equality: their multipliers have any sign.
+    tolerance
+        What x may exceed a cut by, before rounding is added.
+
+    Returns
+    -------
+    float
+        What x exceeds no cut by.
+    """
+    list_cuts(dual, n, count)
+    excess, solved = _climb(dual, n, width, count, free, tolerance)
+    if solved or stopped():
+        return excess
+    # On scores much larger than 1 the function is almost linear in pieces, and steps can be as
+    # short as its bends. On scaled down scores they are not, and the multipliers follow as those
+    # grow: a way of the solution from the middle of the polytope to its boundary.
+    y, margin, sigma = dual.y[: n * width], dual.margin[:n], dual.sigma[:count]
+    size = min(dual.size[0], LARGEST)
+    levels = int(np.ceil(np.log(size) / np.log(GROWTH)))
+    scale = GROWTH**levels
+    y /= scale
+    margin /= scale
+    sigma /= scale
+    dual.size[0] = 1.0
+    for _ in range(levels):
+        _climb(dual, n, width, count, free, tolerance)
+        y *= GROWTH
+        margin *= GROWTH
+        sigma *= GROWTH
+    excess, _ = _climb(dual, n, width, count, free, tolerance)
+    return excess
+
+
+@leaf
+def _climb(
+    dual: TreeDual, n: int, width: int, count: int, free: int, tolerance: float
+) -> tuple[float, bool]:
+    """Take Newton steps; return what x exceeds no cut by, and whether rounding explains it."""
+    sigma, gradient, order = dual.sigma, dual.gradient, dual.order
+    evaluate(dual, n, width, count)
+    excess = 0.0
+    for _ in range(MOST_STEPS):
+        terms = 16 + 2 * dual.n_on[:n].sum()  # that the x inside a cut is summed up from
+        allowed = tolerance + terms * EPSILON * dual.size[0]
+        size, excess = 0, 0.0
+        for k in range(count):
+            held = k < free or sigma[k] > 0.0
+            excess = max(excess, abs(gradient[k]) if held else gradient[k])
+            order[size] = k
+            size += held or gradient[k] > allowed
+        if not excess > allowed:
+            return allowed, True
+        second_derivatives(dual, n, width, count)
+        flat, limit = _ascent(dual, count, size, free)
+        if not _search(dual, n, width, count, flat, limit) or interrupted():
+            break
+    return excess, False
+
+
+@leaf
+def _ascent(dual: TreeDual, count: int, size: int, free: int) -> tuple[bool, float]:
+    """Choose a direction over the cuts ``order[:size]``.
+
+    Returns whether the function is linear along it, and how far no multiplier becomes negative.
+    """
+    sigma, direction, order = dual.sigma, dual.direction, dual.order
+    while True:
+        flat, limit, kept = _newton(dual, count, size), np.inf, 0
+        for i in range(size):
+            k = order[i]
+            if k >= free and direction[k] < 0.0:
+                limit = min(limit, sigma[k] / -direction[k])
+                if sigma[k] == 0.0:
+                    continue  # would become negative: stays where it is
+            order[kept] = k
+            kept += 1
+        if limit > 0.0 or kept == 0:
+            return flat, limit
+        size = kept
+
+
+@leaf
+def _newton(dual: TreeDual, count: int, size: int) -> bool:
+    """Write the Newton direction, or one from H's null space if the gradient has a part in it.
+
+    Returns whether it is the latter.
+    """
+    direction, order, factor, gradient = dual.direction, dual.order, dual.factor, dual.gradient
+    rank = factorise(dual.hessian, order, size, factor)
+    direction[:count] = 0.0
+    steepest = 0.0
+    for i in range(rank):
+        direction[order[i]] = gradient[order[i]]
+        steepest = max(steepest, abs(gradient[order[i]]))
+    solve_lower(factor, order, rank, direction)
+    dependent, slope = -1, 0.1 * steepest
+    for i in range(rank, size):
+        rest = gradient[order[i]]
+        for j in range(rank):
+            rest -= factor[i, j] * direction[order[j]]
+        if abs(rest) > abs(slope):
+            dependent, slope = i, rest
+    if dependent >= 0:
+        sign = 1.0 if slope > 0.0 else -1.0
+        for j in range(rank):
+            direction[order[j]] = -sign * factor[dependent, j]
+        direction[order[dependent]] = sign
+    solve_upper(factor, order, rank, direction)
+    return dependent >= 0
+
+
+@leaf
+def _search(dual: TreeDual, n: int, width: int, count: int, flat: bool, limit: float) -> bool:
+    """Move along the direction, at most to `limit`, about to the maximum; return whether at all.
+
+    The derivative along a line falls, linearly in pieces: Newton's method on it, within a bracket.
+    """
+    sigma, base, direction = dual.sigma, dual.base, dual.direction
+    copy(sigma[:count], base)
+    start = _slope(dual, count)
+    if not start > 0.0:
+        return False
+    low, high = 0.0, np.inf
+    step = _next_arc(dual, n, width, count, start) if flat else 1.0
+    for _ in range(MOST_TRIALS):
+        at = min(step, limit)
+        for k in range(count):
+            sigma[k] = base[k] + at * direction[k]
+            if at == limit and abs(sigma[k]) <= 4 * EPSILON * base[k]:
+                sigma[k] = 0.0
+        evaluate(dual, n, width, count)
+        slope = _slope(dual, count)
+        enough = at == limit or (at >= SHORT and not flat)
+        if (slope >= 0.0 and enough) or abs(slope) <= 0.1 * start:
+            return True
+        if slope > 0.0:
+            low = at
+        else:
+            high = at
+        if interrupted():
+            break
+        curvature = _curvature(dual, n, width, count)
+        if curvature > 0.0:
+            step = at + slope / curvature
+        elif slope > 0.0:
+            step = at + _next_arc(dual, n, width, count, slope)
+        if not low < step < high:
+            step = 0.5 * (low + high) if high < np.inf else 2.0 * at
+    return low > 0.0
+
+
+@leaf
+def _slope(dual: TreeDual, count: int) -> float:
+    """Return the slope of the function along the direction."""
+    slope = 0.0
+    for k in range(count):
+        slope += dual.direction[k] * dual.gradient[k]
+    return slope
+
+
+@leaf
+def _curvature(dual: TreeDual, n: int, width: int, count: int) -> float:
+    """Return minus the second derivative of the function along the direction."""
+    q, head, on, n_on, member = dual.q, dual.head, dual.on, dual.n_on, dual.member
+    own, direction, rate = dual.own, dual.direction, dual.rate
+    curvature, magnitude = 0.0, 0.0
+    for word in range(n):
+        n_own, begin = cuts_of(word, dual.holding, count, own), word * width
+        if n_own == 0:
+            continue
+        add_up(word, n, member, own, n_own, direction, rate)
+        support = on[begin : begin + n_on[word]]
+        mean, weight = 0.0, 0.0
+        for i in support:
+            mean += q[i] * rate[head[i - begin]]
+            weight += q[i]
+        mean /= max(weight, TINY)
+        for i in support:
+            one = rate[head[i - begin]]
+            curvature += q[i] * (one - mean) * (one - mean)
+            magnitude += q[i] * one * one
+    return curvature if curvature > DEPENDENT * magnitude else 0.0
+
+
+@leaf
+def _next_arc(dual: TreeDual, n: int, width: int, count: int, slope: float) -> float:
+    """Return how far along the direction the slope is zero, if it falls from the next arc on.
+
+    On a linear piece the support of each row moves as one; the piece ends where the first arc joins
+    a support.
+    """
+    y, q, head, x, on, n_on = dual.y, dual.q, dual.head, dual.x, dual.on, dual.n_on
+    member, own, sigma, direction = dual.member, dual.own, dual.sigma, dual.direction
+    rate, level = dual.rate, dual.level
+    first, fall, negligible = np.inf, 1.0, 0.0
+    for k in range(count):
+        negligible = max(negligible, 1e-9 * abs(direction[k]))
+    for word in range(n):
+        n_own = cuts_of(word, dual.holding, count, own)
+        if n_own == 0:
+            continue
+        add_up(word, n, member, own, n_own, direction, rate)
+        add_up(word, n, member, own, n_own, sigma, level)
+        begin, speed, weight = word * width, 0.0, 0.0
+        for i in on[begin : begin + n_on[word]]:
+            speed += q[i] * rate[head[i - begin]] * (x[i] > 0.0)
+            weight += q[i] * (x[i] > 0.0)
+        if weight == 0.0:  # its numbers are NaN
+            continue
+        speed /= weight
+        for i in range(begin, begin + width):
+            if x[i] > 0.0:
+                continue
+            above = head[i - begin]
+            gain = speed - rate[above]
+            if gain <= negligible:
+                continue
+            lacks = max(0.0, q[i] * (dual.tau[word] + level[above]) - y[i])
+            if lacks < first * gain * q[i]:
+                first = lacks / (gain * q[i])
+                fall = gain * gain * q[i] * weight / (q[i] + weight)
+    return first + slope / fall
