@@ -66,10 +66,10 @@ def test_distribution_is_complete(distributions: Path, name: str) -> None:
 
 @pytest.mark.slow
 def test_the_template_is_in_cores_wheel(distributions: Path) -> None:
-    template = ROOT / "lpsmap_core" / "src" / "lpsmap_core" / "plugin_template"
+    template = ROOT / "lpsmap_core" / "src" / "lpsmap_core" / "command" / "plugin_template"
     source = {str(p.relative_to(template)) for p in template.rglob("*") if p.is_file()}
     with zipfile.ZipFile(next(distributions.glob("lpsmap_core-*.whl"))) as wheel:
-        packed = {file.partition("/plugin_template/")[2] for file in wheel.namelist()}
+        packed = {file.partition("/command/plugin_template/")[2] for file in wheel.namelist()}
     assert packed - {""} == source
 
 

@@ -196,7 +196,7 @@ def test_switches_are_truth_values(graph, switch):
         "DepTree: labelled": lambda: DepTree(u, labelled=switch),
         "BinaryTree: labelled": lambda: BinaryTree(u, switch),
     }.items():
-        with pytest.raises(TypeError, match=f"{name} is .*expected .*True or False"):
+        with pytest.raises(TypeError, match=f"{name}: got .*expected .*True or False"):
             make()
 
 

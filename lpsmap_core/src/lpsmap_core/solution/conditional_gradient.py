@@ -13,9 +13,10 @@ likes least:
     away       e_s - p or p - e_w, whichever the gradient promises more of
     pairwise   e_s - e_w          from w to s
 
-as far as f rises along that line. The active set (`active_set.py`), which `FactorGraph.solve` uses,
-moves to the best weights of all structures at hand instead and ends at the exact solution; these
-are what it is compared with, and need nothing but the oracle and inner products.
+as far as f rises along that line. The active set (`lpsmap_core.local.active`), which
+`FactorGraph.solve` uses, moves to the best weights of all structures at hand instead and ends at
+the exact solution; these are what it is compared with, and need nothing but the oracle and inner
+products.
 """
 
 from __future__ import annotations
