@@ -30,7 +30,7 @@ def compiled() -> int:
 
 
 @pytest.mark.compiled
-@pytest.mark.filterwarnings("ignore::lpsmap_core.graph.ConvergenceWarning")
+@pytest.mark.filterwarnings("ignore::lpsmap_core.ConvergenceWarning")
 @pytest.mark.parametrize(
     "options",
     [
