@@ -85,13 +85,15 @@ class Split:
         n_variables = self.part.n_variables
         eta, eta_v = self.scores[:n_variables], self.scores[n_variables:]
         _next_gap(self.part.blocks, eta, eta_v, chosen, cut, base)
-        # where all is too large and nothing far larger than the rest, the rest is nothing
-        cut[chosen & (self.cut == 0.0) & (self.largest > LARGEST) & np.isinf(cut)] = SMALLEST
+        # where nothing is far larger than base scores that are not too large, nothing is base
+        too_large = np.isinf(cut) | (base > LARGEST)
+        cut[chosen & (self.cut == 0.0) & (self.largest > LARGEST) & too_large] = SMALLEST
+        base[cut == SMALLEST] = 1.0
+        cut[base > LARGEST] = np.inf
         found = chosen & np.isfinite(cut)
         huge = np.isfinite(self.scores) & (np.abs(self.scores) >= cut[self.owner])
         positive = np.zeros(len(cut), dtype=bool)
         positive[self.owner[huge & (self.scores > 0.0)]] = True
-        base[cut == SMALLEST] = 1.0
         narrow = (base > 1.0) | (self.largest - cut <= cut / RATIO)
         found &= (self.largest > LARGEST) | (~positive & narrow)
         self.cut[found], self.base[found] = cut[found], base[found]
