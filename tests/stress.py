@@ -17,12 +17,14 @@ from __future__ import annotations
 
 import collections
 import multiprocessing
+import os
 import sys
 import time
 import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from multiprocessing.connection import Connection, wait
+from pathlib import Path
 from typing import Any
 
 import click
@@ -351,13 +353,29 @@ class Worker:
         self.process.start()
         theirs.close()
         self.seed: int | None = None
+        self._busy_before = 0.0
         self.since = np.inf
         """When it began with the seed; it may take long to begin with the first."""
 
     def give(self, seed: int) -> None:
         """Let it check the graph of a seed."""
-        self.seed, self.since = seed, time.monotonic()
+        self.seed, self.since, self._busy_before = seed, time.monotonic(), self._busy()
         self.connection.send(seed)
+
+    def is_late(self, patience: float) -> bool:
+        """Whether it has worked on its seed for too long, or waited for ten times as long."""
+        waited = time.monotonic() - self.since
+        return waited > 10.0 * patience or (
+            waited > patience and self._busy() - self._busy_before > patience
+        )
+
+    def _busy(self) -> float:
+        """Return its seconds on a processor, where the system tells; else those that passed."""
+        try:
+            fields = Path(f"/proc/{self.process.pid}/stat").read_text().rpartition(")")[2].split()
+        except OSError:
+            return time.monotonic()
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
     def take(self) -> Report | None:
         """Return its report, or what its death says of the seed; nothing when it has started."""
@@ -432,10 +450,10 @@ def reports(seeds: Iterator[int], n_workers: int, patience: float) -> Iterator[R
             ready: list[Any] = wait([w.connection for w in workers], timeout=1.0)
             for i, worker in enumerate(workers):
                 report = worker.take() if worker.connection in ready else None
-                if report is None and time.monotonic() - worker.since > patience:
+                if report is None and worker.is_late(patience):
                     hung = f"no answer within {patience:g} s"
                     report = Report(worker.seed or 0, wrong=[hung])
-                    worker.process.kill()
+                    worker.stop()
                 if report is not None:
                     yield report
                 if worker.connection in ready or report is not None:
