@@ -119,6 +119,8 @@ def finite_numbers(
     ValueError
         If they do not broadcast, or one that is kept is not finite.
     """
+    if type(value) in (bool, int, float) and abs(value) <= MOST:  # the usual ones, in a fifth
+        return np.full(shape, value, dtype=np.float64)
     numbers: FloatArray = broadcast(name, real_numbers(name, value).astype(np.float64), shape)
     if keep is not None and not np.isfinite(numbers).all():
         numbers = np.where(keep, numbers, 0.0)
@@ -187,6 +189,8 @@ def flag(name: str, value: Any) -> bool:
     TypeError
         If it is none, or several.
     """
+    if type(value) is bool:
+        return value
     array = truth_values(name, value)
     if array.ndim:
         raise TypeError(f"{name} is an array of shape {array.shape}; expected one True or False.")
