@@ -77,7 +77,7 @@ TYPES = {
     "DepTree": Hard((400, 400), (200, 60, 60), DepTree),
     "DepTree projective": Hard((200, 200), (200, 30, 30), lambda u: DepTree(u, projective=True)),
     "HeadAutomaton": Hard(
-        (2500,), (80, 500), lambda u: HeadAutomaton(u, _pairs(u.shape[-1] + 1)), spread=True
+        (2500,), (100, 300), lambda u: HeadAutomaton(u, _pairs(u.shape[-1] + 1)), spread=True
     ),
     "Matching": Hard((120, 120), (400, 30, 30), Matching),
     "Permutation": Hard((3000,), (200, 300), Permutation),

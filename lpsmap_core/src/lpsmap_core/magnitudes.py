@@ -95,11 +95,11 @@ def solve_on_any_scale(
     warm: WarmStart | None = None,
 ) -> PartState:
     """Solve one part, whatever the magnitudes of its scores; the arguments are `solve_part`'s."""
+    if not (_any_large(eta) or _any_large(eta_v)):
+        return solve_part(part, eta, eta_v, skip, options, warm)
     largest = np.empty(part.n_components)
     _largest_finite(part.blocks, eta, eta_v, largest)
     largest[skip] = 0.0
-    if not (largest > RATIO).any():
-        return solve_part(part, eta, eta_v, skip, options, warm)
     split = Split(part, np.concatenate([eta, eta_v]), largest)
     if not split.considered.any():
         state = solve_part(part, eta, eta_v, skip, options, warm)
@@ -521,6 +521,15 @@ def _largest_up_to(
                 else:
                     beyond = min(beyond, abs(eta_v[i]))
     return largest, beyond
+
+
+@leaf
+def _any_large(scores: FloatArray) -> bool:
+    """Whether a finite score is too large for its component to be solved without a closer look."""
+    large = 0
+    for score in scores:
+        large += RATIO < abs(score) <= MOST_FINITE
+    return large > 0
 
 
 @leaf

@@ -7,9 +7,10 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
+from lpsmap_core.compile import leaf
 from lpsmap_core.factor import Factor
 
-__all__ = ["forget_unused"]
+__all__ = ["are_scores", "forget_unused"]
 
 FloatArray = npt.NDArray[np.float64]
 
@@ -34,9 +35,9 @@ def forget_unused(
         The additionals, copies of those that changed.
     """
     mended = list(additionals)
-    clean = _are_scores(scores)
+    clean = are_scores(scores)
     for i, (factor, extra) in enumerate(zip(factors, additionals, strict=True)):
-        clean_extra = _are_scores(extra)
+        clean_extra = are_scores(extra.reshape(-1))
         if clean and clean_extra:
             continue
         slots, unused = factor.unused()
@@ -48,6 +49,10 @@ def forget_unused(
     return mended
 
 
-def _are_scores(values: FloatArray) -> bool:
-    """Whether none of some numbers is NaN, which no maximum hides, or +inf."""
-    return bool(values.max(initial=-np.inf) < np.inf)
+@leaf
+def are_scores(values: FloatArray) -> bool:
+    """Whether none of some numbers is NaN or +inf."""
+    wrong = 0
+    for value in values:
+        wrong += not value < np.inf  # a NaN is not less
+    return wrong == 0
