@@ -31,7 +31,15 @@ from lpsmap_core.infeasible import factor_of_links, holders
 from lpsmap_core.interrupts import out_of_time
 from lpsmap_core.layout import Part
 from lpsmap_core.local import local_solver
-from lpsmap_core.magnitudes import LARGEST, PENALTIES, RATIO, Ladder, Split, largest_magnitudes
+from lpsmap_core.magnitudes import (
+    LARGEST,
+    PENALTIES,
+    RATIO,
+    Ladder,
+    Split,
+    any_large,
+    largest_magnitudes,
+)
 from lpsmap_core.state import (
     MOST_STRUCTURES,
     Options,
@@ -79,10 +87,10 @@ def solve_on_any_scale(
     warm: WarmStart | None = None,
 ) -> PartState:
     """Solve one part, whatever the magnitudes of its scores; the arguments are `solve_part`'s."""
+    if not (any_large(eta) or any_large(eta_v)):
+        return solve_part(part, eta, eta_v, skip, options, warm)
     largest = largest_magnitudes(part, eta, eta_v)
     largest[skip] = 0.0
-    if not (largest > RATIO).any():
-        return solve_part(part, eta, eta_v, skip, options, warm)
     split = Split(part, np.concatenate([eta, eta_v]), largest)
     if not split.considered.any():
         state = solve_part(part, eta, eta_v, skip, options, warm)

@@ -8,12 +8,12 @@ import numpy as np
 import numpy.typing as npt
 
 from lpsmap_core.any_scale import solve_on_any_scale
-from lpsmap_core.compile import leaf
 from lpsmap_core.factor import Factor
 from lpsmap_core.infeasible import find_violations
 from lpsmap_core.layout import Layout
 from lpsmap_core.solution import Solution, Status
 from lpsmap_core.state import Options, PartState
+from lpsmap_core.unused import are_scores
 from lpsmap_core.warm_start import GraphStart
 
 __all__ = ["solve"]
@@ -82,7 +82,7 @@ def _non_finite_components(
 ) -> BoolArray:
     """Return for each component whether a score of it is NaN or +inf."""
     bad = np.zeros(layout.n_components, dtype=bool)
-    if not _are_scores(scores):
+    if not are_scores(scores):
         wrong = np.isnan(scores) | (scores == np.inf)
         components = layout.component[wrong]
         bad[components[components >= 0]] = True
@@ -90,22 +90,13 @@ def _non_finite_components(
     for bucket in layout.buckets:
         for d, factor in enumerate(bucket.declarations):
             values = additionals[position[id(factor)]]
-            if not _are_scores(values.reshape(-1)):
+            if not are_scores(values.reshape(-1)):
                 wrong_rows = ~(values.max(axis=1, initial=-np.inf) < np.inf)
                 of_row = np.empty(factor.n_factors, dtype=np.int64)
                 mine = bucket.declaration == d
                 of_row[bucket.row[mine]] = bucket.component[mine]
                 bad[of_row[wrong_rows]] = True
     return bad
-
-
-@leaf
-def _are_scores(values: FloatArray) -> bool:
-    """Whether none of some numbers is NaN or +inf."""
-    wrong = 0
-    for value in values:
-        wrong += not value < np.inf  # a NaN is not less
-    return wrong == 0
 
 
 def _gather(

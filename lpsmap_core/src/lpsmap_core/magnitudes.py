@@ -17,7 +17,7 @@ from lpsmap_core.arrangement import Blocks
 from lpsmap_core.compile import leaf
 from lpsmap_core.layout import Part
 
-__all__ = ["LARGEST", "PENALTIES", "RATIO", "Ladder", "Split", "largest_magnitudes"]
+__all__ = ["LARGEST", "PENALTIES", "RATIO", "Ladder", "Split", "any_large", "largest_magnitudes"]
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
@@ -204,6 +204,15 @@ def _largest_up_to(
                 else:
                     beyond = min(beyond, abs(eta_v[i]))
     return largest, beyond
+
+
+@leaf
+def any_large(scores: FloatArray) -> bool:
+    """Whether a finite score is too large for its component to be solved without a closer look."""
+    large = 0
+    for score in scores:
+        large += RATIO < abs(score) <= MOST_FINITE
+    return large > 0
 
 
 @leaf
