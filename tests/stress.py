@@ -304,9 +304,9 @@ def check_graph(report: Report, graph: StressGraph, rng: np.random.Generator) ->
 # -------------------------------------------------------------------- the run
 
 
-def checked(seed: int) -> Report:
+def checked(seed: int, extreme: bool = True) -> Report:
     """Check the graph of a seed; whatever it raises is a failure, too."""
-    graph = draw_graph(seed)
+    graph = draw_graph(seed, extreme)
     head = f"scale {graph.scale:g}, mask {graph.mask:g}, ties {graph.ties}"
     report = Report(seed, graph.scale, f"{head}, {', '.join(graph.kinds)}", set(graph.kinds))
     try:

@@ -217,13 +217,10 @@ def _again(
     return again
 
 
-def _of_parameters(rng: np.random.Generator) -> Template:
-    """Draw a factor of random arity and parameters, whose structures the judges list.
-
-    Some may count to more than there is to count.
-    """
+def _of_parameters(rng: np.random.Generator, extreme: bool) -> Template:
+    """Draw a factor of random arity and parameters, whose structures the judges list."""
     kind, m, n, parameters = random_structures(rng, str(rng.choice(KINDS)))
-    if kind == "Budget" and rng.random() < 0.3:
+    if extreme and kind == "Budget" and rng.random() < 0.3:
         m, n = judges.budget(m.shape[1], m.shape[1])
         kind, parameters = "Budget", {"budget": sys.maxsize}
         if rng.random() < 0.5:
@@ -240,16 +237,19 @@ def _of_parameters(rng: np.random.Generator) -> Template:
 # -------------------------------------------------------------------- drawing
 
 
-def draw_graph(seed: int) -> StressGraph:
-    """Draw a graph; some have no solution."""
+def draw_graph(seed: int, extreme: bool = False) -> StressGraph:
+    """Draw a graph; some have no solution.
+
+    With `extreme`, some have large masks, extreme scales, or counts beyond all that there is.
+    """
     rng = np.random.default_rng(seed)
     scale, ties = float(rng.choice(SCALES)), str(rng.choice(TIES))
-    mask, masking = -np.inf, rng.random()
+    mask, masking = -np.inf, rng.random() if extreme else 1.0
     if masking < 0.25:
         scale, mask = float(rng.choice(ORDINARY_SCALES)), float(rng.choice(LARGE_MASKS))
     elif masking < 0.4:
         scale = float(rng.choice(EXTREME_SCALES))
-    templates = list(_draw_templates(rng))
+    templates = list(_draw_templates(rng, extreme))
     size = sum(template.size for template in templates)
     n_variables = max(2, int(size / rng.uniform(1.0, 2.5)))
     slots = np.repeat(np.arange(n_variables), 4)
@@ -272,12 +272,12 @@ def draw_graph(seed: int) -> StressGraph:
     return StressGraph(eta, scored, scale, ties, mask)
 
 
-def _draw_templates(rng: np.random.Generator) -> Iterator[Template]:
+def _draw_templates(rng: np.random.Generator, extreme: bool) -> Iterator[Template]:
     """Draw up to 6 declarations, as long as they are not too large for the judges."""
     kinds, room = sorted(installed().factors), MOST_STRUCTURES
     for _ in range(int(rng.integers(1, 7))):
         if rng.random() < 0.3:
-            template = _of_parameters(rng)
+            template = _of_parameters(rng, extreme)
         else:
             offered = templates_of(str(rng.choice(kinds)))
             if not offered:

@@ -7,11 +7,8 @@ import pytest
 
 from lpsmap import Budget, FactorGraph, Pair, Sequence, Xor
 from lpsmap_core.local.forced import CLOSED_FORM, ORACLE, decide
-from stress import Watchdog, check_graph
+from stress import checked
 from stress_graphs import draw_graph
-
-PATIENCE = 500.0
-"""Seconds, in which kernels may have to be compiled."""
 
 
 @pytest.mark.parametrize("multiple", [CLOSED_FORM, ORACLE])
@@ -36,7 +33,7 @@ def test_graphs_that_lost_digits_to_forbidden_variables(seed: int) -> None:
     The polish worked with scores of minus a million times the largest.
     """
     assert (draw_graph(seed).eta == -np.inf).any()
-    assert check_graph(seed, Watchdog(PATIENCE)).wrong == []
+    assert checked(seed, extreme=False).wrong == []
 
 
 @pytest.mark.parametrize(
@@ -48,7 +45,7 @@ def test_a_factor_without_allowed_structures_among_others(seed: int, statuses: l
 
     Both were taken for iteration limits.
     """
-    report = check_graph(seed, Watchdog(PATIENCE))
+    report = checked(seed, extreme=False)
     assert report.wrong == []
     assert report.statuses == statuses
 

@@ -114,7 +114,11 @@ def test_options_out_of_range(option: str, value: Any, words: str) -> None:
         ("max_time", "1 h", "got '1 h'; expected a positive number of seconds, or None"),
         ("threads", "all", "got 'all'; expected an integer of at least 1, or None for all cores."),
         ("verbose", "yes", "got 'yes'; expected an integer of at least 0."),
-        ("warm_start", "x", "got 'x'; expected a solution, .*WarmStartCache.*, or None."),
+        (
+            "warm_start",
+            "x",
+            "got a str; expected a Solution, or cache.at.u, keys. of a WarmStartCache.",
+        ),
     ],
 )
 def test_options_of_another_type(option: str, value: Any, words: str) -> None:

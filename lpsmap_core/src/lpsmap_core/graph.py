@@ -378,7 +378,8 @@ class FactorGraph:
 
     def flat_scores(self) -> FloatArray:
         """Return the scores of all variables, flat."""
-        return np.concatenate([np.empty(0), *(self._numbers(s).reshape(-1) for s in self._scores)])
+        blocks = [self._numbers(scores).reshape(-1) for scores in self._scores]
+        return blocks[0].copy() if len(blocks) == 1 else np.concatenate([np.empty(0), *blocks])
 
     def additional_scores(self, factor: Factor) -> FloatArray:
         """Return the (n_factors, n_additionals) scores of a declaration's additionals.

@@ -31,6 +31,7 @@ from lpsmap_core.engine.magnitudes import (
     RATIO,
     Ladder,
     Split,
+    any_large,
     largest_magnitudes,
 )
 from lpsmap_core.engine.state import (
@@ -82,10 +83,10 @@ def solve_on_any_scale(
     warm: WarmStart | None = None,
 ) -> PartState:
     """Solve one part, whatever the magnitudes of its scores; the arguments are `solve_part`'s."""
+    if not (any_large(eta) or any_large(eta_v)):
+        return solve_part(part, eta, eta_v, skip, options, warm)
     largest = largest_magnitudes(part, eta, eta_v)
     largest[skip] = 0.0
-    if not (largest > RATIO).any():
-        return solve_part(part, eta, eta_v, skip, options, warm)
     split = Split(part, np.concatenate([eta, eta_v]), largest)
     if not split.considered.any():
         state = solve_part(part, eta, eta_v, skip, options, warm)

@@ -17,7 +17,7 @@ from lpsmap_core.kernels.compile import leaf
 from lpsmap_core.layout.arrangement import Blocks
 from lpsmap_core.layout.layout import Part
 
-__all__ = ["LARGEST", "PENALTIES", "RATIO", "Ladder", "Split", "largest_magnitudes"]
+__all__ = ["LARGEST", "PENALTIES", "RATIO", "Ladder", "Split", "any_large", "largest_magnitudes"]
 
 RATIO = 100.0
 """Scores are huge if they are as many times as large as the largest of all smaller ones."""
@@ -200,6 +200,15 @@ def _largest_up_to(
                 else:
                     beyond = min(beyond, abs(eta_v[i]))
     return largest, beyond
+
+
+@leaf
+def any_large(scores: FloatArray) -> bool:
+    """Whether a finite score is too large for its component to be solved without a closer look."""
+    large = 0
+    for score in scores:
+        large += RATIO < abs(score) <= MOST_FINITE
+    return large > 0
 
 
 @leaf

@@ -103,7 +103,7 @@ def make_polish(state: PartState, wanted: bool) -> Polish:
     if not wanted:
         allowed[:] = False
     n_links, n_variables = (part.n_links, part.n_variables) if allowed.any() else (0, 0)
-    if np.abs(eta).max(initial=0.0) >= LARGEST_SCORE:
+    if n_links and np.abs(eta).max() >= LARGEST_SCORE:
         allowed[part.component[np.abs(eta) >= LARGEST_SCORE]] = False
     tried, now, pending, worse = np.zeros((4, n), dtype=np.bool_)
     numbers, offset, dual = np.empty((3, n_links))

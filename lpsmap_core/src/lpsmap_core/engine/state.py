@@ -58,8 +58,7 @@ ONE = np.uint64(1)
 """Added to a variable's number, which is unsigned, see `Blocks.variable_counting`."""
 
 
-@dataclass(frozen=True)
-class Options:
+class Options(NamedTuple):
     """Limits and settings of a solve; see `FactorGraph.solve`."""
 
     max_iter: int = 1000
@@ -299,7 +298,7 @@ def start(
         _set_out_from(warm, part, problem)
         if warm.solved is not None:
             _take_active_sets(warm.solved, solvers, problem)
-    trace = np.full((options.max_iter if options.trace else 0, 2, n), np.nan)
+    trace = np.full((options.max_iter, 2, n), np.nan) if options.trace else np.empty((0, 2, n))
     return PartState(part, problem, solvers, call_solvers(solvers), trace, forbids)
 
 
@@ -413,7 +412,7 @@ def first_step_sizes(part: Part, eta: FloatArray, options: Options) -> FloatArra
 
     Zero for a single factor.
     """
-    gamma = np.full(part.n_components, np.nan)
+    gamma = np.zeros(part.n_components)
     if options.step_size is not None:
         gamma[:] = options.step_size
     elif not part.direct.all():

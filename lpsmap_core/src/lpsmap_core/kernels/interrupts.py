@@ -124,13 +124,14 @@ def out_of_time() -> bool:
 
 def thread_record() -> Record:
     """Return this thread's record, made when it is first asked for, kept until the thread ends."""
-    if not hasattr(_of_thread, "record"):
-        record = (ctypes.c_int64 * _SIZE)()
+    try:
+        return _of_thread.record  # type: ignore[no-any-return]
+    except AttributeError:
+        record = _of_thread.record = (ctypes.c_int64 * _SIZE)()
         address = record[_LEADER] = ctypes.addressof(record)
         record[_STATE] = _IDLE
-        _of_thread.record = record
         _announce(address)
-    return _of_thread.record  # type: ignore[no-any-return]
+        return record
 
 
 _of_thread = threading.local()

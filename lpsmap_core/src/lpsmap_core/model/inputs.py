@@ -273,6 +273,8 @@ def _array(name: str, value: Any) -> npt.NDArray[Any]:
 
 def _plain(given: Any) -> Any:
     """Return a scalar of Python for one of NumPy's or an array or tensor that holds just one."""
+    if type(given) in (bool, int, float):
+        return given
     return given.item() if hasattr(given, "item") and np.ndim(given) == 0 else given
 
 

@@ -7,9 +7,10 @@ from collections.abc import Sequence
 import numpy as np
 
 from lpsmap_core.kernels.arrays import FloatArray
+from lpsmap_core.kernels.compile import leaf
 from lpsmap_core.model.factor import Factor
 
-__all__ = ["forget_unused"]
+__all__ = ["are_scores", "forget_unused"]
 
 
 def forget_unused(
@@ -31,8 +32,9 @@ def forget_unused(
     list
         The additionals, copies of those that changed.
     """
-    clean = _are_scores(scores)
-    wrong = {i for i, extra in enumerate(additionals) if extra.size and not _are_scores(extra)}
+    clean = are_scores(scores)
+    flat = (extra.reshape(-1) for extra in additionals)
+    wrong = {i for i, extra in enumerate(flat) if not are_scores(extra)}
     mended = list(additionals)
     for i in wrong if clean else range(len(mended)):
         slots, unused = factors[i].unused()
@@ -44,6 +46,10 @@ def forget_unused(
     return mended
 
 
-def _are_scores(values: FloatArray) -> bool:
-    """Whether none of some numbers is NaN, which no maximum hides, or +inf."""
-    return bool(values.max(initial=-np.inf) < np.inf)
+@leaf
+def are_scores(values: FloatArray) -> bool:
+    """Whether none of some numbers is NaN or +inf."""
+    wrong = 0
+    for value in values:
+        wrong += not value < np.inf  # a NaN is not less
+    return wrong == 0

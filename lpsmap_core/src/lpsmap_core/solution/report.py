@@ -39,8 +39,9 @@ def report(solution: Solution, scores: FloatArray, shapes: Shapes) -> None:
     ValueError
         If no component has finite scores.
     """
-    failed = solution.failed
-    free = solution.free[np.isnan(solution.values[solution.free])]
+    failed, free = solution.failed, solution.free
+    if free.size:
+        free = free[np.isnan(solution.values[free])]
     if not failed.size and not free.size:
         return
     statuses = solution.status[failed]

@@ -62,7 +62,10 @@ class Status(enum.Enum):
     @property
     def ok(self) -> bool:
         """Whether the values can be relied upon."""
-        return self in (Status.SOLVED, Status.CONVERGED)
+        return self in _OK
+
+
+_OK = (Status.SOLVED, Status.CONVERGED)
 
 
 @dataclass
@@ -117,7 +120,7 @@ class Solution:
     @property
     def failed(self) -> IntArray:
         """Numbers of the components that are not solved."""
-        return np.flatnonzero(~self._has(*(status for status in Status if status.ok)))
+        return np.flatnonzero(~self._has(*_OK))
 
     @functools.cached_property
     def free(self) -> IntArray:

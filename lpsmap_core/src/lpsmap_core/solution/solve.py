@@ -12,9 +12,9 @@ from lpsmap_core.engine.infeasible import find_violations
 from lpsmap_core.engine.state import Options, PartState
 from lpsmap_core.engine.warm_start import GraphStart
 from lpsmap_core.kernels.arrays import BoolArray, FloatArray
-from lpsmap_core.kernels.compile import leaf
 from lpsmap_core.layout.layout import Layout
 from lpsmap_core.model.factor import Factor
+from lpsmap_core.model.unused import are_scores
 from lpsmap_core.solution.solution import Solution, Status
 
 __all__ = ["solve"]
@@ -79,7 +79,7 @@ def _non_finite_components(
 ) -> BoolArray:
     """Return for each component whether a score of it is NaN or +inf."""
     bad = np.zeros(layout.n_components, dtype=bool)
-    if not _are_scores(scores):
+    if not are_scores(scores):
         wrong = np.isnan(scores) | (scores == np.inf)
         components = layout.component[wrong]
         bad[components[components >= 0]] = True
@@ -87,22 +87,13 @@ def _non_finite_components(
     for bucket in layout.buckets:
         for d, factor in enumerate(bucket.declarations):
             values = additionals[position[id(factor)]]
-            if not _are_scores(values.reshape(-1)):
+            if not are_scores(values.reshape(-1)):
                 wrong_rows = ~(values.max(axis=1, initial=-np.inf) < np.inf)
                 of_row = np.empty(factor.n_factors, dtype=np.int64)
                 mine = bucket.declaration == d
                 of_row[bucket.row[mine]] = bucket.component[mine]
                 bad[of_row[wrong_rows]] = True
     return bad
-
-
-@leaf
-def _are_scores(values: FloatArray) -> bool:
-    """Whether none of some numbers is NaN or +inf."""
-    wrong = 0
-    for value in values:
-        wrong += not value < np.inf  # a NaN is not less
-    return wrong == 0
 
 
 def _gather(

@@ -39,7 +39,6 @@ __all__ = [
     "solve_active_sets",
 ]
 
-
 RUNNING, OPTIMAL, STALLED = 0, 1, 2
 """Status of a factor's local problem."""
 
