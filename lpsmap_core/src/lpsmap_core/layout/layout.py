@@ -261,10 +261,10 @@ def build_layout(n_variables: int, factors: Sequence[Factor]) -> Layout:
         table = tabulate(
             n_variables, np.array(numbers, dtype=np.int64).reshape(-1, 3), slots, variable
         )
-    buckets = [
-        _bucket(b, some, table, variable, negated) for b, some in enumerate(by_type.values())
-    ]
-    part = _part(buckets, table, variable, negated)
+        buckets = [
+            _bucket(b, some, table, variable, negated) for b, some in enumerate(by_type.values())
+        ]
+        part = _part(buckets, table, variable, negated)
     return Layout(n_variables, table.n_components, table.component, buckets, part)
 
 
@@ -332,10 +332,9 @@ def _part(buckets: list[Bucket], table: Table, variable: IntArray, negated: Bool
             replace(b, variable=variable[lo:hi])  # a view: graphs of millions of links are many
             for b, lo, hi in zip(buckets, starts[1, :-1], starts[1, 1:], strict=True)
         ]
-    with Deferred():
-        blocks, links, delta, sizes, direct = arrange(
-            starts, component, of_factor, additional_offsets, variable, negated, table.n_components
-        )
+    blocks, links, delta, sizes, direct = arrange(
+        starts, component, of_factor, additional_offsets, variable, negated, table.n_components
+    )
     return Part(
         buckets=buckets,
         blocks=blocks,

@@ -142,10 +142,14 @@ def _trace(state: PartState) -> FloatArray:
 def _status(state: PartState) -> npt.NDArray[np.object_]:
     """Return the status of every component with finite scores."""
     part, progress = state.part, state.problem.progress
+    exact = state.exact()
     status: npt.NDArray[np.object_] = np.empty(part.n_components, dtype=object)
+    if exact.all() and state.imprecise is None and not progress.infeasible.any():
+        status.fill(Status.SOLVED)
+        return status
     status.fill(Status.TIME_LIMIT if state.out_of_time else Status.ITERATION_LIMIT)
     status[progress.converged] = Status.CONVERGED
-    status[state.exact()] = Status.SOLVED
+    status[exact] = Status.SOLVED
     limited = part.direct & (progress.iterations > 0)  # no whole one where the time ran out
     status[progress.unsolved & limited] = Status.INNER_ITERATION_LIMIT
     if state.imprecise is not None and not state.out_of_time:
