@@ -152,7 +152,8 @@ class Solution:
                 scores[bucket.scores([barred[i] for i in declared]) > 0.0] = -np.inf
                 nu = bucket.scores([self.additionals[i] for i in declared])
                 owner = np.repeat(bucket.component, np.diff(bucket.additional_offsets))
-                total += sums(owner[owner >= 0], _products(scores, nu)[owner >= 0], n)
+                with np.errstate(over="ignore"):
+                    total += sums(owner[owner >= 0], _products(scores, nu)[owner >= 0], n)
         return total
 
     @functools.cached_property
@@ -269,7 +270,7 @@ class Solution:
             If there is not one number in `d_values` for each variable, or in `d_additionals` an
             array for each declaration with one for each additional.
         """
-        d = real_numbers("vjp: d_values", d_values).astype(np.float64).reshape(-1)
+        d = real_numbers("vjp: d_values", d_values).astype(np.float64, copy=False).reshape(-1)
         if len(d) != len(self.values):
             raise ValueError(
                 f"vjp: d_values has {len(d)} entries; expected {len(self.values)}, one for each "
@@ -306,7 +307,8 @@ class Solution:
                 f"{name} has {len(given)} arrays; expected {len(self.factors)}, one for each "
                 "declaration of the graph."
             )
-        arrays = [real_numbers(f"{name}[{i}]", x).astype(np.float64) for i, x in enumerate(given)]
+        numbers = (real_numbers(f"{name}[{i}]", x) for i, x in enumerate(given))
+        arrays = [x.astype(np.float64, copy=False) for x in numbers]
         for i, (array, factor) in enumerate(zip(arrays, self.factors, strict=True)):
             if array.size != factor.n_factors * factor.n_additionals:
                 raise ValueError(
