@@ -1,8 +1,7 @@
 """Ctrl-C where Python must not raise: it waits until that is over.
 
 While a kernel is compiled, LLVM calls Python back, and what a signal's handler raises in there is
-lost, and the kernel with it. When a kernel returns arrays, numba calls Python to make them, and
-crashes or reports an internal error if a handler raises in there.
+lost, and the kernel with it.
 """
 
 from __future__ import annotations

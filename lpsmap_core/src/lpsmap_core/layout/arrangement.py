@@ -75,22 +75,42 @@ class Table(NamedTuple):
     """Whether variables and factors are in the order of their components, and none is in none."""
 
 
-@kernel
-def tabulate(n_variables: int, numbers: IntArray, slots: IntArray, variable: IntArray) -> Table:
+def tabulate(
+    n_variables: int, numbers: list[tuple[int, int, int]], slots: IntArray, variable: IntArray
+) -> Table:
     """Tabulate the factors of some declarations.
 
     For each declaration, `numbers` are its position in its bucket, its factors, and the additionals
     of each; `slots` are the declarations' offsets, one after the other.
+
+    The arrays are made here and filled by a kernel: numba makes those that a kernel returns by
+    calling Python, and crashes if the handler of a signal raises in there.
     """
-    n_factors, n_buckets = 0, 0
-    for position, count, _ in numbers:
-        n_factors += count
-        n_buckets += position == 0
-    starts = np.empty((3, n_buckets + 1), dtype=np.int64)
-    declaration, row = np.empty(n_factors, dtype=np.int64), np.empty(n_factors, dtype=np.int64)
-    offsets = np.empty(n_factors + n_buckets, dtype=np.int64)
-    additional_offsets = np.empty(n_factors + n_buckets, dtype=np.int64)
-    component = np.arange(n_variables)
+    n_factors = sum(count for _, count, _ in numbers)
+    n_buckets = sum(position == 0 for position, _, _ in numbers)
+    starts, component = np.empty((3, n_buckets + 1), dtype=np.int64), np.arange(n_variables)
+    declaration, row, of_factor = np.empty((3, n_factors), dtype=np.int64)
+    offsets, additional_offsets = np.empty((2, n_factors + n_buckets), dtype=np.int64)
+    arrays = starts, declaration, row, offsets, additional_offsets, of_factor, component
+    declared = np.array(numbers, dtype=np.int64).reshape(-1, 3)
+    n_components, in_order = _tabulate(declared, slots, variable, *arrays)
+    return Table(*arrays, n_components, in_order)
+
+
+@kernel
+def _tabulate(
+    numbers: IntArray,
+    slots: IntArray,
+    variable: IntArray,
+    starts: IntArray,
+    declaration: IntArray,
+    row: IntArray,
+    offsets: IntArray,
+    additional_offsets: IntArray,
+    of_factor: IntArray,
+    component: IntArray,
+) -> tuple[int, bool]:
+    """Fill the arrays of a `Table`; return its other two fields."""
     b, f, link, additional, slot = -1, 0, 0, 0, 0
     for position, count, n_additionals in numbers:
         if position == 0:
@@ -105,21 +125,10 @@ def tabulate(n_variables: int, numbers: IntArray, slots: IntArray, variable: Int
             offsets[f + b] = link - starts[1, b]
             additional_offsets[f + b] = additional - starts[2, b]
         slot += 1
-    starts[0, n_buckets], starts[1, n_buckets], starts[2, n_buckets] = f, link, additional
+    starts[0, b + 1], starts[1, b + 1], starts[2, b + 1] = f, link, additional
     n_components, in_order = _label(component, variable)
-    of_factor = np.empty(n_factors, dtype=np.int64)
     in_order &= _label_factors(starts, offsets, variable, component, of_factor)
-    return Table(
-        starts,
-        declaration,
-        row,
-        offsets,
-        additional_offsets,
-        of_factor,
-        component,
-        n_components,
-        in_order,
-    )
+    return n_components, in_order
 
 
 @leaf
@@ -194,7 +203,6 @@ def _label_factors(
 # -------------------------------------------------------------------- what is to be solved
 
 
-@kernel
 def arrange(
     starts: IntArray,
     component: IntArray,
@@ -207,82 +215,103 @@ def arrange(
     """Return the fields of a `Part` that take a pass over its factors, links or variables.
 
     `starts` and `bucket_offsets`, those of the additionals, are as in `Table`, but of the buckets
-    that are to be solved.
+    that are to be solved. The arrays are made here, for the reason that `tabulate` gives.
     """
-    blocks = _blocks(starts, component, of_factor, bucket_offsets, n_components)
-    links = _links(link_variable, component, negated)
-    delta = np.empty(len(link_variable))
+    n_variables, n_links, n_factors = len(component), len(link_variable), len(of_factor)
+    counting = np.arange(max(n_variables, n_components, n_factors))
+    blocks = Blocks(
+        starts[1],
+        starts[2],
+        starts[0],
+        of_factor,
+        np.zeros(n_factors + 1, dtype=np.int64),
+        np.empty((n_components + 1, starts.shape[1] - 1), dtype=np.int64),
+        np.empty(n_components + 1, dtype=np.int64),
+        counting,
+        counting.view(np.uint64),
+    )
+    links = Links(
+        np.zeros(n_variables + 1, dtype=np.uint64),
+        np.empty(n_links, dtype=np.uint32),
+        component,
+        np.empty(n_variables),
+        np.empty(n_links, dtype=np.bool_),
+    )
+    delta, sizes = np.empty(n_links), np.empty(n_components, dtype=np.int64)
+    direct = np.empty(n_components, dtype=np.bool_)
+    _fill_blocks(starts, component, of_factor, bucket_offsets, blocks)
+    _fill_links(link_variable, component, negated, links.offsets.view(np.int64), links)
+    _fill_sizes(starts, link_variable, blocks, links, delta, sizes, direct)
+    return blocks, links, delta, sizes, direct
+
+
+@leaf
+def _fill_sizes(
+    starts: IntArray,
+    link_variable: IntArray,
+    blocks: Blocks,
+    links: Links,
+    delta: FloatArray,
+    sizes: IntArray,
+    direct: BoolArray,
+) -> None:
+    """Write the root degrees by link, the components' sizes, and which are a single factor."""
     for link in range(len(link_variable)):
         delta[link] = links.delta[link_variable[link]]
-    sizes, direct = np.empty(n_components, dtype=np.int64), np.empty(n_components, dtype=np.bool_)
-    for c in range(n_components):
+    for c in range(len(sizes)):
         first, last = blocks.variables[c], blocks.variables[c + 1]
         sizes[c] = links.offsets[last] - links.offsets[first]
         n_factors = 0
         for b in range(starts.shape[1] - 1):
             n_factors += blocks.of_component[c + 1, b] - blocks.of_component[c, b]
         direct[c] = n_factors == 1 and sizes[c] == last - first
-    return blocks, links, delta, sizes, direct
 
 
-@kernel
-def _links(link_variable: IntArray, component: IntArray, negated: BoolArray) -> Links:
-    """Return the links of the variables."""
+@leaf
+def _fill_links(
+    link_variable: IntArray,
+    component: IntArray,
+    negated: BoolArray,
+    offsets: IntArray,
+    links: Links,
+) -> None:
+    """Write the links of the variables; `offsets` are theirs, signed."""
     n_variables = len(component)
-    offsets = np.zeros(n_variables + 1, dtype=np.int64)
     for v in link_variable:
         offsets[v + 1] += 1
-    root_degree = np.sqrt(offsets[1:].astype(np.float64))
     for v in range(n_variables):
+        links.delta[v] = np.sqrt(np.float64(offsets[v + 1]))
         offsets[v + 1] += offsets[v]
-    links = np.empty(len(link_variable), dtype=np.uint32)
-    negated_by_variable = np.empty(len(link_variable), dtype=np.bool_)
     for link in range(len(link_variable)):  # offsets[v] runs from v's first link to its last
         v = link_variable[link]
-        links[offsets[v]], negated_by_variable[offsets[v]] = link, negated[link]
+        links.links[offsets[v]], links.negated[offsets[v]] = link, negated[link]
         offsets[v] += 1
     for v in range(n_variables, 0, -1):
         offsets[v] = offsets[v - 1]
     offsets[0] = 0
-    return Links(offsets.view(np.uint64), links, component, root_degree, negated_by_variable)
 
 
-@kernel
-def _blocks(
+@leaf
+def _fill_blocks(
     starts: IntArray,
     component: IntArray,
     of_factor: IntArray,
     bucket_offsets: IntArray,
-    n_components: int,
-) -> Blocks:
-    """Return where buckets and components lie; the arguments are those of `arrange`."""
-    n_buckets, n_factors = starts.shape[1] - 1, len(of_factor)
-    additional_offsets = np.zeros(n_factors + 1, dtype=np.int64)
-    of_component = np.empty((n_components + 1, n_buckets), dtype=np.int64)
-    largest = max(len(component), n_components)
-    for b in range(n_buckets):
+    blocks: Blocks,
+) -> None:
+    """Write where buckets and components lie; the other arguments are those of `arrange`."""
+    additional_offsets, of_component = blocks.additional_offsets, blocks.of_component
+    n_components = len(blocks.variables) - 1
+    for b in range(starts.shape[1] - 1):
         begin, end = starts[0, b], starts[0, b + 1]
-        largest = max(largest, end - begin)
         c = 0
         for f in range(begin, end):
             additional_offsets[f + 1] = starts[2, b] + bucket_offsets[f + b + 1]
             while c <= of_factor[f]:
                 of_component[c, b] = f - begin
                 c += 1
-        of_component[c:, b] = end - begin
-    variables = np.empty(n_components + 1, dtype=np.int64)
-    variables[n_components] = len(component)
+        for later in range(c, n_components + 1):
+            of_component[later, b] = end - begin
+    blocks.variables[n_components] = len(component)
     for v in range(len(component) - 1, -1, -1):
-        variables[component[v]] = v
-    counting = np.arange(largest)
-    return Blocks(
-        starts[1],
-        starts[2],
-        starts[0],
-        of_factor,
-        additional_offsets,
-        of_component,
-        variables,
-        counting,
-        counting.view(np.uint64),
-    )
+        blocks.variables[component[v]] = v

@@ -16,7 +16,6 @@ import numpy as np
 import numpy.typing as npt
 
 from lpsmap_core.kernels.arrays import BoolArray, FloatArray, IntArray
-from lpsmap_core.kernels.deferral import Deferred
 from lpsmap_core.layout.arrangement import Blocks, Links, Table, arrange, tabulate
 from lpsmap_core.model.factor import Factor
 
@@ -257,14 +256,11 @@ def build_layout(n_variables: int, factors: Sequence[Factor]) -> Layout:
     variable = _concatenate([d.links(d.variables.index) for d in declarations], np.int64)
     negated = _concatenate([d.links(d.variables.negated) for d in declarations], np.bool_)
     slots = _concatenate([d.offsets for d in declarations], np.int64)
-    with Deferred():
-        table = tabulate(
-            n_variables, np.array(numbers, dtype=np.int64).reshape(-1, 3), slots, variable
-        )
-        buckets = [
-            _bucket(b, some, table, variable, negated) for b, some in enumerate(by_type.values())
-        ]
-        part = _part(buckets, table, variable, negated)
+    table = tabulate(n_variables, numbers, slots, variable)
+    buckets = [
+        _bucket(b, some, table, variable, negated) for b, some in enumerate(by_type.values())
+    ]
+    part = _part(buckets, table, variable, negated)
     return Layout(n_variables, table.n_components, table.component, buckets, part)
 
 

@@ -241,7 +241,7 @@ def number(name: str, given: Any, expected: str, accepts: Callable[[float], bool
         If it is not accepted.
     """
     plain = _plain(given)
-    if not isinstance(plain, Real):
+    if type(plain) not in (int, float) and not isinstance(plain, Real):
         raise TypeError(f"{name}: got {given!r}; expected {expected}.")
     try:
         found = float(plain)
