@@ -135,7 +135,13 @@ def test_readmes_agree_with_the_packs(pack: str) -> None:
 def test_make_help_lists_every_target() -> None:
     makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
     targets = re.findall(r"^([a-z][\w-]*):", makefile, flags=re.MULTILINE)
-    said = subprocess.run(["make", "help"], cwd=ROOT, capture_output=True, text=True, check=True)
+    said = subprocess.run(
+        ["make", "--no-print-directory", "help"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
     listed = re.findall(r"^  make (\S+?) {2,}(?=\S)", said.stdout, flags=re.MULTILINE)
     assert sorted(listed) == sorted(targets)
     assert len({line.index(line.split(maxsplit=2)[2]) for line in said.stdout.splitlines()}) == 1
