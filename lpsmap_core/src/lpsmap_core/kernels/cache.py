@@ -23,6 +23,9 @@ from filelock import FileLock
 
 from lpsmap_core.kernels.callers import stacklevel
 
+with suppress(ImportError):
+    from lpsmap_core.kernels import parts
+
 __all__ = ["CompilationNotice", "keep_on_disk", "locked"]
 
 FIRST_TIME = (
@@ -41,10 +44,10 @@ class CompilationNotice(UserWarning):
     """Kernels are compiled for the first time on this machine, or cannot be kept on it."""
 
 
-def keep_on_disk(dispatcher: Any) -> None:
+def keep_on_disk(dispatcher: Any, is_part: bool = False) -> None:
     """Let a kernel load what earlier processes compiled, and keep what it compiles."""
     try:
-        dispatcher._cache = KernelCache(dispatcher.py_func)
+        dispatcher._cache = (PartCache if is_part else KernelCache)(dispatcher.py_func)
     except RuntimeError:  # numba found no folder that it may write to
         dispatcher._cache = NoCache()
 
@@ -90,7 +93,7 @@ class KernelCache:
         try:
             kept, compiled = pickle.loads(_read(self._path(signature, target.codegen())))
             # types of the same name may differ
-            return self._format.rebuild(target, compiled) if kept == signature else None
+            return self._rebuilt(target, compiled) if kept == signature else None
         except FileNotFoundError:
             self._announce()
         except Exception:  # whatever it is, compiling mends it
@@ -101,7 +104,7 @@ class KernelCache:
         """Keep what was compiled for a signature, if there is room."""
         if not self._format.check_cachable(compiled):
             return
-        content = _dumps((signature, self._format.reduce(compiled)))
+        content = _dumps((signature, self._reduced(compiled)))
         try:
             self._folder.mkdir(parents=True, exist_ok=True)
             for path in self._folder.glob(f"{self._format.filename_base}.*"):
@@ -116,6 +119,14 @@ class KernelCache:
         for path in self._folder.glob(f"{self._stem}*"):
             path.unlink()
 
+    def _reduced(self, compiled: Any) -> Any:
+        """Return what can be pickled of what was compiled."""
+        return self._format.reduce(compiled)
+
+    def _rebuilt(self, target: Any, reduced: Any) -> Any:
+        """Return what was compiled."""
+        return self._format.rebuild(target, reduced)
+
     @functools.cached_property
     def _stem(self) -> str:
         """What the names of the kernel's files begin with."""
@@ -126,7 +137,8 @@ class KernelCache:
         cells = self._function.__closure__ or ()
         closure = _dumps([cell.cell_contents for cell in cells]) if cells else None
         version = import_module("numba").__version__
-        key = _short_digest(signature, codegen.magic_tuple(), closure, version, self._source)
+        stamps = closure, version, self._source, type(self).__name__
+        key = _short_digest(signature, codegen.magic_tuple(), *stamps)
         return self._folder / f"{self._stem}{key}.nbc"
 
     def _announce(self) -> None:
@@ -137,6 +149,16 @@ class KernelCache:
         package = self._function.__module__.partition(".")[0]
         nothing_yet = package == CORE and not any(self._folder.glob("*.nbc"))
         _warn_once(FIRST_TIME, package=package, takes=A_MINUTE if nothing_yet else "")
+
+
+class PartCache(KernelCache):
+    """The cache of a kernel as a part of others; see `lpsmap_core.kernels.parts`."""
+
+    def _reduced(self, compiled: Any) -> Any:
+        return parts.stored(compiled)
+
+    def _rebuilt(self, target: Any, reduced: Any) -> Any:
+        return parts.restored(target, reduced)
 
 
 class NoCache:
