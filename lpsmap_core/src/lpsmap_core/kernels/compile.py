@@ -81,7 +81,7 @@ def _compiled(function: Function, counts: bool) -> Function:
     if not COMPILED:
         return function
     # said both ways: what is not said, numba takes from the kernel that is being compiled
-    options = {"nogil": True, "error_model": "numpy", "_nrt": counts}
+    options = {"nogil": True, "error_model": "numpy", "_nrt": counts, "no_cfunc_wrapper": True}
     dispatcher: Any = numba.njit(**options)(function)
     part: Any = numba.njit(**options, pipeline_class=parts.ForCallers)(function)
     keep_on_disk(dispatcher)

@@ -16,7 +16,7 @@ __all__ = ["ForCallers", "offer", "restored", "stored"]
 
 numba_compiler: Any = import_module("numba.core.compiler")
 codegen: Any = import_module("numba.core.codegen")
-lowering: Any = import_module("numba.core.lowering")
+types: Any = import_module("numba.core.types")
 llvm: Any = import_module("llvmlite.binding")
 
 
@@ -71,8 +71,14 @@ def offer(part: Any, dispatcher: Any) -> None:
             target.insert_user_function(compiled.entry_point, compiled.fndesc, [compiled.library])
         part.overloads[tuple(compiled.signature.args)] = compiled
 
+    def template_for(args: Any, kws: Any) -> Any:
+        # a kernel that is called with 0 here and with n there is the same kernel
+        args = [types.unliteral(kind) for kind in args]
+        return template(args, {name: types.unliteral(kind) for name, kind in kws.items()})
+
+    template = part.get_call_template
     dispatcher.add_overload, part.add_overload = add_with_constants, keep_for_callers
-    dispatcher.get_call_template, dispatcher.get_overload = part.get_call_template, part.get_overload
+    dispatcher.get_call_template, dispatcher.get_overload = template_for, part.get_overload
 
 
 def stored(part: Any) -> tuple[Any, ...]:
