@@ -61,7 +61,7 @@ def compile_types(names: Sequence[str], jobs: int | None) -> bool:
     with click.progressbar(length=1 + len(names), label="compiling", file=sys.stderr) as bar:
         for job in _run([CORE, *names], jobs or default_threads()):
             done.append(job)
-            bar.update(1, job)
+            bar.update(1)
     _report(done, time.perf_counter() - begin)
     return not any(job.error for job in done)
 
@@ -123,7 +123,8 @@ class _OneOfMany(Factor):
 def _examples(name: str) -> Sequence[Factor]:
     if name == CORE:
         return [_OneOfMany(FactorGraph().variable((2, 3)))]
-    return installed().factors[name].value.examples()
+    factor_type: type[Factor] = installed().factors[name].value
+    return factor_type.examples()
 
 
 def _use(factor: Factor) -> None:

@@ -57,7 +57,7 @@ if COMPILED:
             _, found = kind.place_of(name)
             return ByAddress(found) if isinstance(found, types.BaseTuple) else found
 
-    @imputils.lower_getattr_generic(ByAddress)
+    @imputils.lower_getattr_generic(ByAddress)  # type: ignore[untyped-decorator]
     def _field(context: Any, builder: Any, kind: Any, address: Any, name: str) -> Any:
         place, found = kind.place_of(name)
         here = builder.gep(address, [_WORD(place)])
@@ -67,12 +67,11 @@ if COMPILED:
         array = context.make_array(found)(context, builder)
         stride = _WORD(context.get_abi_sizeof(context.get_data_type(found.dtype)))
         array.data = builder.inttoptr(words[0], array.data.type)
-        array.itemsize, array.nitems, strides = stride, words[1], []
+        array.itemsize, array.nitems, strides = stride, words[1], [stride]
         for size in words[2:]:
             array.nitems = builder.mul(array.nitems, size)
-        for size in reversed(words[1:]):
-            strides.insert(0, stride)
-            stride = builder.mul(stride, size)
+        for size in reversed(words[2:]):
+            strides.insert(0, builder.mul(strides[0], size))
         array.shape = cgutils.pack_array(builder, words[1:])
         array.strides = cgutils.pack_array(builder, strides)
         array.meminfo = cgutils.get_null_value(array.meminfo.type)
@@ -86,9 +85,9 @@ if COMPILED:
         return word
 
     def _n_words(kind: Any) -> int:
-        return (
-            sum(map(_n_words, kind.types)) if isinstance(kind, types.BaseTuple) else 1 + kind.ndim
-        )
+        if isinstance(kind, types.BaseTuple):
+            return sum(map(_n_words, kind.types))
+        return 1 + int(kind.ndim)
 
     def _words(context: Any, builder: Any, kind: Any, value: Any) -> Iterator[Any]:
         """Yield address and shape of every array of a tuple."""

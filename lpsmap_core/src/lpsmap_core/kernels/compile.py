@@ -18,6 +18,7 @@ from lpsmap_core.kernels.deferral import Deferred
 numba: Any
 try:
     import numba
+
     from lpsmap_core.kernels import parts
 except ImportError:  # a Python newer than numba's wheels
     numba = None

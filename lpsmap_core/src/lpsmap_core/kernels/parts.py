@@ -23,6 +23,8 @@ llvm: Any = import_module("llvmlite.binding")
 class _Part(codegen.JITCodeLibrary):  # type: ignore[misc]
     """Intermediate code of a kernel and all that it calls, for others to link."""
 
+    _shared_module: Any = None
+
     def finalize(self) -> None:
         """Take in what is called."""
         self._raise_if_finalized()
