@@ -21,16 +21,15 @@ llvm: Any = import_module("llvmlite.binding")
 
 
 class _Part(codegen.JITCodeLibrary):  # type: ignore[misc]
-    """Intermediate code of a kernel and all that it calls, for others to link."""
+    """Intermediate code of a kernel and of all that it calls, for others to link."""
 
     _shared_module: Any = None
 
-    def finalize(self) -> None:
-        """Take in what is called."""
-        self._raise_if_finalized()
-        for library in dict.fromkeys(self._linking_libraries):
-            self._reload_init.update(library._reload_init)
-            self._final_module.link_in(library._get_module_for_linking(), preserve=True)
+    def _optimize_final_module(self) -> None:
+        """Leave that to the kernel that takes the part in."""
+
+    def _finalize_final_module(self) -> None:
+        """Make no machine code of it."""
         self._finalize_dynamic_globals()
         self._finalized = True
 
@@ -102,8 +101,7 @@ def restored(target: Any, content: tuple[Any, ...]) -> Any:
         function()
     library = _Part(target.codegen(), name)
     library._final_module = llvm.parse_bitcode(code)
-    library._finalize_dynamic_globals()
-    library._finalized = True
+    library._finalize_final_module()
     return numba_compiler.compile_result(
         target_context=target,
         typing_context=target.typing_context,
