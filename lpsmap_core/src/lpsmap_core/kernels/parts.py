@@ -1,7 +1,7 @@
 """Kernels as parts of other kernels: lowered once, optimised only in the kernel that is called.
 
 numba makes machine code of every function that it compiles, with two wrappers to call it by, and
-optimises all that it calls in it once more. In a chain of a hundred kernels of which three are
+optimises all that it calls in it once more. In a chain of a hundred kernels of which a few are
 called from Python, that is most of the time. A part is intermediate code and nothing else; whoever
 calls it takes that in, and optimises the whole. Private names of numba's code generation appear in
 this module only.
