@@ -81,7 +81,7 @@ def multiply_jacobian(
     product = np.where(chosen[state.part.component], d, 0.0)
     together = any(solver.vectorised for solver in state.solvers)
     calls, problem, n_unfinished = state.calls, state.problem, 0
-    direct = state.part.direct
+    direct = problem.direct
     for kind in (np.flatnonzero(chosen & direct), np.flatnonzero(chosen & ~direct)):
         n_unfinished += sum(
             in_shares(
@@ -147,7 +147,7 @@ def _multiply(
 ) -> int:
     """Overwrite a selection's part of `product`; return how many components failed."""
     links, blocks = problem.links, problem.blocks
-    if problem.progress.gamma[selection.components[0]] == 0.0:
+    if problem.direct[selection.components[0]]:
         # alone, a factor's Jacobian is the answer: what iterations would see is only rounding
         inputs_v = d_v if len(d_v) > 0 else work.no_v
         scatter(selection, links, product, work.inputs)
