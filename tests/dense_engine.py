@@ -3,7 +3,8 @@
 It shares nothing with core's engine but the seam. The weights of all structures are split into two
 copies (Boyd et al. 2011, section 5): one is consistent, ``C mu = M p``, which makes a linear system
 of the rest of the problem; the other lies in the factors' simplices. A solution's derivative is
-that of the linear system on its face: the structures that no dual variable keeps at zero.
+that of the linear system on its face, the structures of positive weight: from equal weights on, the
+loop leaves out none that ties with them.
 """
 
 from __future__ import annotations
@@ -28,8 +29,8 @@ BoolArray = npt.NDArray[np.bool_]
 RELAXATION, PERIOD, RATIO = 1.6, 25, 5.0
 """Over-relaxation; the step size is looked at every so often, and follows unequal residuals."""
 
-TIED = 1e-6
-"""Structures whose dual variables are nearer to the best one's lie on the face."""
+POSITIVE = 1e-7
+"""Weights above this are not zero."""
 
 ASKED = 30
 """How often an oracle is asked for the additionals that go with the same variables."""
@@ -90,7 +91,7 @@ def project(x: FloatArray, owner: IntArray) -> FloatArray:
 
 
 class DenseSolution(SolvedGraph):
-    """The weights of all structures, and the dual variables that keep some at zero."""
+    """The weights of all structures; iterates until these are a solution."""
 
     def __init__(self, part: Part, table: Table, eta: FloatArray, eta_v: FloatArray) -> None:
         self.part, self.table = part, table
@@ -144,12 +145,8 @@ class DenseSolution(SolvedGraph):
         self, d: FloatArray, d_v: FloatArray, chosen: BoolArray, threads: int
     ) -> tuple[FloatArray, FloatArray]:
         """Multiply with the root of the Jacobian and its transpose."""
-        part, factor = self.part, self.table.factor
-        price = self.gamma * self.dual
-        best = np.full(factor.max() + 1, -np.inf)
-        np.maximum.at(best, factor, price)
-        face = best[factor] - price <= TIED * max(1.0, float(np.abs(price).max()))
-        sums = (np.arange(len(best))[:, None] == factor[face]).astype(np.float64)
+        part, factor, face = self.part, self.table.factor, self.weights > POSITIVE
+        sums = (np.arange(factor.max() + 1)[:, None] == factor[face]).astype(np.float64)
         nothing = np.zeros((len(sums), part.n_variables))
         agree = np.hstack([self.copies, -self.table.m[:, face]])
         of_mu, of_p = np.split(

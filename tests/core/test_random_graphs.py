@@ -32,7 +32,7 @@ def engine(request: pytest.FixtureRequest) -> Iterator[str]:
 
 def share(draws: int, engine: str) -> int:
     """Return how many of some draws an engine solves: the slow one a few."""
-    return draws if engine == "auto" else min(draws, 3 + draws // 8)
+    return draws if engine == "auto" else min(draws, 3 + draws // 4)
 
 
 def drawn(seed: int, scales: Sequence[float] = SCALES) -> RandomGraph:
