@@ -142,7 +142,7 @@ class DenseSolution(SolvedGraph):
         return self.table.n @ self.weights
 
     def multiply(
-        self, d: FloatArray, d_v: FloatArray, chosen: BoolArray, threads: int
+        self, d: FloatArray, d_v: FloatArray, chosen: BoolArray | None, threads: int
     ) -> tuple[FloatArray, FloatArray]:
         """Multiply with the root of the Jacobian and its transpose."""
         part, factor, face = self.part, self.table.factor, self.weights > POSITIVE
@@ -154,7 +154,8 @@ class DenseSolution(SolvedGraph):
         )
         root = np.vstack([of_mu, self.table.n[:, face] @ of_p]) @ np.linalg.pinv(of_mu, 1e-9)
         given = [d, d_v if len(d_v) else np.zeros(len(self.table.n))]
-        mask = np.concatenate([chosen[part.component], chosen[part.additional_component]])
+        owner = np.concatenate([part.component, part.additional_component])
+        mask = np.ones(len(owner), dtype=bool) if chosen is None else chosen[owner]
         product = root @ (root.T @ np.where(mask, np.concatenate(given), 0.0))
         return product[: len(d)], product[len(d) :]
 

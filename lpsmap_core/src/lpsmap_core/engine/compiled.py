@@ -46,11 +46,11 @@ class SolvedPart(SolvedGraph):
     def status(self) -> npt.NDArray[np.object_]:
         """Return the status of every component."""
         state, progress = self.state, self.state.problem.progress
-        exact = state.exact()
         status: npt.NDArray[np.object_] = np.empty(self.part.n_components, dtype=object)
-        if exact.all() and state.imprecise is None and not progress.infeasible.any():
+        if state.imprecise is None and state.all_exact():
             status.fill(Status.SOLVED)
             return status
+        exact = state.exact()
         status.fill(Status.TIME_LIMIT if state.out_of_time else Status.ITERATION_LIMIT)
         status[progress.converged] = Status.CONVERGED
         status[exact] = Status.SOLVED
@@ -70,7 +70,7 @@ class SolvedPart(SolvedGraph):
         return self.state.problem.extras.v
 
     def multiply(
-        self, d: FloatArray, d_v: FloatArray, chosen: BoolArray, threads: int
+        self, d: FloatArray, d_v: FloatArray, chosen: BoolArray | None, threads: int
     ) -> tuple[FloatArray, FloatArray]:
         """Multiply with the Jacobian on the faces at hand, see `SolvedGraph.multiply`.
 

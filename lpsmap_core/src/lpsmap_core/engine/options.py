@@ -6,6 +6,7 @@ an ``int`` is usual, neither ``np.int32`` nor ``bool`` may reach them.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -49,7 +50,19 @@ def checked_options(**given: Any) -> Options:
     ValueError
         If one is out of range.
     """
+    given["threads"] = threads_or_default(given["threads"])
+    if PLAIN.issuperset(map(type, given.values())):
+        return _checked_plain(**given)
+    return _checked(**given)
+
+
+def _checked(**given: Any) -> Options:
     return Options(**{name: CHECKS[name](value) for name, value in given.items()})
+
+
+PLAIN = {int, float, bool, type(None)}
+_checked_plain = functools.lru_cache(maxsize=16, typed=True)(_checked)
+"""Solves of small graphs would spend a twentieth of their time on checks of the same options."""
 
 
 def threads_or_default(threads: Any) -> int:

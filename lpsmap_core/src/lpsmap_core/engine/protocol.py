@@ -76,18 +76,18 @@ class SolvedGraph(abc.ABC):
 
     @abc.abstractmethod
     def multiply(
-        self, d: FloatArray, d_v: FloatArray, chosen: BoolArray, threads: int
+        self, d: FloatArray, d_v: FloatArray, chosen: BoolArray | None, threads: int
     ) -> tuple[FloatArray, FloatArray]:
         """Multiply the symmetric Jacobian of the solution in the scores with a vector.
 
         Parameters
         ----------
         d
-            One number a variable.
+            One number a variable; may be overwritten.
         d_v
             One number an additional; or none at all, for zeros.
         chosen
-            Components to treat; the results of others are zero.
+            Components to treat, the results of others are zero; None for all.
         threads
             Number of threads that may be used.
 

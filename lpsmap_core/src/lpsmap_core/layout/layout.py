@@ -177,8 +177,10 @@ class Part:
 
         They can be views of `values`.
         """
+        if not values.size:
+            return [np.zeros((factor.n_factors, factor.n_additionals)) for factor in factors]
         found: dict[int, FloatArray] = {}
-        for b, bucket in enumerate(self.buckets if values.size else []):
+        for b, bucket in enumerate(self.buckets):
             arrays = bucket.split(values[self.additionals_of(b)])
             found.update(zip(map(id, bucket.declarations), arrays, strict=True))
         for factor in factors:
