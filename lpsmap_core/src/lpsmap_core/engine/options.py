@@ -81,15 +81,17 @@ def _inner_iterations(limit: Any) -> int | None:
 
 
 def _step_size(gamma: Any) -> float | None:
-    expected = "a number that is not negative, or None for the default"
     if gamma is None:
         return None
+    expected = "a number that is not negative, or None for the default"
     return number("step_size", gamma, expected, _is_finite_and_not_negative)
 
 
 def _seconds(limit: Any) -> float | None:
+    if limit is None:
+        return None
     expected = "a positive number of seconds, or None for no limit"
-    return None if limit is None else number("max_time", limit, expected, lambda x: x > 0.0)
+    return number("max_time", limit, expected, lambda seconds: seconds > 0.0)
 
 
 def _is_finite_and_not_negative(x: float) -> bool:

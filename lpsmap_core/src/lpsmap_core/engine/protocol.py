@@ -111,7 +111,13 @@ class SolvedGraph(abc.ABC):
         return np.full(self.part.n_components, np.inf)
 
     def error_bound(self, threads: int) -> FloatArray:
-        """Return for every component a bound on the 2-norm of the marginals' error."""
+        """Return for every component a bound on the 2-norm of the marginals' error.
+
+        Parameters
+        ----------
+        threads
+            Number of threads that may be used.
+        """
         return np.full(self.part.n_components, np.inf)
 
     def contradictions(self) -> dict[int, list[tuple[int, int]]]:

@@ -19,6 +19,7 @@ from typing import Any, NamedTuple
 
 import pluggy
 
+from lpsmap_core.engine.choice import AUTO
 from lpsmap_core.engine.protocol import Engine
 from lpsmap_core.graph import FactorGraph
 from lpsmap_core.kernels.callers import stacklevel
@@ -227,7 +228,7 @@ def engine_named(name: str) -> type[Engine]:
     """
     offers = installed().engines
     if name not in offers:
-        names = ", ".join(["auto", *offers])
+        names = ", ".join([AUTO, *offers])
         raise ValueError(f"engine: got {name!r}; expected one of {names}.")
     found: type[Engine] = offers[name].value
     return found
