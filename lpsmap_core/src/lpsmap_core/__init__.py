@@ -1,5 +1,8 @@
 """SparseMAP and LP-SparseMAP: differentiable, sparse, structured inference in factor graphs."""
 
+from lpsmap_core.engine.choice import find_engines_by
+from lpsmap_core.engine.protocol import Engine, SolvedGraph
+from lpsmap_core.engine.status import Status
 from lpsmap_core.engine.warm_start import WarmStartCache
 from lpsmap_core.graph import FactorGraph
 from lpsmap_core.kernels.compile import CompilationNotice, kernel, leaf
@@ -7,13 +10,16 @@ from lpsmap_core.kernels.interrupts import interrupted
 from lpsmap_core.model.factor import FREE, LOWER, TIED, UPPER, Factor, LocalSolution
 from lpsmap_core.model.variables import Variables, as_variables, stack
 from lpsmap_core.plugins.hookspecs import hookimpl, hookspec
+from lpsmap_core.plugins.registry import engine_named
 from lpsmap_core.solution.conditional_gradient import ConditionalGradient, conditional_gradient
 from lpsmap_core.solution.distribution import Distribution, Distributions, Structure
 from lpsmap_core.solution.plan import Plan
 from lpsmap_core.solution.report import ConvergenceWarning
-from lpsmap_core.solution.solution import Solution, Status
+from lpsmap_core.solution.solution import Solution
 
 __version__ = "0.1.0"
+
+find_engines_by(engine_named)
 
 __all__ = [
     "FREE",
@@ -25,11 +31,13 @@ __all__ = [
     "ConvergenceWarning",
     "Distribution",
     "Distributions",
+    "Engine",
     "Factor",
     "FactorGraph",
     "LocalSolution",
     "Plan",
     "Solution",
+    "SolvedGraph",
     "Status",
     "Structure",
     "Variables",

@@ -164,6 +164,30 @@ class Part:
         """Number of connected components."""
         return len(self.direct)
 
+    def links_of(self, b: int) -> slice:
+        """Return where a bucket lies in arrays of links."""
+        return slice(*self.blocks.links[b : b + 2])
+
+    def additionals_of(self, b: int) -> slice:
+        """Return where a bucket lies in arrays of additionals."""
+        return slice(*self.blocks.additionals[b : b + 2])
+
+    def by_declaration(self, values: FloatArray, factors: Sequence[Factor]) -> list[FloatArray]:
+        """Return numbers on all additionals as an (n_factors, n_additionals) array a declaration.
+
+        They can be views of `values`.
+        """
+        if not values.size:
+            return [np.zeros((factor.n_factors, factor.n_additionals)) for factor in factors]
+        found: dict[int, FloatArray] = {}
+        for b, bucket in enumerate(self.buckets):
+            arrays = bucket.split(values[self.additionals_of(b)])
+            found.update(zip(map(id, bucket.declarations), arrays, strict=True))
+        for factor in factors:
+            if id(factor) not in found:
+                found[id(factor)] = np.zeros((factor.n_factors, factor.n_additionals))
+        return [found[id(factor)] for factor in factors]
+
     @property
     def starts(self) -> IntArray:
         """For each bucket, its first link; then the number of links."""

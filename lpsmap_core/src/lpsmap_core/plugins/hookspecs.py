@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 import pluggy
 
+from lpsmap_core.engine.protocol import Engine
 from lpsmap_core.graph import FactorGraph
 from lpsmap_core.model.factor import Factor
 from lpsmap_core.plugins.backends import Backend
@@ -27,6 +28,7 @@ __all__ = [
     "hookspec",
     "lpsmap_backends",
     "lpsmap_commands",
+    "lpsmap_engines",
     "lpsmap_factors",
     "lpsmap_formats",
     "lpsmap_graphs",
@@ -72,4 +74,12 @@ def lpsmap_backends() -> Sequence[type[Backend]]:  # type: ignore[empty-body]
     """Return array libraries and their devices; each is known by its name.
 
     The conformance kit runs every closed form in array-API code on all of them.
+    """
+
+
+@hookspec
+def lpsmap_engines() -> Sequence[type[Engine]]:  # type: ignore[empty-body]
+    """Return engines, which solve graphs; each is known by its name.
+
+    Called only when a solve or a plan asks for an engine by its name.
     """

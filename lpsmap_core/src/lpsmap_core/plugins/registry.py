@@ -19,6 +19,8 @@ from typing import Any, NamedTuple
 
 import pluggy
 
+from lpsmap_core.engine.choice import AUTO
+from lpsmap_core.engine.protocol import Engine
 from lpsmap_core.graph import FactorGraph
 from lpsmap_core.kernels.callers import stacklevel
 from lpsmap_core.model.factor import Factor
@@ -34,6 +36,7 @@ __all__ = [
     "PluginWarning",
     "Registration",
     "Registry",
+    "engine_named",
     "installed",
     "registered",
 ]
@@ -78,6 +81,7 @@ KINDS = {
     "lpsmap_formats": _subclasses(FileFormat, lambda cls: cls.suffixes),
     "lpsmap_commands": _Kind("click commands with names", _is_command, lambda value: [value.name]),
     "lpsmap_backends": _subclasses(Backend, lambda cls: [cls.name]),
+    "lpsmap_engines": _subclasses(Engine, lambda cls: [cls.name]),
 }
 """What each hook returns."""
 
@@ -156,6 +160,11 @@ class Registry:
         """Array libraries by name."""
         return self._offered("lpsmap_backends")
 
+    @property
+    def engines(self) -> Offers:
+        """Engines by name."""
+        return self._offered("lpsmap_engines")
+
     def _offered(self, hook: str) -> Offers:
         if hook not in self._offers:
             offers = Offers()
@@ -205,6 +214,24 @@ def installed() -> Registry:
         except Exception as error:
             _warn_skipped(plugin, error)
     return registry
+
+
+def engine_named(name: str) -> type[Engine]:
+    """Return an engine that an installed plugin offers.
+
+    Raises
+    ------
+    ValueError
+        If there is none of this name.
+    DuplicateNameError
+        If two plugins claim it.
+    """
+    offers = installed().engines
+    if name not in offers:
+        names = ", ".join([AUTO, *offers])
+        raise ValueError(f"engine: got {name!r}; expected one of {names}.")
+    found: type[Engine] = offers[name].value
+    return found
 
 
 @contextmanager
