@@ -4,7 +4,21 @@ from lpsmap_core.engine.warm_start import WarmStartCache
 from lpsmap_core.graph import FactorGraph
 from lpsmap_core.kernels.compile import CompilationNotice, kernel, leaf
 from lpsmap_core.kernels.interrupts import interrupted
-from lpsmap_core.model.factor import FREE, LOWER, TIED, UPPER, Factor, LocalSolution
+from lpsmap_core.kernels.records import (
+    FREE,
+    LOWER,
+    TIED,
+    UPPER,
+    Direction,
+    Factors,
+    LocalScores,
+    LocalSolution,
+    Product,
+    Scores,
+    Structures,
+    largest_arity,
+)
+from lpsmap_core.model.factor import Factor
 from lpsmap_core.model.variables import Variables, as_variables, stack
 from lpsmap_core.plugins.hookspecs import hookimpl, hookspec
 from lpsmap_core.solution.conditional_gradient import ConditionalGradient, conditional_gradient
@@ -23,15 +37,21 @@ __all__ = [
     "CompilationNotice",
     "ConditionalGradient",
     "ConvergenceWarning",
+    "Direction",
     "Distribution",
     "Distributions",
     "Factor",
     "FactorGraph",
+    "Factors",
+    "LocalScores",
     "LocalSolution",
     "Plan",
+    "Product",
+    "Scores",
     "Solution",
     "Status",
     "Structure",
+    "Structures",
     "Variables",
     "WarmStartCache",
     "as_variables",
@@ -40,6 +60,7 @@ __all__ = [
     "hookspec",
     "interrupted",
     "kernel",
+    "largest_arity",
     "leaf",
     "stack",
 ]

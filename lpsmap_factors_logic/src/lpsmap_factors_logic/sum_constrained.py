@@ -20,10 +20,21 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 from array_api_compat import array_namespace
 
-from lpsmap_core import FREE, LOWER, UPPER, LocalSolution, kernel, leaf
+from lpsmap_core import (
+    FREE,
+    LOWER,
+    UPPER,
+    Direction,
+    Factors,
+    LocalScores,
+    LocalSolution,
+    Product,
+    kernel,
+    largest_arity,
+    leaf,
+)
 from lpsmap_core.kernels.arrays import ByteArray, FloatArray, IntArray
 from lpsmap_factors_logic.tolerance import LEVEL, bounded, faces, slack, slack_array
 
@@ -44,42 +55,34 @@ FAR = 1000.0
 
 @kernel
 def project_simplex_rows(
-    rows: IntArray,
-    offsets: IntArray,
-    a: FloatArray,
-    delta: FloatArray,
-    sense: float,
-    z: FloatArray,
-    face: ByteArray,
-    branch: ByteArray,
+    rows: IntArray, factors: Factors, scores: LocalScores, solution: LocalSolution, sense: float
 ) -> None:
     """Project rows under ``sum_i delta_i z_i = 1`` (or ``<=``, or ``>=``, by `sense`).
 
-    `face` and `branch` may be those of an earlier solution, or rubbish: near ones save steps.
+    The face and the branch may be those of an earlier solution, or rubbish: near ones save steps.
     """
-    widest = 0
-    for r in rows:
-        widest = max(widest, offsets[r + 1] - offsets[r])
+    offsets, branch = factors.offsets, solution.branch
+    widest = largest_arity(rows, offsets)
     x, q = np.empty(widest), np.empty(widest)
     for r in rows:
         lo, hi = np.uint64(offsets[r]), np.uint64(offsets[r + 1])
         tight = sense == EXACTLY or (branch[r] == 1 and lo < hi)
         if not tight:
-            total = _clip_row(lo, hi, a, delta, z, face)
+            total = _clip_row(lo, hi, scores, solution)
             branch[r] = (total - 1.0) * sense < 0.0
             if branch[r] == 0:
                 continue
         t, s, guessing = 0.0, np.inf, True
         while s == np.inf:
-            n, guess = _fill(lo, hi, a, delta, face, x, q)
+            n, guess = _fill(lo, hi, scores, solution.face, x, q)
             t, s = threshold(n, guess if guessing else -np.inf, x, q)
             guessing = False
         if tight and (t + s) * sense > 0.0:  # the multiplier has the wrong sign
-            _clip_row(lo, hi, a, delta, z, face)
+            _clip_row(lo, hi, scores, solution)
             branch[r] = 0
             continue
-        if _write_simplex_row(lo, hi, a, delta, t, s, z, face) < 2:
-            _write_single(lo, hi, a, delta, z, face)
+        if _write_simplex_row(lo, hi, scores, t, s, solution) < 2:
+            _write_single(lo, hi, scores, solution)
         branch[r] = 1
 
 
@@ -87,13 +90,13 @@ def project_simplex_rows(
 def _fill(
     lo: np.uint64,
     hi: np.uint64,
-    a: FloatArray,
-    delta: FloatArray,
+    scores: LocalScores,
     face: ByteArray,
     x: FloatArray,
     q: FloatArray,
 ) -> tuple[np.uint64, float]:
     """Write x and q; return their number, and the threshold if the earlier face is still right."""
+    a, delta = scores.a, scores.delta
     n, support, sum_x, sum_q = np.uint64(0), np.uint64(0), 0.0, 0.0
     for i in range(lo, hi):
         y, w = delta[i] * a[i], delta[i] * delta[i]
@@ -152,19 +155,13 @@ def threshold(n: np.uint64, guess: float, x: FloatArray, q: FloatArray) -> tuple
 
 @leaf
 def _write_simplex_row(
-    lo: np.uint64,
-    hi: np.uint64,
-    a: FloatArray,
-    delta: FloatArray,
-    t: float,
-    s: float,
-    z: FloatArray,
-    face: ByteArray,
+    lo: np.uint64, hi: np.uint64, scores: LocalScores, t: float, s: float, solution: LocalSolution
 ) -> int:
     """Write a row at the threshold ``t + s``; return how many slots are above it.
 
     Of its two parts, `s` is the one that has all its digits.
     """
+    a, delta, z, face = scores.a, scores.delta, solution.z, solution.face
     level, free = LEVEL / (hi - lo), 0
     for i in range(lo, hi):
         value = (a[i] - t * delta[i]) - s * delta[i]
@@ -177,25 +174,25 @@ def _write_simplex_row(
 
 @leaf
 def _write_single(
-    lo: np.uint64, hi: np.uint64, a: FloatArray, delta: FloatArray, z: FloatArray, face: ByteArray
+    lo: np.uint64, hi: np.uint64, scores: LocalScores, solution: LocalSolution
 ) -> None:
     """Write the one slot that makes up the sum; rounding may have hidden a huge score's."""
+    a, delta = scores.a, scores.delta
     highest, top = -np.inf, lo
     for i in range(lo, hi):
         bound = (delta[i] * a[i] - 1.0) / (delta[i] * delta[i])
         if bound > highest:
             highest, top = bound, np.uint64(i)
-    z[top], face[top] = 1.0 / delta[top], UPPER
+    solution.z[top], solution.face[top] = 1.0 / delta[top], UPPER
 
 
 @leaf
-def _clip_row(
-    lo: np.uint64, hi: np.uint64, a: FloatArray, delta: FloatArray, z: FloatArray, face: ByteArray
-) -> float:
+def _clip_row(lo: np.uint64, hi: np.uint64, scores: LocalScores, solution: LocalSolution) -> float:
     """Write a row without its sum constraint; return its sum of marginals.
 
     Zero as a bound needs no slack here: no sum was made.
     """
+    a, delta, z, face = scores.a, scores.delta, solution.z, solution.face
     total = 0.0
     for i in range(lo, hi):
         m, upper = delta[i] * a[i], 1.0 / delta[i]
@@ -211,24 +208,16 @@ def _clip_row(
 
 @kernel
 def project_box_rows(
-    rows: IntArray,
-    offsets: IntArray,
-    a: FloatArray,
-    delta: FloatArray,
-    costs: FloatArray,
-    budget: FloatArray,
-    exact: FloatArray,
-    z: FloatArray,
-    face: ByteArray,
-    branch: ByteArray,
+    rows: IntArray, factors: Factors, scores: LocalScores, solution: LocalSolution
 ) -> None:
-    """Project rows under ``sum_i c_i delta_i z_i <= budget``, or ``=`` where `exact` is not 0.
+    """Project rows under ``sum_i c_i delta_i z_i <= B``, or ``=`` where that is asked.
 
-    `costs` is empty where all are 1; `budget` and `exact` have an entry for every row there is.
+    The first parameter is B, and the second, if there is one, says whether the sum is to be exact.
+    The link parameter are the costs c; without, they are 1.
     """
-    widest = 0
-    for r in rows:
-        widest = max(widest, offsets[r + 1] - offsets[r])
+    offsets, parameters, costs = factors.offsets, factors.parameters, factors.link_parameter
+    a, delta = scores.a, scores.delta
+    widest = largest_arity(rows, offsets)
     x, q, c = np.empty(widest), np.empty(widest), np.ones(widest)
     for r in rows:
         lo, hi = np.uint64(offsets[r]), np.uint64(offsets[r + 1])
@@ -241,14 +230,16 @@ def project_box_rows(
             total += c[n] * min(max(x[n], 0.0), 1.0)
             all_costs += c[n]
             n += np.uint64(1)
-        active = exact[r] != 0.0 or total > budget[r]
-        branch[r] = active
+        budget = parameters[r, 0]
+        exact = parameters.shape[1] > 1 and parameters[r, 1] != 0.0
+        active = exact or total > budget
+        solution.branch[r] = active
         if not active:
-            _clip_row(lo, hi, a, delta, z, face)
+            _clip_row(lo, hi, scores, solution)
             continue
-        tau, correction = _multiplier(n, x, q, c, budget[r], total)
-        level = LEVEL * min(1.0, budget[r] / all_costs) if all_costs > 0.0 else 0.0
-        _write_box_row(lo, hi, a, delta, costs, tau, correction, level, z, face)
+        tau, correction = _multiplier(n, x, q, c, budget, total)
+        level = LEVEL * min(1.0, budget / all_costs) if all_costs > 0.0 else 0.0
+        _write_box_row(lo, hi, scores, costs, tau, correction, level, solution)
 
 
 @leaf
@@ -296,15 +287,14 @@ def _multiplier(
 def _write_box_row(
     lo: np.uint64,
     hi: np.uint64,
-    a: FloatArray,
-    delta: FloatArray,
+    scores: LocalScores,
     costs: FloatArray,
     tau: float,
     correction: float,
     level: float,
-    z: FloatArray,
-    face: ByteArray,
+    solution: LocalSolution,
 ) -> None:
+    a, delta, z, face = scores.a, scores.delta, solution.z, solution.face
     for i in range(lo, hi):
         w = delta[i] * costs[i] if costs.size > 0 else delta[i]
         value = (a[i] + tau * w) + correction * w
@@ -320,21 +310,11 @@ def _write_box_row(
 
 
 @leaf
-def jvp_kernel(
-    rows: IntArray,
-    offsets: IntArray,
-    delta: FloatArray,
-    additional_offsets: IntArray,
-    parameters: npt.NDArray[np.float64],
-    costs: FloatArray,
-    face: ByteArray,
-    branch: ByteArray,
-    d_u: FloatArray,
-    d_v: FloatArray,
-    out_u: FloatArray,
-    out_v: FloatArray,
-) -> None:
+def jvp_kernel(rows: IntArray, factors: Factors, direction: Direction, product: Product) -> None:
     """Project vectors onto the faces: off the free slots 0; orthogonal to w if ``branch`` is 1."""
+    offsets, costs = factors.offsets, factors.link_parameter
+    delta, face, branch = direction.delta, direction.face, direction.branch
+    d_u, out_u = direction.d_u, product.out_u
     for r in rows:
         lo, hi = np.uint64(offsets[r]), np.uint64(offsets[r + 1])
         along, norm = 0.0, 0.0
