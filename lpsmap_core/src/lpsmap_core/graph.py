@@ -108,11 +108,12 @@ class FactorGraph:
         """
         array = self._as_scores("variable_from: scores", scores)
         shape = tuple(array.shape)
-        index = np.arange(self._n_variables, self._n_variables + math.prod(shape))
+        span = slice(self._n_variables, self._n_variables + math.prod(shape))
+        index = np.arange(span.start, span.stop).reshape(shape)
         self._scores.append(array)
-        self._n_variables += len(index)
+        self._n_variables = span.stop
         self._forget()
-        return Variables(self, index.reshape(shape), np.zeros(shape, dtype=bool))
+        return Variables(self, index, np.zeros(shape, dtype=bool), span)
 
     def variable(self, shape: int | tuple[int, ...] = ()) -> Variables:
         """Make variables with scores of zero, of a given shape.
@@ -330,8 +331,11 @@ class FactorGraph:
     def value_of(self, variables: Variables) -> Any:
         """Return the marginals of a view; see `Variables.value`."""
         self._check_own(variables)
-        values = self._solved("value").values[variables.index]
-        return np.where(variables.negated, 1.0 - values, values)
+        values = self._solved("value").values
+        if variables.span is not None:
+            return values[variables.span].copy().reshape(variables.shape)
+        chosen = values[variables.index]
+        return np.where(variables.negated, 1.0 - chosen, chosen)
 
     def additionals_of(self, factor: Factor) -> Any:
         """Return the marginals of a declaration's additionals, in the shape of their scores.
@@ -439,11 +443,10 @@ class FactorGraph:
         first = 0
         for number, block in enumerate(self._scores):
             shape = tuple(block.shape)
-            index = np.arange(first, first + math.prod(shape)).reshape(shape)
-            same = variables.graph is self and np.array_equal(variables.index, index)
-            if same and not variables.negated.any():
+            span = slice(first, first + math.prod(shape))
+            if variables.graph is self and variables.span == span and variables.shape == shape:
                 return number
-            first += index.size
+            first = span.stop
         raise ValueError(
             f"rescore: got variables of shape {variables.shape} that no call of variable_from of "
             "this graph returned; pass what it returned, not a part of it."

@@ -16,7 +16,9 @@ from lpsmap_torch.readable import on_host
 __all__ = ["attach", "attach_probabilities"]
 
 
-def attach(solution: Solution, scores: list[Tensor], additionals: list[Tensor]) -> list[Tensor]:
+def attach(
+    solution: Solution, scores: list[Tensor], additionals: list[Tensor | None]
+) -> tuple[Tensor, list[Tensor]]:
     """Return a solution's numbers as tensors with gradients to its scores.
 
     Parameters
@@ -27,24 +29,31 @@ def attach(solution: Solution, scores: list[Tensor], additionals: list[Tensor]) 
         The blocks of variables' scores, in the graph's order.
     additionals
         For every declaration the scores of its additionals, with as many entries as the solution
-        has there (none for a declaration without).
+        has there; None for a declaration without.
 
     Returns
     -------
+    Tensor
+        The flat marginals of all variables.
     list of Tensor
-        The flat marginals of all variables, then every declaration's (n_factors, n_additionals)
-        marginals; in the scores' common dtype, on the device of the first block.
+        Every declaration's (n_factors, n_additionals) marginals. All are in the scores' common
+        dtype, on the device of the first block.
     """
-    inputs = [*scores, *additionals]
-    dtype = scores[0].dtype
+    declared = [i for i, given in enumerate(additionals) if given is not None]
+    inputs = [*scores, *(given for given in additionals if given is not None)]
+    dtype, device = scores[0].dtype, scores[0].device
     for tensor in inputs:
-        if tensor.numel():
+        if tensor.dtype is not dtype and tensor.numel():
             dtype = torch.promote_types(dtype, tensor.dtype)
-    outputs = [solution.values, *solution.additionals]
-    numbers = [torch.from_numpy(x).to(dtype=dtype, device=scores[0].device) for x in outputs]
-    if not any(tensor.requires_grad for tensor in inputs) or not torch.is_grad_enabled():
-        return numbers
-    return list(_Attach.apply(solution, numbers, len(scores), *inputs))  # type: ignore[no-untyped-call]
+    found = [solution.values, *(solution.additionals[i] for i in declared)]
+    outputs = [torch.from_numpy(x).to(dtype=dtype, device=device) for x in found]
+    if torch.is_grad_enabled() and any(tensor.requires_grad for tensor in inputs):
+        outputs = _Attach.apply(solution, declared, outputs, len(scores), *inputs)  # type: ignore[no-untyped-call]
+    nothing = torch.empty(0, dtype=dtype, device=device)
+    marginals = [nothing] * len(additionals)
+    for i, tensor in zip(declared, outputs[1:], strict=True):
+        marginals[i] = tensor
+    return outputs[0], marginals
 
 
 def attach_probabilities(found: Distributions, values: Tensor) -> Distributions:
@@ -72,25 +81,33 @@ class _Attach(torch.autograd.Function):
 
     @staticmethod
     def forward(
-        ctx: Any, solution: Solution, numbers: list[Tensor], n_blocks: int, *inputs: Tensor
+        ctx: Any,
+        solution: Solution,
+        declared: list[int],
+        outputs: list[Tensor],
+        n_blocks: int,
+        *inputs: Tensor,
     ) -> tuple[Tensor, ...]:
-        ctx.solution = solution
-        ctx.n_blocks = n_blocks
+        ctx.solution, ctx.declared, ctx.n_blocks = solution, declared, n_blocks
         ctx.like = [(x.shape, x.dtype, x.device) for x in inputs]
-        return tuple(numbers)
+        return tuple(outputs)
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
-        products = _Multiply.apply(ctx.solution, *gradients)  # type: ignore[no-untyped-call]
-        sizes = [int(np.prod(shape)) for shape, _, _ in ctx.like[: ctx.n_blocks]]
-        flat = [*torch.split(products[0], sizes), *products[1:]]
+        if torch.is_grad_enabled():
+            products = _Multiply.apply(ctx.solution, ctx.declared, *gradients)  # type: ignore[no-untyped-call]
+        else:
+            products = _product(ctx.solution, ctx.declared, gradients)
+        flat, n_blocks = list(products), ctx.n_blocks
+        if n_blocks > 1:
+            sizes = [shape.numel() for shape, _, _ in ctx.like[:n_blocks]]
+            flat[:1] = torch.split(products[0], sizes)
+        wanted = ctx.needs_input_grad[4:]
         return (
-            None,
-            None,
-            None,
+            *(None, None, None, None),
             *(
-                g.reshape(shape).to(dtype=dtype, device=device)
-                for g, (shape, dtype, device) in zip(flat, ctx.like, strict=True)
+                g.reshape(shape).to(dtype=dtype, device=device) if wants else None
+                for g, wants, (shape, dtype, device) in zip(flat, wanted, ctx.like, strict=True)
             ),
         )
 
@@ -103,18 +120,33 @@ class _Multiply(torch.autograd.Function):
     """
 
     @staticmethod
-    def forward(ctx: Any, solution: Solution, *vectors: Tensor) -> tuple[Tensor, ...]:
-        ctx.solution = solution
-        numbers = [on_host("backward", x) for x in vectors]
-        product, extra = solution.vjp(numbers[0], numbers[1:])
-        return tuple(
-            torch.from_numpy(p).to(dtype=x.dtype, device=x.device)
-            for p, x in zip([product, *extra], vectors, strict=True)
-        )
+    def forward(
+        ctx: Any, solution: Solution, declared: list[int], *vectors: Tensor
+    ) -> tuple[Tensor, ...]:
+        ctx.solution, ctx.declared = solution, declared
+        return _product(solution, declared, vectors)
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
-        return (None, *_Multiply.apply(ctx.solution, *gradients))  # type: ignore[no-untyped-call]
+        products = _Multiply.apply(ctx.solution, ctx.declared, *gradients)  # type: ignore[no-untyped-call]
+        return (None, None, *products)
+
+
+def _product(
+    solution: Solution, declared: list[int], vectors: tuple[Tensor, ...]
+) -> tuple[Tensor, ...]:
+    """Multiply with the Jacobian vectors on the variables, then on declared additionals."""
+    arrays = [on_host("backward", x) for x in vectors]
+    extra: list[NDArray[np.float64]] = []
+    if declared:
+        extra = [np.zeros(0) for _ in solution.factors]
+        for i, array in zip(declared, arrays[1:], strict=True):
+            extra[i] = array
+    product, extra = solution.vjp(arrays[0], extra)
+    return tuple(
+        torch.from_numpy(p).to(dtype=x.dtype, device=x.device)
+        for p, x in zip([product, *(extra[i] for i in declared)], vectors, strict=True)
+    )
 
 
 class _AttachProbabilities(torch.autograd.Function):

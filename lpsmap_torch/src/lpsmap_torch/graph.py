@@ -12,7 +12,7 @@ from torch import Tensor
 from lpsmap_core import Distributions, Factor, FactorGraph, Solution, Variables
 from lpsmap_core.model.inputs import checked_shape
 from lpsmap_torch.function import attach, attach_probabilities
-from lpsmap_torch.readable import as_tensor, check_not_compiled, on_host
+from lpsmap_torch.readable import as_tensor, check_not_compiled, numbers
 
 __all__ = ["TorchFactorGraph"]
 
@@ -47,10 +47,11 @@ class TorchFactorGraph(FactorGraph):
     def __init__(self) -> None:
         check_not_compiled("TorchFactorGraph")
         super().__init__()
-        self._tensors: list[Tensor] = []
+        self._values = torch.empty(0)
+        self._nu: list[Tensor] = []
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**super().__getstate__(), "_tensors": []}
+        return {**super().__getstate__(), "_values": torch.empty(0), "_nu": []}
 
     def variable(self, shape: int | tuple[int, ...] = ()) -> Variables:
         """Make variables with scores of zero, of a given shape, in torch's default dtype."""
@@ -64,15 +65,18 @@ class TorchFactorGraph(FactorGraph):
         check_not_compiled("solve")
         solution = super().solve(*args, **kwargs)
         if self._scores:
-            additionals = [_tensor(kept) for kept in self._additionals]
-            self._tensors = attach(solution, self._scores, additionals)
+            self._values, self._nu = attach(solution, self._scores, self._additionals)
         return solution
 
     def value_of(self, variables: Variables) -> Tensor:
         """Return the marginals of a view as a tensor; see `Variables.value`."""
         self._check_own(variables)
         self._solved("value")
-        values = self._tensors[0]
+        values = self._values
+        if variables.span is not None:
+            span = variables.span
+            whole = span.stop - span.start == len(values)
+            return (values if whole else values[span]).reshape(variables.shape).clone()
         index = torch.from_numpy(np.ascontiguousarray(variables.index)).to(values.device)
         chosen = values[index]
         if not variables.negated.any():
@@ -83,7 +87,8 @@ class TorchFactorGraph(FactorGraph):
     def additionals_of(self, factor: Factor) -> Tensor:
         """Return the marginals of a declaration's additionals, a tensor like their scores."""
         position = self._position(factor)
-        return self._tensors[1 + position].reshape(_tensor(self._additionals[position]).shape)
+        kept = self._additionals[position]
+        return self._nu[position].reshape((0,) if kept is None else kept.shape)
 
     def structures(self, factor: Factor) -> Distributions:
         """Return the sparse distributions over a declaration's structures, in tensors.
@@ -97,14 +102,10 @@ class TorchFactorGraph(FactorGraph):
         While the faces stay, the probabilities are an affine function of the marginals; their
         second derivatives are those of the marginals.
         """
-        return attach_probabilities(super().structures(factor), self._tensors[0])
+        return attach_probabilities(super().structures(factor), self._values)
 
     def _as_scores(self, name: str, scores: Any) -> Tensor:
         return as_tensor(name, scores)
 
     def _numbers(self, array: Any) -> NDArray[np.float64]:
-        return on_host("scores", array) if isinstance(array, Tensor) else super()._numbers(array)
-
-
-def _tensor(additionals: Tensor | None) -> Tensor:
-    return torch.empty(0) if additionals is None else additionals
+        return numbers(array) if isinstance(array, Tensor) else super()._numbers(array)

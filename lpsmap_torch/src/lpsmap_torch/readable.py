@@ -13,7 +13,7 @@ from torch.autograd import forward_ad
 
 from lpsmap_core.model.inputs import check_readable, real_numbers
 
-__all__ = ["as_tensor", "check_not_compiled", "on_host"]
+__all__ = ["as_tensor", "check_not_compiled", "numbers", "on_host"]
 
 
 def as_tensor(name: str, scores: Any) -> Tensor:
@@ -28,10 +28,15 @@ def as_tensor(name: str, scores: Any) -> Tensor:
     """
     if not isinstance(scores, Tensor):
         scores = _of_anything(name, scores)
-    check_readable(name, scores)
+    usual = scores.dtype in _USUAL and scores.layout is torch.strided
+    if not usual or scores.is_meta or scores.is_nested:
+        check_readable(name, scores)
     _check_eager(name, scores)
     tensor: Tensor = scores
     return tensor if tensor.is_floating_point() else tensor.to(torch.get_default_dtype())
+
+
+_USUAL = {torch.float64, torch.float32, torch.bfloat16, torch.float16}
 
 
 def on_host(name: str, tensor: Tensor) -> NDArray[np.float64]:
@@ -43,8 +48,13 @@ def on_host(name: str, tensor: Tensor) -> NDArray[np.float64]:
         If a transform of torch stands in for the numbers.
     """
     _check_eager(name, tensor)
-    numbers: NDArray[np.float64] = tensor.detach().to(device="cpu", dtype=torch.float64).numpy()
-    return numbers
+    return numbers(tensor)
+
+
+def numbers(tensor: Tensor) -> NDArray[np.float64]:
+    """Return the numbers of a tensor that was checked before."""
+    found: NDArray[np.float64] = tensor.detach().to(device="cpu", dtype=torch.float64).numpy()
+    return found
 
 
 def check_not_compiled(verb: str) -> None:

@@ -47,7 +47,7 @@ CHEAPER = 2
 
 @interruptible
 def multiply_jacobian(
-    state: PartState, d: FloatArray, d_v: FloatArray, chosen: BoolArray, threads: int
+    state: PartState, d: FloatArray, d_v: FloatArray, chosen: BoolArray | None, threads: int
 ) -> tuple[FloatArray, FloatArray]:
     """Multiply the symmetric Jacobian of the solution with a vector.
 
@@ -56,11 +56,11 @@ def multiply_jacobian(
     state
         The solved part.
     d
-        One number a variable of the part.
+        One number a variable of the part; overwritten.
     d_v
         One number an additional of all its buckets; or none at all, for zeros.
     chosen
-        Components to treat; the results of others are zero.
+        Components to treat, the results of others are zero; None for all.
     threads
         Number of threads that may be used.
 
@@ -76,13 +76,14 @@ def multiply_jacobian(
     """
     state.complete_faces(threads)
     work = make_work(state.part, state.problem.extras.eta.size)
-    if not chosen.all():
+    direct, coupled, product = state.part.direct, ~state.part.direct, d
+    if chosen is not None:
         work.outputs_v.fill(0.0)
-    product = np.where(chosen[state.part.component], d, 0.0)
+        direct, coupled = direct & chosen, coupled & chosen
+        product[~chosen[state.part.component]] = 0.0
     together = any(solver.vectorised for solver in state.solvers)
     calls, problem, n_unfinished = state.calls, state.problem, 0
-    direct = state.part.direct
-    for kind in (np.flatnonzero(chosen & direct), np.flatnonzero(chosen & ~direct)):
+    for kind in (direct.nonzero()[0], coupled.nonzero()[0]):
         n_unfinished += sum(
             in_shares(
                 lambda some: int(_run(some, together, calls, problem, work, d_v, product)),

@@ -6,6 +6,7 @@ an ``int`` is usual, neither ``np.int32`` nor ``bool`` may reach them.
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 import numpy as np
@@ -37,6 +38,23 @@ def checked_options(
     ValueError
         If one is out of range.
     """
+    given = max_iter, max_inner_iter, tol, step_size, adapt, trace, max_time
+    threads = threads_or_default(threads)
+    if PLAIN.issuperset(map(type, given)):
+        return _checked_plain(*given, threads)
+    return _checked(*given, threads)
+
+
+def _checked(
+    max_iter: Any,
+    max_inner_iter: Any,
+    tol: Any,
+    step_size: Any,
+    adapt: Any,
+    trace: Any,
+    max_time: Any,
+    threads: int,
+) -> Options:
     if max_inner_iter is not None:
         max_inner_iter = count("max_inner_iter", max_inner_iter, ", or None for no limit")
     if step_size is not None:
@@ -53,8 +71,13 @@ def checked_options(
         step_size=step_size,
         adapt=flag("adapt", adapt),
         trace=flag("trace", trace),
-        threads=threads_or_default(threads),
+        threads=threads,
     )
+
+
+PLAIN = {int, float, bool, type(None)}
+_checked_plain = functools.lru_cache(maxsize=16, typed=True)(_checked)
+"""Solves of small graphs would spend a twentieth of their time on checks of the same options."""
 
 
 def threads_or_default(threads: Any) -> int:

@@ -181,8 +181,10 @@ class PartState:
 
         They can be views of `values`.
         """
+        if not values.size:
+            return [np.zeros((factor.n_factors, factor.n_additionals)) for factor in factors]
         found: dict[int, FloatArray] = {}
-        for b, bucket in enumerate(self.part.buckets if values.size else []):
+        for b, bucket in enumerate(self.part.buckets):
             arrays = bucket.split(values[self.additionals_of(b)])
             found.update(zip(map(id, bucket.declarations), arrays, strict=True))
         for factor in factors:
@@ -226,6 +228,12 @@ class PartState:
         largest_score = progress.rounding / ROUNDING
         small = (progress.primal <= EXACT) & (progress.change <= EXACT * largest_score)
         return progress.converged & small
+
+    def all_exact(self) -> bool:
+        """Return whether all components are feasible and `exact`."""
+        progress = self.problem.progress
+        numbers = progress.primal, progress.change, progress.rounding
+        return bool(_all_exact(*numbers, progress.converged, progress.infeasible))
 
     def slot_scores(self) -> FloatArray:
         """Return ``eta / delta + lambda`` of every slot, in the slots' own signs.
@@ -480,6 +488,22 @@ def scale_additionals(rows: IntArray, b: int, problem: Problem) -> None:
 def sums(owner: IntArray, values: FloatArray, n: int) -> FloatArray:
     """Return the sums of some values by their owners 0 to n - 1."""
     return np.bincount(owner, values, minlength=n).astype(np.float64, copy=False)
+
+
+@leaf
+def _all_exact(
+    primal: FloatArray,
+    change: FloatArray,
+    rounding: FloatArray,
+    converged: BoolArray,
+    infeasible: BoolArray,
+) -> bool:
+    """Return what `PartState.all_exact` does."""
+    n_exact = 0
+    for c in range(len(primal)):
+        small = primal[c] <= EXACT and change[c] <= EXACT * (rounding[c] / ROUNDING)
+        n_exact += small and converged[c] and not infeasible[c]
+    return n_exact == len(primal)
 
 
 @leaf

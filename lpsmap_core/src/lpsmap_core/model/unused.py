@@ -32,10 +32,8 @@ def forget_unused(
     list
         The additionals, copies of those that changed.
     """
-    clean = are_scores(scores)
-    flat = (extra.reshape(-1) for extra in additionals)
-    wrong = {i for i, extra in enumerate(flat) if not are_scores(extra)}
-    mended = list(additionals)
+    clean, mended = are_scores(scores), list(additionals)
+    wrong = [i for i, x in enumerate(mended) if x.size and not are_scores(x.reshape(-1))]
     for i in wrong if clean else range(len(mended)):
         slots, unused = factors[i].unused()
         if slots is not None and not clean:

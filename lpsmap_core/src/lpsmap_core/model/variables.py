@@ -51,9 +51,12 @@ class Variables:
         Integer array of any shape: positions in the graph's flat list of variables.
     negated
         Boolean array of the same shape: which entries stand for ``1 - u``.
+    span
+        The stretch of the graph's list that `index` runs through, if it is known to, in order and
+        with nothing negated: as for all that ``variable_from`` returns.
     """
 
-    __slots__ = ("_graph", "index", "negated")
+    __slots__ = ("_graph", "index", "negated", "span")
 
     __array_ufunc__ = None  # so that NumPy leaves ``mask ^ u`` to us
 
@@ -62,10 +65,12 @@ class Variables:
         graph: Owner | weakref.ref[Owner],
         index: IntArray,
         negated: BoolArray,
+        span: slice | None = None,
     ) -> None:
         self._graph = graph
         self.index = index
         self.negated = negated
+        self.span = span
 
     @property
     def graph(self) -> Owner:
@@ -83,14 +88,15 @@ class Variables:
         A graph holds its factors and they hold such views, so that a graph that goes out of scope
         frees its arrays at once and not when the cycle collector comes by.
         """
-        return Variables(weakref.ref(self.graph), self.index, self.negated)
+        return Variables(weakref.ref(self.graph), self.index, self.negated, self.span)
 
     # Pickled as state, since a graph's factors lead back to their variables. Weak stays weak.
-    def __getstate__(self) -> tuple[Owner, bool, IntArray, BoolArray]:
-        return self.graph, isinstance(self._graph, weakref.ref), self.index, self.negated
+    def __getstate__(self) -> tuple[Owner, bool, IntArray, BoolArray, slice | None]:
+        weak = isinstance(self._graph, weakref.ref)
+        return self.graph, weak, self.index, self.negated, self.span
 
-    def __setstate__(self, state: tuple[Owner, bool, IntArray, BoolArray]) -> None:
-        graph, weak, self.index, self.negated = state
+    def __setstate__(self, state: tuple[Owner, bool, IntArray, BoolArray, slice | None]) -> None:
+        graph, weak, self.index, self.negated, self.span = state
         self._graph = weakref.ref(graph) if weak else graph
 
     @property

@@ -39,11 +39,12 @@ def report(solution: Solution, scores: FloatArray, shapes: Shapes) -> None:
     ValueError
         If no component has finite scores.
     """
-    failed, free = solution.failed, solution.free
+    free = solution.free
     if free.size:
         free = free[np.isnan(solution.values[free])]
-    if not failed.size and not free.size:
+    if solution.ok and not free.size:
         return
+    failed = solution.failed
     statuses = solution.status[failed]
     if failed.size == len(solution.status) and all(s is Status.NON_FINITE for s in statuses):
         raise ValueError(_non_finite_message(scores, shapes))

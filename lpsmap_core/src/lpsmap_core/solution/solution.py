@@ -115,7 +115,8 @@ class Solution:
     @property
     def ok(self) -> bool:
         """Whether every component is solved."""
-        return all(status.ok for status in self.status)
+        statuses: list[Status] = self.status.tolist()
+        return sum(statuses.count(status) for status in _OK) == len(statuses)
 
     @property
     def failed(self) -> IntArray:
@@ -281,14 +282,15 @@ class Solution:
             inside = self.free[(self.scores[self.free] > 0.0) & (self.scores[self.free] < 1.0)]
             out[inside] = d[inside]
         d_extra = self._checked_extra(d_additionals)
-        usable = ~self._has(Status.NON_FINITE, Status.INFEASIBLE)
-        position = {id(factor): i for i, factor in enumerate(self.factors)}
+        usable = None if self.ok else ~self._has(Status.NON_FINITE, Status.INFEASIBLE)
 
         part = self.state.part
         flat = np.empty(self.state.problem.extras.eta.size if d_extra else 0)
-        for b, bucket in enumerate(part.buckets if d_extra else []):
-            given = [_flat(d_extra[position[id(f)]], f) for f in bucket.declarations]
-            flat[self.state.additionals_of(b)] = bucket.scores(given)
+        if flat.size:
+            position = {id(factor): i for i, factor in enumerate(self.factors)}
+            for b, bucket in enumerate(part.buckets):
+                given = [_flat(d_extra[position[id(f)]], f) for f in bucket.declarations]
+                flat[self.state.additionals_of(b)] = bucket.scores(given)
         product, product_v = multiply_jacobian(
             self.state, d[part.variables], flat, usable, self.threads
         )

@@ -51,15 +51,18 @@ def solve(
     Solution
         Components with a score that is NaN or ``+inf`` have NaN values and status ``NON_FINITE``.
     """
-    bad = _non_finite_components(layout, factors, scores, additionals)
     part, position = layout.part, {id(factor): i for i, factor in enumerate(factors)}
     eta = scores[part.variables]
     by_bucket = [
         bucket.scores([additionals[position[id(f)]] for f in bucket.declarations])
         for bucket in part.buckets
+        if bucket.n_additionals
     ]
     eta_v = by_bucket[0] if len(by_bucket) == 1 else np.concatenate([np.empty(0), *by_bucket])
-    if bad.any():
+    if are_scores(scores) and are_scores(eta_v):
+        bad = np.zeros(layout.n_components, dtype=np.bool_)
+    else:
+        bad = _non_finite_components(layout, factors, scores, additionals)
         eta = np.where(bad[part.component], 0.0, eta)
         eta_v = np.where(bad[part.additional_component], 0.0, eta_v)
     start = None if warm is None else warm.of_part(layout)
@@ -78,21 +81,19 @@ def _non_finite_components(
     additionals: Sequence[FloatArray],
 ) -> BoolArray:
     """Return for each component whether a score of it is NaN or +inf."""
-    bad = np.zeros(layout.n_components, dtype=bool)
-    if not are_scores(scores):
-        wrong = np.isnan(scores) | (scores == np.inf)
-        components = layout.component[wrong]
-        bad[components[components >= 0]] = True
+    wrong = np.isnan(scores) | (scores == np.inf)
+    components = layout.component[wrong]
+    bad = np.zeros(layout.n_components, dtype=np.bool_)
+    bad[components[components >= 0]] = True
     position = {id(factor): i for i, factor in enumerate(factors)}
     for bucket in layout.buckets:
         for d, factor in enumerate(bucket.declarations):
             values = additionals[position[id(factor)]]
-            if not are_scores(values.reshape(-1)):
-                wrong_rows = ~(values.max(axis=1, initial=-np.inf) < np.inf)
-                of_row = np.empty(factor.n_factors, dtype=np.int64)
-                mine = bucket.declaration == d
-                of_row[bucket.row[mine]] = bucket.component[mine]
-                bad[of_row[wrong_rows]] = True
+            wrong_rows = ~(values.max(axis=1, initial=-np.inf) < np.inf)
+            of_row = np.empty(factor.n_factors, dtype=np.int64)
+            mine = bucket.declaration == d
+            of_row[bucket.row[mine]] = bucket.component[mine]
+            bad[of_row[wrong_rows]] = True
     return bad
 
 
@@ -142,11 +143,11 @@ def _trace(state: PartState) -> FloatArray:
 def _status(state: PartState) -> npt.NDArray[np.object_]:
     """Return the status of every component with finite scores."""
     part, progress = state.part, state.problem.progress
-    exact = state.exact()
     status: npt.NDArray[np.object_] = np.empty(part.n_components, dtype=object)
-    if exact.all() and state.imprecise is None and not progress.infeasible.any():
+    if state.imprecise is None and state.all_exact():
         status.fill(Status.SOLVED)
         return status
+    exact = state.exact()
     status.fill(Status.TIME_LIMIT if state.out_of_time else Status.ITERATION_LIMIT)
     status[progress.converged] = Status.CONVERGED
     status[exact] = Status.SOLVED
