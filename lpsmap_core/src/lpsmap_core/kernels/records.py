@@ -54,92 +54,146 @@ groups have codes from 4 on."""
 
 
 class Factors(NamedTuple):
-    """All factors of a type, from all declarations of a graph: a bucket."""
+    """All factors of a type, from all declarations of a graph: a bucket.
+
+    Attributes
+    ----------
+    offsets
+        (F + 1,) factor r has the slots ``offsets[r]`` to ``offsets[r + 1]``; their number is
+        its arity.
+    additional_offsets
+        (F + 1,) likewise for its additionals.
+    parameters
+        (F, P) the ``row_parameters``, one column each, in their order.
+    link_parameter
+        The number of every slot; of length 0 if the type has no ``link_parameter``.
+    integers
+        The ``integer_parameter`` of all declarations; of length 0 if the type has none.
+    integer_ranges
+        (F, 2) factor r has ``integers[integer_ranges[r, 0] : integer_ranges[r, 1]]``, which it
+        may share with others.
+    """
 
     offsets: IntArray
-    """(F + 1,) factor r has the slots ``offsets[r]`` to ``offsets[r + 1]``; their number is its
-    arity."""
     additional_offsets: IntArray
-    """(F + 1,) likewise for its additionals."""
     parameters: FloatTable
-    """(F, P) the ``row_parameters``, one column each, in their order."""
     link_parameter: FloatArray
-    """The number of every slot; of length 0 if the type has no ``link_parameter``."""
     integers: IntArray
-    """The ``integer_parameter`` of all declarations; of length 0 if the type has none."""
     integer_ranges: IntTable
-    """(F, 2) factor r has ``integers[integer_ranges[r, 0] : integer_ranges[r, 1]]``, which it may
-    share with others."""
 
 
 class Scores(NamedTuple):
-    """What a MAP oracle is asked with."""
+    """What a MAP oracle is asked with.
+
+    Attributes
+    ----------
+    eta_u
+        Scores of the variables, one a slot: finite, but hugely negative where forbidden and
+        hugely positive where forced.
+    eta_v
+        Scores of the additionals.
+    """
 
     eta_u: FloatArray
-    """Scores of the variables, one a slot: finite, but hugely negative where forbidden and hugely
-    positive where forced."""
     eta_v: FloatArray
-    """Scores of the additionals."""
 
 
 class Structures(NamedTuple):
-    """Where a MAP oracle writes the best structures, as sparse vectors."""
+    """Where a MAP oracle writes the best structures, as sparse vectors.
+
+    Attributes
+    ----------
+    start
+        (F,) where factor r may write in ``entry`` and ``value``; to be read only.
+    entry
+        Which of the vertex's numbers are not zero: k for the factor's k-th slot, arity + j for
+        its j-th additional.
+    value
+        These nonzeros, 1 or a count.
+    size
+        (F,) how many.
+    """
 
     start: IntArray
-    """(F,) where factor r may write in ``entry`` and ``value``; to be read only."""
     entry: IndexArray
-    """Which of the vertex's numbers are not zero: k for the factor's k-th slot, arity + j for its
-    j-th additional."""
     value: FloatArray
-    """These nonzeros, 1 or a count."""
     size: IntArray
-    """(F,) how many."""
 
 
 class LocalScores(NamedTuple):
-    """What local problems are: ``min 1/2 ||z - a||^2 - <eta_v, v>``."""
+    """What local problems are: ``min 1/2 ||z - a||^2 - <eta_v, v>``.
+
+    Attributes
+    ----------
+    a
+        Local scores, one a slot.
+    delta
+        Square roots of the degrees, one a slot: all 1 in a factor that shares no variable.
+    eta_v
+        Scores of the additionals.
+    """
 
     a: FloatArray
-    """Local scores, one a slot."""
     delta: FloatArray
-    """Square roots of the degrees, one a slot: all 1 in a factor that shares no variable."""
     eta_v: FloatArray
-    """Scores of the additionals."""
 
 
 class LocalSolution(NamedTuple):
-    """Solutions of local problems: flat in kernels, (F, K) and (F, A) arrays in array code."""
+    """Solutions of local problems: flat in kernels, (F, K) and (F, A) arrays in array code.
+
+    Attributes
+    ----------
+    z
+        Scaled marginals in ``[0, 1 / delta]``, one a slot; a bound is met exactly.
+    v
+        Marginals of the additionals.
+    face
+        One a slot: `LOWER` at 0, `UPPER` at ``1 / delta``; any other code is the type's own.
+    branch
+        (F,) the type's own: what its Jacobian wants to know, such as which case holds.
+    """
 
     z: FloatArray
-    """Scaled marginals in ``[0, 1 / delta]``, one a slot; a bound is met exactly."""
     v: FloatArray
-    """Marginals of the additionals."""
     face: ByteArray
-    """One a slot: `LOWER` at 0, `UPPER` at ``1 / delta``; any other code is the type's own."""
     branch: ByteArray
-    """(F,) the type's own: what its Jacobian wants to know, such as which case holds."""
 
 
 class Direction(NamedTuple):
-    """What products with local Jacobians are asked with: solutions, and vectors."""
+    """What products with local Jacobians are asked with: solutions, and vectors.
+
+    Attributes
+    ----------
+    delta
+        Square roots of the degrees, one a slot.
+    face
+        What the projection wrote last.
+    branch
+        Likewise.
+    d_u, d_v
+        The vector: one number a slot, and one an additional.
+    """
 
     delta: FloatArray
-    """Square roots of the degrees, one a slot."""
     face: ByteArray
-    """What the projection wrote last, as is the next."""
     branch: ByteArray
     d_u: FloatArray
-    """The vector: one number a slot, and one an additional."""
     d_v: FloatArray
 
 
 class Product(NamedTuple):
-    """Where products with local Jacobians go, those of ``(z, v)`` in ``(a, eta_v)``."""
+    """Where products with local Jacobians go, those of ``(z, v)`` in ``(a, eta_v)``.
+
+    Attributes
+    ----------
+    out_u
+        One number a slot.
+    out_v
+        One number an additional.
+    """
 
     out_u: FloatArray
-    """One number a slot."""
     out_v: FloatArray
-    """One number an additional."""
 
 
 KERNELS: dict[str, tuple[type, type, type]] = {
