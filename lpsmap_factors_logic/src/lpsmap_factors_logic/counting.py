@@ -28,19 +28,19 @@ Assignment = tuple[int, ...]
 
 @leaf
 def _xor(rows: IntArray, factors: Factors, scores: LocalScores, solution: LocalSolution) -> None:
-    project_simplex_rows(rows, factors, scores, solution, EXACTLY)
+    project_simplex_rows(rows, factors.offsets, scores, solution, EXACTLY)
 
 
 @leaf
 def _or(rows: IntArray, factors: Factors, scores: LocalScores, solution: LocalSolution) -> None:
-    project_simplex_rows(rows, factors, scores, solution, AT_LEAST)
+    project_simplex_rows(rows, factors.offsets, scores, solution, AT_LEAST)
 
 
 @leaf
 def _at_most_one(
     rows: IntArray, factors: Factors, scores: LocalScores, solution: LocalSolution
 ) -> None:
-    project_simplex_rows(rows, factors, scores, solution, AT_MOST)
+    project_simplex_rows(rows, factors.offsets, scores, solution, AT_MOST)
 
 
 class _Counting(LogicFactor):

@@ -55,13 +55,14 @@ FAR = 1000.0
 
 @kernel
 def project_simplex_rows(
-    rows: IntArray, factors: Factors, scores: LocalScores, solution: LocalSolution, sense: float
+    rows: IntArray, offsets: IntArray, scores: LocalScores, solution: LocalSolution, sense: float
 ) -> None:
     """Project rows under ``sum_i delta_i z_i = 1`` (or ``<=``, or ``>=``, by `sense`).
 
     The face and the branch may be those of an earlier solution, or rubbish: near ones save steps.
+    Only the offsets of the factors are handed on: for one short row, the whole record weighs.
     """
-    offsets, branch = factors.offsets, solution.branch
+    branch = solution.branch
     widest = largest_arity(rows, offsets)
     x, q = np.empty(widest), np.empty(widest)
     for r in rows:
