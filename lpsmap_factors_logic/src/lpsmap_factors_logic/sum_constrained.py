@@ -60,30 +60,31 @@ def project_simplex_rows(
     """Project rows under ``sum_i delta_i z_i = 1`` (or ``<=``, or ``>=``, by `sense`).
 
     The face and the branch may be those of an earlier solution, or rubbish: near ones save steps.
-    Only the offsets of the factors are handed on: for one short row, the whole record weighs.
+    Records end here: to hand them on whole weighs where rows are short.
     """
-    branch = solution.branch
+    a, delta, _ = scores
+    z, _, face, branch = solution
     widest = largest_arity(rows, offsets)
     x, q = np.empty(widest), np.empty(widest)
     for r in rows:
         lo, hi = np.uint64(offsets[r]), np.uint64(offsets[r + 1])
         tight = sense == EXACTLY or (branch[r] == 1 and lo < hi)
         if not tight:
-            total = _clip_row(lo, hi, scores, solution)
+            total = _clip_row(lo, hi, a, delta, z, face)
             branch[r] = (total - 1.0) * sense < 0.0
             if branch[r] == 0:
                 continue
         t, s, guessing = 0.0, np.inf, True
         while s == np.inf:
-            n, guess = _fill(lo, hi, scores, solution.face, x, q)
+            n, guess = _fill(lo, hi, a, delta, face, x, q)
             t, s = threshold(n, guess if guessing else -np.inf, x, q)
             guessing = False
         if tight and (t + s) * sense > 0.0:  # the multiplier has the wrong sign
-            _clip_row(lo, hi, scores, solution)
+            _clip_row(lo, hi, a, delta, z, face)
             branch[r] = 0
             continue
-        if _write_simplex_row(lo, hi, scores, t, s, solution) < 2:
-            _write_single(lo, hi, scores, solution)
+        if _write_simplex_row(lo, hi, a, delta, t, s, z, face) < 2:
+            _write_single(lo, hi, a, delta, z, face)
         branch[r] = 1
 
 
@@ -91,13 +92,13 @@ def project_simplex_rows(
 def _fill(
     lo: np.uint64,
     hi: np.uint64,
-    scores: LocalScores,
+    a: FloatArray,
+    delta: FloatArray,
     face: ByteArray,
     x: FloatArray,
     q: FloatArray,
 ) -> tuple[np.uint64, float]:
     """Write x and q; return their number, and the threshold if the earlier face is still right."""
-    a, delta = scores.a, scores.delta
     n, support, sum_x, sum_q = np.uint64(0), np.uint64(0), 0.0, 0.0
     for i in range(lo, hi):
         y, w = delta[i] * a[i], delta[i] * delta[i]
@@ -156,13 +157,19 @@ def threshold(n: np.uint64, guess: float, x: FloatArray, q: FloatArray) -> tuple
 
 @leaf
 def _write_simplex_row(
-    lo: np.uint64, hi: np.uint64, scores: LocalScores, t: float, s: float, solution: LocalSolution
+    lo: np.uint64,
+    hi: np.uint64,
+    a: FloatArray,
+    delta: FloatArray,
+    t: float,
+    s: float,
+    z: FloatArray,
+    face: ByteArray,
 ) -> int:
     """Write a row at the threshold ``t + s``; return how many slots are above it.
 
     Of its two parts, `s` is the one that has all its digits.
     """
-    a, delta, z, face = scores.a, scores.delta, solution.z, solution.face
     level, free = LEVEL / (hi - lo), 0
     for i in range(lo, hi):
         value = (a[i] - t * delta[i]) - s * delta[i]
@@ -175,25 +182,25 @@ def _write_simplex_row(
 
 @leaf
 def _write_single(
-    lo: np.uint64, hi: np.uint64, scores: LocalScores, solution: LocalSolution
+    lo: np.uint64, hi: np.uint64, a: FloatArray, delta: FloatArray, z: FloatArray, face: ByteArray
 ) -> None:
     """Write the one slot that makes up the sum; rounding may have hidden a huge score's."""
-    a, delta = scores.a, scores.delta
     highest, top = -np.inf, lo
     for i in range(lo, hi):
         bound = (delta[i] * a[i] - 1.0) / (delta[i] * delta[i])
         if bound > highest:
             highest, top = bound, np.uint64(i)
-    solution.z[top], solution.face[top] = 1.0 / delta[top], UPPER
+    z[top], face[top] = 1.0 / delta[top], UPPER
 
 
 @leaf
-def _clip_row(lo: np.uint64, hi: np.uint64, scores: LocalScores, solution: LocalSolution) -> float:
+def _clip_row(
+    lo: np.uint64, hi: np.uint64, a: FloatArray, delta: FloatArray, z: FloatArray, face: ByteArray
+) -> float:
     """Write a row without its sum constraint; return its sum of marginals.
 
     Zero as a bound needs no slack here: no sum was made.
     """
-    a, delta, z, face = scores.a, scores.delta, solution.z, solution.face
     total = 0.0
     for i in range(lo, hi):
         m, upper = delta[i] * a[i], 1.0 / delta[i]
@@ -217,7 +224,8 @@ def project_box_rows(
     The link parameter are the costs c; without, they are 1.
     """
     offsets, parameters, costs = factors.offsets, factors.parameters, factors.link_parameter
-    a, delta = scores.a, scores.delta
+    a, delta, _ = scores
+    z, _, face, branch = solution
     widest = largest_arity(rows, offsets)
     x, q, c = np.empty(widest), np.empty(widest), np.ones(widest)
     for r in rows:
@@ -234,13 +242,13 @@ def project_box_rows(
         budget = parameters[r, 0]
         exact = parameters.shape[1] > 1 and parameters[r, 1] != 0.0
         active = exact or total > budget
-        solution.branch[r] = active
+        branch[r] = active
         if not active:
-            _clip_row(lo, hi, scores, solution)
+            _clip_row(lo, hi, a, delta, z, face)
             continue
         tau, correction = _multiplier(n, x, q, c, budget, total)
         level = LEVEL * min(1.0, budget / all_costs) if all_costs > 0.0 else 0.0
-        _write_box_row(lo, hi, scores, costs, tau, correction, level, solution)
+        _write_box_row(lo, hi, a, delta, costs, tau, correction, level, z, face)
 
 
 @leaf
@@ -288,14 +296,15 @@ def _multiplier(
 def _write_box_row(
     lo: np.uint64,
     hi: np.uint64,
-    scores: LocalScores,
+    a: FloatArray,
+    delta: FloatArray,
     costs: FloatArray,
     tau: float,
     correction: float,
     level: float,
-    solution: LocalSolution,
+    z: FloatArray,
+    face: ByteArray,
 ) -> None:
-    a, delta, z, face = scores.a, scores.delta, solution.z, solution.face
     for i in range(lo, hi):
         w = delta[i] * costs[i] if costs.size > 0 else delta[i]
         value = (a[i] + tau * w) + correction * w
