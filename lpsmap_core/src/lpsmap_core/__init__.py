@@ -7,7 +7,21 @@ from lpsmap_core.engine.warm_start import WarmStartCache
 from lpsmap_core.graph import FactorGraph
 from lpsmap_core.kernels.compile import CompilationNotice, kernel, leaf
 from lpsmap_core.kernels.interrupts import interrupted
-from lpsmap_core.model.factor import FREE, LOWER, TIED, UPPER, Factor, LocalSolution
+from lpsmap_core.kernels.records import (
+    FREE,
+    LOWER,
+    TIED,
+    UPPER,
+    Direction,
+    Factors,
+    LocalScores,
+    LocalSolution,
+    Product,
+    Scores,
+    Structures,
+    largest_arity,
+)
+from lpsmap_core.model.factor import Factor
 from lpsmap_core.model.variables import Variables, as_variables, stack
 from lpsmap_core.plugins.hookspecs import hookimpl, hookspec
 from lpsmap_core.plugins.registry import engine_named
@@ -29,17 +43,23 @@ __all__ = [
     "CompilationNotice",
     "ConditionalGradient",
     "ConvergenceWarning",
+    "Direction",
     "Distribution",
     "Distributions",
     "Engine",
     "Factor",
     "FactorGraph",
+    "Factors",
+    "LocalScores",
     "LocalSolution",
     "Plan",
+    "Product",
+    "Scores",
     "Solution",
     "SolvedGraph",
     "Status",
     "Structure",
+    "Structures",
     "Variables",
     "WarmStartCache",
     "as_variables",
@@ -48,6 +68,7 @@ __all__ = [
     "hookspec",
     "interrupted",
     "kernel",
+    "largest_arity",
     "leaf",
     "stack",
 ]

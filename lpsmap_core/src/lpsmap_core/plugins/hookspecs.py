@@ -36,10 +36,10 @@ __all__ = [
 
 PROJECT = "lpsmap"
 
-API_VERSION = 1
+API_VERSION = 2
 """Version of the hooks and of what they return, raised by changes that break plugins.
 
-A plugin's module says the one that it is written for: ``lpsmap_api_version = 1``.
+A plugin's module says the one that it is written for: ``lpsmap_api_version = 2``.
 """
 
 hookspec = pluggy.HookspecMarker(PROJECT)

@@ -45,6 +45,10 @@ OWN = "lpsmap-core"
 """The distribution whose offers are there at any rate."""
 
 
+MENDING = "'From version 1 to 2' in docs/how-to/kernels.md"
+"""Where authors read what to change."""
+
+
 class PluginWarning(UserWarning):
     """An installed plugin is broken, in whole or in part."""
 
@@ -315,6 +319,7 @@ def _check_api_version(module: object, plugin: Plugin) -> None:
             f"it is written for version {wanted!r} of the plugin API, and the installed "
             f"lpsmap-core has version {ours}. "
             f"Upgrade {'lpsmap-core' if newer else plugin.distribution}"
+            f"{'' if newer else f'; its authors read {MENDING}'}"
         )
 
 

@@ -299,8 +299,7 @@ def _memory(layout: Layout, found: list[Chosen]) -> Memory:
 
 
 def _active_set_bytes(bucket: Bucket) -> int:
-    width = bucket.type.vertex_sizes(bucket.offsets, bucket.additional_offsets, bucket.parameters)
-    width = np.maximum(width, 1)
+    width = np.maximum(bucket.type.vertex_sizes(bucket.factors), 1)
     blocks, answers = block_size(width, first_capacity(bucket)), 1.5 * width
     return int(FLOAT * (blocks.sum() + answers.sum() + 8 * bucket.n_factors + 2 * bucket.n_links))
 
@@ -308,8 +307,10 @@ def _active_set_bytes(bucket: Bucket) -> int:
 def _array_bytes(layout: Layout) -> int:
     """Return the bytes of a layout's arrays, those of its declarations left out."""
     part = layout.part
-    records = (layout, part, *layout.buckets, *part.buckets)
+    buckets = (*layout.buckets, *part.buckets)
+    records = (layout, part, *buckets)
     arrays = [x for record in records for x in vars(record).values() if isinstance(x, np.ndarray)]
+    arrays += [x for bucket in buckets for x in bucket.factors]
     owners = {}
     for array in (*arrays, *part.blocks, *part.links):
         owner = array.base if isinstance(array.base, np.ndarray) else array
