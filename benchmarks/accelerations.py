@@ -1,11 +1,11 @@
 """Count the iterations of ADMM with accelerations that the engine does not have, and with its own.
 
 ``python benchmarks/accelerations.py --out docs/images/accelerations.png`` solves instances of three
-workloads at score scales from 0.1 to 100, one component at a time, by a loop in Python around the
-engine's own local solvers. To the plain loop it adds one thing after the other: over-relaxation,
-balanced residuals, spectral step sizes (Xu, Figueiredo & Goldstein 2017), and Anderson acceleration
-with a safeguard (Walker & Ni 2011). The last row is the engine. An iteration solves every local
-problem once, whatever else it does.
+workloads at score scales from 0.1 to 100, one component at a time, by the engine's own loop without
+its polish and acceleration. After every iteration one thing is done to it after the other:
+over-relaxation, balanced residuals by the engine's rule, spectral step sizes (Xu, Figueiredo &
+Goldstein 2017), and Anderson acceleration with a safeguard (Walker & Ni 2011). The last row is the
+engine as it is.
 """
 
 from __future__ import annotations
@@ -29,8 +29,12 @@ from rich.progress import track
 from rich.table import Table
 
 from lpsmap import ConvergenceWarning, FactorGraph
-from lpsmap_core.engine.admm import BALANCE_FACTOR, BALANCE_PERIOD, BALANCE_RATIO, INNER_ITERATIONS
-from lpsmap_core.engine.state import Options, PartState, start
+from lpsmap_core.engine.admm import INNER_ITERATIONS, Limits, advance
+from lpsmap_core.engine.faces import make_work
+from lpsmap_core.engine.options import Options
+from lpsmap_core.engine.polish import make_polish
+from lpsmap_core.engine.state import start
+from lpsmap_core.engine.step_size import BALANCE_PERIOD, BALANCE_RATIO, balanced
 from lpsmap_core.layout.layout import build_layout
 
 sys.path.insert(0, str(Path(__file__).parent))
@@ -85,7 +89,7 @@ class ScaledNormal:
         return self._scale * self._rng.standard_normal(size)
 
 
-# -------------------------------------------------------------------- the loop, in Python
+# -------------------------------------------------------------------- the loop, step by step
 
 
 @dataclass
@@ -101,69 +105,66 @@ class Step:
     """The multipliers before the means move."""
     primal: float
     change: float
-    solved: bool
 
 
 class Loop:
-    """ADMM on a graph that is one component; numbers on links are in the signs of the variables."""
+    """The engine's loop on a graph that is one component, an iteration at a time.
 
-    def __init__(self, graph: FactorGraph) -> None:
-        part = build_layout(graph.n_variables, graph.factors).part
-        scores = graph.flat_scores()[part.variables]
+    Numbers on links are in the order and in the signs of the variables.
+    """
+
+    def __init__(self, graph: FactorGraph, method: Method, tol: float) -> None:
+        self.part = part = build_layout(graph.n_variables, graph.factors).part
         eta_v = [
             bucket.scores([graph.additional_scores(f) for f in bucket.declarations])
             for bucket in part.buckets
         ]
-        self.state: PartState = start(part, scores, eta_v, Options())
-        self.part, self.gamma = part, float(self.state.problem.progress.gamma[0])
+        scores = graph.flat_scores()[part.variables]
+        state = start(part, scores, np.concatenate([np.empty(0), *eta_v]), Options())
+        self.progress, self.iterate = state.problem.progress, state.problem.iterate
         self._degree = np.diff(part.variable_offsets)
-
-    def mean(self, values: FloatArray) -> FloatArray:
-        """Return the means over the links of every variable."""
-        part = self.part
-        return np.bincount(part.link_variable, values, part.n_variables) / self._degree
-
-    def iterate(self, w: FloatArray, relaxation: float) -> Step:
-        """Take one iteration from ``lambda + gamma u``."""
-        part, iterate, extras = self.part, self.state.problem.iterate, self.state.problem.extras
-        owner, gamma = part.link_variable, self.gamma
-        u = self.mean(w) / gamma
-        dual = w - gamma * u[owner]
-        a = part.sign * ((iterate.score[owner] + w) / (1.0 + gamma)) + part.shift
-        scaled, solved = extras.eta / (1.0 + gamma), True
-        for b, (bucket, solver) in enumerate(zip(part.buckets, self.state.solvers, strict=True)):
-            links, additionals = self.state.links_of(b), self.state.additionals_of(b)
-            rows, v = np.arange(bucket.n_factors), extras.v[additionals]
-            local, z = a[links], iterate.z[links]
-            solver.solve(rows, local, scaled[additionals], z, v, INNER_ITERATIONS)
-            solved &= not solver.unsolved().size
-        z = part.sign * iterate.z + part.shift
-        means = self.mean(z)
-        gap = means[owner] - z
-        relaxed = relaxation * means + (1.0 - relaxation) * u
-        return Step(
-            w=w,
-            image=dual + relaxation * gamma * gap + gamma * relaxed[owner],
-            z=z,
-            intermediate=dual + gamma * (u[owner] - z),
-            primal=float(np.abs(part.delta * gap).max()),
-            change=gamma * float(np.abs(part.root_degree * (means - u)).max()),
-            solved=solved,
+        self._owner = np.repeat(np.arange(part.n_variables), self._degree)
+        limits = Limits(0, INNER_ITERATIONS, tol, False, method.relaxation)
+        polish, work = make_polish(state, False), make_work(part, 0, False)
+        self._advance = lambda stop: advance(
+            state, np.zeros(1, dtype=np.int64), polish, work, limits._replace(stop=stop)
         )
 
-    def restart(self, step: Step, gamma: float) -> FloatArray:
-        """Return where a step led, for another step size."""
-        u = self.mean(step.image) / self.gamma
-        dual = step.image - self.gamma * u[self.part.link_variable]
-        self.gamma = gamma
-        return dual + gamma * u[self.part.link_variable]
+    @property
+    def gamma(self) -> float:
+        """The step size; the loop goes on from the means and multipliers with another one."""
+        return float(self.progress.gamma[0])
 
+    @gamma.setter
+    def gamma(self, gamma: float) -> None:
+        self.progress.gamma[0], self.progress.stale[0] = gamma, True
 
-def balanced(step: Step, gamma: float) -> float:
-    """Return the step size of the engine's rule."""
-    if step.primal > BALANCE_RATIO * step.change:
-        return gamma * BALANCE_FACTOR
-    return gamma / BALANCE_FACTOR if step.change > BALANCE_RATIO * step.primal else gamma
+    @property
+    def w(self) -> FloatArray:
+        """Where the loop is."""
+        w: FloatArray = self.iterate.dual + self.gamma * self.iterate.u[self._owner]
+        return w
+
+    @w.setter
+    def w(self, w: FloatArray) -> None:
+        self.iterate.u[:] = np.bincount(self._owner, w) / self._degree / self.gamma
+        self.iterate.dual[:] = w - self.gamma * self.iterate.u[self._owner]
+        self.progress.stale[0] = True
+
+    def step(self) -> Step:
+        """Take one iteration."""
+        part, iterate, progress = self.part, self.iterate, self.progress
+        w, u, dual = self.w, iterate.u[self._owner], iterate.dual.copy()
+        self._advance(int(progress.iterations[0]) + 1)
+        z = (part.sign * iterate.z + part.shift)[part.variable_links]
+        return Step(
+            w=w,
+            image=self.w,
+            z=z,
+            intermediate=dual + self.gamma * (u - z),
+            primal=float(progress.primal[0]),
+            change=float(progress.change[0]),
+        )
 
 
 def spectral(before: Step, step: Step, gamma: float) -> float:
@@ -212,24 +213,23 @@ class Anderson:
 
 def iterations(graph: FactorGraph, method: Method, tol: float, limit: int) -> float:
     """Return how many iterations a method takes; inf if the limit does not suffice."""
-    loop, anderson = Loop(graph), Anderson()
-    w, before = np.zeros(loop.part.n_links), None
+    loop, anderson, before = Loop(graph, method, tol), Anderson(), None
+    first = loop.gamma
     for i in range(1, limit + 1):
-        step = loop.iterate(w, method.relaxation)
-        if step.solved and max(step.primal, step.change) <= tol:
+        step, gamma = loop.step(), loop.gamma
+        if loop.progress.converged[0]:
             return i
-        w, gamma = step.image, loop.gamma
         if method.step_size == "balanced" and i % BALANCE_PERIOD == 0:
-            gamma = balanced(step, gamma)
+            gamma = balanced(gamma, first, step.primal, step.change, BALANCE_RATIO)
         elif method.step_size == "spectral" and i % 2 == 0:
             if before is not None:
                 gamma = spectral(before, step, gamma)
             before = step
         if gamma != loop.gamma:
-            w = loop.restart(step, gamma)
+            loop.gamma = gamma
             anderson.clear()
         elif method.anderson:
-            w = anderson.next(step)
+            loop.w = anderson.next(step)
     return np.inf
 
 

@@ -21,26 +21,16 @@ from rich.progress import track
 from rich.table import Table
 
 from lpsmap import Budget, Factor, FactorGraph, Solution
-from lpsmap_core import kernel
+from lpsmap_core import Factors, Scores, Structures, kernel
 
 N, B = 12, 3
 
 
 @kernel
-def _best(
-    rows: Any,
-    offsets: Any,
-    eta_u: Any,
-    additional_offsets: Any,
-    eta_v: Any,
-    parameters: Any,
-    link_parameter: Any,
-    start: Any,
-    index: Any,
-    value: Any,
-    size: Any,
-) -> None:
+def _best(rows: Any, factors: Factors, scores: Scores, structures: Structures) -> None:
     """Choose the best variables, or fewer if fewer score above 0, one after the other."""
+    offsets, parameters, eta_u = factors.offsets, factors.parameters, scores.eta_u
+    start, entry, value, size = structures
     for r in rows:
         lo, hi = offsets[r], offsets[r + 1]
         taken = np.zeros(hi - lo, dtype=np.bool_)
@@ -54,7 +44,7 @@ def _best(
             if top < 0:
                 break
             taken[top] = True
-            index[start[r] + size[r]], value[start[r] + size[r]] = top, 1.0
+            entry[start[r] + size[r]], value[start[r] + size[r]] = top, 1.0
             size[r] += 1
 
 

@@ -33,7 +33,7 @@ from lpsmap import (
     SequenceDistance,
     TopK,
 )
-from lpsmap_core import Factor, Variables
+from lpsmap_core import Factor, Scores, Structures, Variables
 from lpsmap_core.layout.layout import build_layout
 
 matplotlib.use("Agg")
@@ -90,21 +90,19 @@ def microseconds(make: Make, n: int, batch: int, rng: np.random.Generator) -> fl
     graph = FactorGraph()
     factor = make(graph, batch, n)
     bucket = build_layout(graph.n_variables, [factor]).buckets[0]
-    width = factor.vertex_sizes(bucket.offsets, bucket.additional_offsets, bucket.parameters)
+    width = factor.vertex_sizes(bucket.factors)
     start = np.append(0, np.cumsum(width))[:-1]
-    index, value = np.empty(width.sum(), dtype=np.int32), np.empty(width.sum())
-    scores = rng.standard_normal(bucket.n_links)
-    extra = np.zeros(0)
+    entry, value = np.empty(width.sum(), dtype=np.int32), np.empty(width.sum())
+    structures = Structures(start, entry, value, np.empty_like(start))
+    scores = Scores(rng.standard_normal(bucket.n_links), np.zeros(0))
     if bucket.n_additionals:
         extra = bucket.scores([np.asarray(factor.additionals).reshape(batch, -1)])
+        scores = scores._replace(eta_v=extra)
     assert factor.map_kernel is not None
     taken = []
     for _ in range(4):
         begin = time.perf_counter()
-        factor.map_kernel(
-            np.arange(batch), bucket.offsets, scores, bucket.additional_offsets, extra,
-            bucket.parameters, bucket.link_parameter, start, index, value, np.empty_like(start),
-        )  # fmt: skip
+        factor.map_kernel(np.arange(batch), bucket.factors, scores, structures)
         taken.append(time.perf_counter() - begin)
     return 1e6 * min(taken) / batch
 

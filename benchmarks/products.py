@@ -64,7 +64,7 @@ class Counter:
 
 def errors(solution: Solution, d: np.ndarray, found: np.ndarray) -> tuple[float, float]:
     """Return the error of a gradient, and of the paper's powers, against the eigenvectors."""
-    variables = solution.state.part.variables
+    variables = solution.layout.part.variables
     s = local_jacobians(solution).s
     expected = eigenprojection(s)[0] @ d[variables]
     powers = d[variables]

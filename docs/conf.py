@@ -41,7 +41,8 @@ autodoc_member_order = "bysource"
 autodoc_typehints = "description"
 autodoc_typehints_description_target = "documented_params"
 autodoc_preserve_defaults = True
-autodoc_type_aliases = {name: name for name in ("FloatArray", "IntArray", "BoolArray")}
+ARRAYS = ("FloatArray", "IntArray", "BoolArray", "ByteArray", "IndexArray")
+autodoc_type_aliases = {name: name for name in ARRAYS}
 autodoc_type_aliases["npt.ArrayLike"] = "ArrayLike"
 napoleon_google_docstring = False
 

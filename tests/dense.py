@@ -9,6 +9,8 @@ import numpy as np
 import numpy.typing as npt
 
 from lpsmap_core import Solution
+from lpsmap_core.engine.compiled import SolvedPart
+from lpsmap_core.engine.state import PartState
 
 FloatArray = npt.NDArray[np.float64]
 
@@ -29,9 +31,14 @@ class LocalJacobians(NamedTuple):
         return self.copies.T @ self.variables @ self.copies
 
 
+def _state_of(solution: Solution) -> PartState:
+    assert isinstance(solution.solved, SolvedPart)
+    return solution.solved.state
+
+
 def local_jacobians(solution: Solution) -> LocalJacobians:
     """Return the Jacobians that a solution's local solvers hold, column by column."""
-    state = solution.state
+    state = _state_of(solution)
     state.complete_faces(1)
     part, n_additionals = state.part, state.problem.extras.eta.size
     copies = np.zeros((part.n_links, part.n_variables))
@@ -39,7 +46,7 @@ def local_jacobians(solution: Solution) -> LocalJacobians:
     jacobian = np.zeros((part.n_links, part.n_links))
     mixed = np.zeros((part.n_links, n_additionals))
     for b, solver in enumerate(state.solvers):
-        links, extras, rows = state.links_of(b), state.additionals_of(b), part.buckets[b].n_factors
+        links, extras, rows = part.links_of(b), part.additionals_of(b), part.buckets[b].n_factors
         n, n_v = links.stop - links.start, extras.stop - extras.start
         out, out_v = np.zeros((n + n_v, n)), np.zeros((n + n_v, n_v))
         for i, one in enumerate(np.eye(n + n_v)):
@@ -81,15 +88,15 @@ class DenseJacobian:
         self, d: FloatArray, d_additionals: Sequence[FloatArray]
     ) -> tuple[FloatArray, list[FloatArray]]:
         """Multiply with a vector, as `Solution.vjp` and `Solution.jvp` do."""
-        solution, state = self._solution, self._solution.state
+        solution, part = self._solution, self._solution.layout.part
         position = {id(factor): i for i, factor in enumerate(solution.factors)}
         d_v = np.zeros(self.local.mixed.shape[1])
-        for b, bucket in enumerate(state.part.buckets):
+        for b, bucket in enumerate(part.buckets):
             mine = [d_additionals[position[id(f)]] for f in bucket.declarations]
-            d_v[state.additionals_of(b)] = bucket.scores(mine)
-        copies, mixed, variables = self.local.copies, self.local.mixed, state.part.variables
+            d_v[part.additionals_of(b)] = bucket.scores(mine)
+        copies, mixed, variables = self.local.copies, self.local.mixed, part.variables
         moved = self.projection @ (d[variables] + copies.T @ (mixed @ d_v))
         inside = (solution.scores > 0.0) & (solution.scores < 1.0)
         out = np.where(inside & (solution.layout.component < 0), d, 0.0)
         out[variables] = moved
-        return out, state.by_declaration(mixed.T @ (copies @ moved), solution.factors)
+        return out, part.by_declaration(mixed.T @ (copies @ moved), solution.factors)

@@ -52,6 +52,10 @@ class Polytope(Factor):
         return self.m[y], self.n[y]
 
 
+STATES = 2
+"""States of a random sequence."""
+
+
 def random_polytope(
     rng: np.random.Generator, arity: int, n_additionals: int = 0, most: int = 12
 ) -> tuple[FloatArray, FloatArray]:
@@ -85,6 +89,8 @@ class Declared:
             return Polytope(view, self.m, self.n, eta_v if self.n.size else None)
         if self.kind == "Pair":
             return lpsmap.Pair(view[0], view[1], eta_v.reshape(()))
+        if self.kind == "Sequence":
+            return lpsmap.Sequence(view.reshape(-1, STATES), additionals=eta_v)
         if self.kind == "DepTree":
             n = math.isqrt(len(view))
             view = view.reshape(n, n)
@@ -202,6 +208,9 @@ def random_structures(
         packed, single_root = bool(rng.integers(2)), bool(rng.integers(2))
         m, n = judges.trees(int(rng.integers(2, 4)), single_root=single_root, packed=packed)
         return kind, m, n, {"packed": packed, "single_root": single_root}
+    if kind == "Sequence":
+        m, n = judges.sequences(int(rng.integers(2, 4)), STATES)
+        return kind, m, np.hstack([m[:, :STATES], n, m[:, -STATES:]]), {}
     if kind == "Polytope":
         return kind, *random_polytope(rng, k, int(rng.integers(0, 3))), {}
     if kind == "Pair":

@@ -146,13 +146,14 @@ def _allowed(
 # -------------------------------------------------------------------- structures of installed types
 
 
-def structures_of(oracle: Oracle) -> tuple[FloatArray, FloatArray] | None:
+def structures_of(oracle: Oracle, tries: int = 4) -> tuple[FloatArray, FloatArray] | None:
     """Return all vertices that a type's own oracle can give, or None if that cannot be told.
 
     A structure of zeros and ones is the best for scores of 1 where it is on and of -1 elsewhere.
     Where there are too many such scores, or vertices are fractional, random scores are tried until
     half of them have shown nothing new. Polytopes that oracles answer with fractions of their
-    parameters have corners too narrow for that: knapsacks are listed by the judges.
+    parameters have corners too narrow for that: knapsacks are listed by the judges. Of additionals
+    that go with the same variables, those are found that win in one of some `tries`.
     """
     factor, k = oracle.row, oracle.arity
     if type(factor).__name__ == "Knapsack":
@@ -169,7 +170,7 @@ def structures_of(oracle: Oracle) -> tuple[FloatArray, FloatArray] | None:
         if max(found.values()) >= len(scores) // 2:
             return None
     m = np.array(sorted({vertex[:k] for vertex in found})).reshape(-1, k)
-    for _ in range(4 if oracle.n_additionals else 0):  # additionals that variables leave open
+    for _ in range(tries if oracle.n_additionals else 0):  # additionals that variables leave open
         some = rng.normal(size=(len(m), oracle.n_additionals))
         _ask(oracle, 1e4 * (2.0 * m - 1.0), some, found)
     vertices = np.array(sorted(found)).reshape(-1, oracle.size)

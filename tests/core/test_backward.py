@@ -16,7 +16,7 @@ FloatArray = npt.NDArray[np.float64]
 
 def jacobian_of(solution: Solution) -> FloatArray:
     """Return the Jacobian in the scores, on the part's variables."""
-    state = solution.state
+    state = solution.solved.state
     variables = state.part.variables
     rows = [solution.vjp(row)[0] for row in np.eye(len(solution.values))[variables]]
     return np.array(rows)[:, variables]

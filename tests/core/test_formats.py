@@ -114,6 +114,8 @@ def test_suffixes_choose_the_format(tmp_path: Path) -> None:
             return Problem(graph, {"u": graph.variable(int(path.read_text()))})
 
     class Reader:
+        lpsmap_api_version = 2
+
         @hookimpl
         def lpsmap_formats(self) -> list[type[FileFormat]]:
             return [Counted]
@@ -210,6 +212,8 @@ class NoProblem(FaultyFormat):
 
 class FaultyPlugin:
     """Their plugin."""
+
+    lpsmap_api_version = 2
 
     @hookimpl
     def lpsmap_factors(self) -> list[type[lpsmap_core.Factor]]:

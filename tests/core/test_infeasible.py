@@ -183,12 +183,12 @@ def test_looking_for_a_contradiction_leaves_the_faces_alone() -> None:
     graph.add(DepTree(u, projective=True))
     graph.add(Budget(u, 1, axis=1))
     with pytest.warns(ConvergenceWarning):
-        state = graph.solve(max_iter=FIRST_TEST, step_size=1e-3, adapt=False).state
+        state = graph.solve(max_iter=FIRST_TEST, step_size=1e-3, adapt=False).solved.state
     (b,) = (b for b, solver in enumerate(state.solvers) if isinstance(solver, ActiveSets))
     found = state.solvers[b].structures(np.array([0]))
     weight = np.repeat(found.probability, np.diff(found.offsets))
     slots = np.bincount(found.entry, found.value * weight, state.part.buckets[b].n_links)
-    links = state.links_of(b)
+    links = state.part.links_of(b)
     z = state.problem.iterate.z[links]
     np.testing.assert_allclose(slots / state.part.delta[links], z, rtol=0, atol=1e-12)
 

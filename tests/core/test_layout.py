@@ -76,7 +76,7 @@ def test_buckets_hold_the_declarations_in_their_order(graph: FactorGraph) -> Non
             assert slots(bucket, f, True) == list(d.links(d.variables.negated)[d.slots_of(i)])
             assert np.diff(bucket.additional_offsets)[f] == d.n_additionals
             given = [getattr(d, name)[i] for name in bucket.type.row_parameters]
-            assert bucket.parameters[f].tolist() == given
+            assert bucket.factors.parameters[f].tolist() == given
 
 
 def test_components_are_numbered_by_their_first_variables(graph: FactorGraph) -> None:
@@ -105,7 +105,7 @@ def test_the_part_to_be_solved_is_in_the_order_of_components(graph: FactorGraph)
         for f, g in enumerate(chosen):
             assert part.variables[slots(bucket, f)].tolist() == slots(of_type, g)
             assert slots(bucket, f, True) == slots(of_type, g, True)
-            assert bucket.parameters[f].tolist() == of_type.parameters[g].tolist()
+            assert bucket.factors.parameters[f].tolist() == of_type.factors.parameters[g].tolist()
 
 
 def test_links_and_blocks_say_where_everything_lies(graph: FactorGraph) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import inspect
 import math
 from fractions import Fraction
 from typing import Any
@@ -11,8 +12,7 @@ import numpy as np
 import pytest
 
 from lpsmap import AtMostOne, FactorGraph, Xor
-from lpsmap_core.engine.options import checked_options
-from lpsmap_core.engine.state import Options
+from lpsmap_core.engine.options import CHECKS, Options, checked_options
 
 
 def matching() -> FactorGraph:
@@ -141,3 +141,12 @@ def test_options_of_a_plan() -> None:
         matching().plan(threads="4")
     with pytest.raises(TypeError, match="^limited: got 'no'; expected True or False"):
         matching().plan(limited="no")
+
+
+def test_a_solve_offers_the_options_that_are_checked_with_their_defaults() -> None:
+    offered = inspect.signature(FactorGraph.solve).parameters
+    others = {"self", "verbose", "warm_start", "engine"}
+    assert set(offered) - others == set(CHECKS)
+    defaults = {name: offered[name].default for name in CHECKS if name != "threads"}
+    assert defaults == {name: Options._field_defaults[name] for name in defaults}
+    assert offered["threads"].default is None  # for all cores, which machines differ in

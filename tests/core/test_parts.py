@@ -69,6 +69,7 @@ class Inner(NamedTuple):
 
 class Outer(NamedTuple):
     numbers: np.ndarray
+    half: float
     inner: Inner
     cube: np.ndarray
 
@@ -77,7 +78,7 @@ class Outer(NamedTuple):
 def change(outer, i):
     table = outer.inner.table
     for j in range(table.shape[1]):
-        table[i, j] += outer.numbers[i]
+        table[i, j] += outer.half * outer.numbers[i]
         outer.cube[i, j, -1] = table[i].sum()
     outer.inner.flags[i] = len(outer.cube) == len(outer.numbers)
 
@@ -93,8 +94,8 @@ def change_all(outer):
 def test_tuples_by_address_are_the_same_arrays(rng: np.random.Generator) -> None:
     for n, m in ((3, 4), (0, 2), (5, 1)):
         numbers, table = rng.standard_normal(n), rng.standard_normal((n, m))
-        expected = table + numbers[:, None]
-        outer = Outer(numbers, Inner(table, np.zeros(n, dtype=np.bool_)), np.zeros((n, m, 2)))
+        expected = table + 0.5 * numbers[:, None]
+        outer = Outer(numbers, 0.5, Inner(table, np.zeros(n, dtype=np.bool_)), np.zeros((n, m, 2)))
         size, last = change_all(outer)
         np.testing.assert_allclose(table, expected)
         assert outer.inner.flags.all()
@@ -106,7 +107,7 @@ def test_tuples_by_address_are_the_same_arrays(rng: np.random.Generator) -> None
 def test_arrays_that_are_not_contiguous_do_not_go_by_address() -> None:
     import numba
 
-    outer = Outer(np.ones(4)[::2], Inner(np.ones((2, 2)), np.ones(2) > 0), np.ones((2, 2, 2)))
+    outer = Outer(np.ones(4)[::2], 0.5, Inner(np.ones((2, 2)), np.ones(2) > 0), np.ones((2, 2, 2)))
     with pytest.raises(numba.core.errors.TypingError):
         change_all(outer)
 

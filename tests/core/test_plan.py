@@ -105,7 +105,7 @@ def test_the_solver_is_the_one_that_serves(
     graph.add(factor_type(graph.variable((2, 3))))
     (row,) = graph.plan(limited=limited).factors
     assert (row.solver, row.reason) == (name, reason)
-    solver = graph.solve(max_inner_iter=100 if limited else None).state.solvers[0]
+    solver = graph.solve(max_inner_iter=100 if limited else None).solved.state.solvers[0]
     choice = choose_solver(factor_type, limited=limited)
     assert type(solver) is choice.make
     assert row.function.endswith(f".{choice.function.__qualname__}")

@@ -27,7 +27,7 @@ class Looks:
         u = graph.variable_from(scores)
         graph.add(Xor(u))
         graph.add(AtMostOne(u, axis=1))
-        self.state: PartState = graph.solve().state
+        self.state: PartState = graph.solve().solved.state
         part, self.problem = self.state.part, self.state.problem
         self.polish = make_polish(self.state, True)
         self.work = make_work(part, 0)

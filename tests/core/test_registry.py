@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import re
 import subprocess
 import sys
 import types
@@ -17,6 +18,7 @@ from click.testing import CliRunner
 
 import lpsmap
 import lpsmap_core
+from environments import ROOT
 from lpsmap_core import Factor, FactorGraph
 from lpsmap_core.command import cli
 from lpsmap_core.plugins import registry
@@ -41,7 +43,8 @@ def factor_type(name: str) -> type[Factor]:
 
 def plugin(factors: Any = None, graphs: Any = None, **hooks: Any) -> Any:
     """Make a module whose hooks return (or raise) what is given."""
-    module = types.ModuleType("plugin")
+    module: Any = types.ModuleType("plugin")
+    module.lpsmap_api_version = 2
 
     def answer(given: Any) -> Any:
         def hook() -> Any:
@@ -189,13 +192,24 @@ def test_helpers_beside_the_hooks_are_no_misspelt_hooks() -> None:
 
 @pytest.mark.parametrize(
     ("version", "advice"),
-    [(2, "Upgrade lpsmap-core"), (0, "Upgrade pack-a"), ("one", "Upgrade pack-a")],
+    [(3, "Upgrade lpsmap-core$"), (0, "Upgrade pack-a; "), ("one", "Upgrade pack-a; ")],
 )
 def test_another_api_version(version: Any, advice: str) -> None:
     module = plugin([A])
     module.lpsmap_api_version = version
-    with pytest.raises(RuntimeError, match=f"version {version!r} .* has version 1. {advice}"):
+    with pytest.raises(RuntimeError, match=f"version {version!r} .* has version 2. {advice}"):
         Registry().register(module, Plugin("a", "pack-a", "1.2"))
+
+
+def test_a_plugin_of_version_1_learns_what_to_change() -> None:
+    """One that names no version is of the first."""
+    module = plugin([A])
+    del module.lpsmap_api_version
+    with pytest.raises(RuntimeError, match="version 1 of the plugin API") as caught:
+        Registry().register(module, Plugin("a", "pack-a", "1.2"))
+    words = re.search("'(.*)' in (.*)$", str(caught.value))
+    assert words is not None
+    assert f"## {words[1]}\n" in (ROOT / words[2]).read_text(encoding="utf-8")
 
 
 def test_registered_for_a_while() -> None:
@@ -242,6 +256,8 @@ class {name}(lpsmap_core.Factor):
     def solve_map(self, eta_u, eta_v): return 0
     def vertex(self, y): return [], []
 
+lpsmap_api_version = 2
+
 @lpsmap_core.hookimpl
 def lpsmap_factors():
     return [{name}]
@@ -275,8 +291,8 @@ def test_a_plugin_that_cannot_be_imported(alone: Path) -> None:
 
 
 def test_a_plugin_of_another_api_version_is_skipped(alone: Path) -> None:
-    install(alone, "newer", PACK.format(name="Newer") + "lpsmap_api_version = 2")
-    install(alone, "good", PACK.format(name="Good") + "lpsmap_api_version = 1")
+    install(alone, "newer", PACK.format(name="Newer") + "lpsmap_api_version = 3")
+    install(alone, "good", PACK.format(name="Good"))
     with pytest.warns(PluginWarning, match="of newer 4.5: .* Upgrade lpsmap-core. Other plugins"):
         found = registry.installed()
     assert set(found.factors) == {"Good"}
@@ -467,7 +483,7 @@ def test_check_tells_a_contested_name_of_a_distribution(alone: Path) -> None:
 def test_check_tells_a_misspelt_group_from_an_unknown_name(alone: Path) -> None:
     install(alone, "slip", PACK.format(name="Slip"), group="lpsmap_plugins")
     install(alone, "tool", PACK.format(name="Tool"), group="console_scripts")
-    install(alone, "empty", "")
+    install(alone, "empty", "lpsmap_api_version = 2")
     for name, words in {
         "slip": "no entry point in the group 'lpsmap'; its group 'lpsmap_plugins' is not looked at",
         "tool": "no entry point in the group 'lpsmap'.",

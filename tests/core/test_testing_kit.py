@@ -51,22 +51,55 @@ class OneOf(Factor):
 class Compiled(OneOf):
     """The same with an oracle for many rows; the rules are the same for one that is compiled."""
 
-    def map_kernel(
-        rows, offsets, eta_u, extra, eta_v, parameters, link_parameter, start, index, value, size
-    ):
+    def map_kernel(rows, factors, scores, structures):
+        offsets, extra = factors.offsets, factors.additional_offsets
+        start, entry, value, size = structures
         for r in rows:
-            scores = eta_u[offsets[r] : offsets[r + 1]].copy()
-            scores[0] += eta_v[extra[r] : extra[r + 1]].sum()
-            best, n = int(np.argmax(scores)), len(scores)
+            eta_u = scores.eta_u[offsets[r] : offsets[r + 1]].copy()
+            eta_u[0] += scores.eta_v[extra[r] : extra[r + 1]].sum()
+            best, n = int(np.argmax(eta_u)), len(eta_u)
             size[r] = 2 if best == 0 and extra[r + 1] > extra[r] else 1
-            index[start[r] : start[r] + size[r]] = (best, n)[: size[r]]
+            entry[start[r] : start[r] + size[r]] = (best, n)[: size[r]]
             value[start[r] : start[r] + size[r]] = 1.0
 
     map_kernel = staticmethod(map_kernel)
 
     @classmethod
-    def vertex_sizes(cls, offsets, additional_offsets, parameters):
-        return np.minimum(np.diff(additional_offsets), 1) + 1
+    def vertex_sizes(cls, factors):
+        return np.minimum(np.diff(factors.additional_offsets), 1) + 1
+
+
+class Allowed(Factor):
+    """One of some variables is on, which the declaration names: for all factors, or for each."""
+
+    integer_parameter = "allowed"
+
+    def __init__(self, variables, allowed):
+        super().__init__(variables)
+        several = np.ndim(allowed[0]) == 1
+        self.allowed = self.integers("allowed", allowed, per_factor=several)
+
+    @classmethod
+    def examples(cls):
+        u = FactorGraph().variable((3, 4))
+        return [cls(u, np.array([0, 2])), cls(u, [[1], [0, 2, 3], [3, 1]])]
+
+    def solve_map(self, eta_u, eta_v):
+        return int(self.allowed[np.argmax(eta_u[self.allowed])])
+
+    def vertex(self, y):
+        return np.eye(self.event_shape[0])[y], []
+
+    def map_kernel(rows, factors, scores, structures):
+        for r in rows:
+            begin, end = factors.integer_ranges[r]
+            first, best = factors.offsets[r], factors.integers[begin]
+            for k in factors.integers[begin:end]:
+                best = k if scores.eta_u[first + k] > scores.eta_u[first + best] else best
+            at = structures.start[r]
+            structures.entry[at], structures.value[at], structures.size[r] = best, 1.0, 1
+
+    map_kernel = staticmethod(map_kernel)
 
 
 class Closed(OneOf):
@@ -100,25 +133,27 @@ class Closed(OneOf):
 class ClosedKernel(Closed):
     """The same as kernels on flat arrays."""
 
-    def projection_kernel(
-        rows, offsets, a, delta, extra, eta_v, parameters, link_parameter, z, v, face, branch
-    ):
+    def projection_kernel(rows, factors, scores, solution):
+        a, delta, eta_v = scores
         for r in rows:
-            s = slice(offsets[r], offsets[r + 1])
-            solution = Closed.solve_sparsemap(a[None, s], eta_v[:0], delta[None, s], None, None)
-            z[s], face[s] = solution.z[0], solution.face[0]
+            s = slice(factors.offsets[r], factors.offsets[r + 1])
+            found = Closed.solve_sparsemap(a[None, s], eta_v[:0], delta[None, s], None, None)
+            solution.z[s], solution.face[s] = found.z[0], found.face[0]
 
-    def jvp_kernel(rows, offsets, delta, extra, parameters, links, face, branch, d_u, d_v, *out):
+    def jvp_kernel(rows, factors, direction, product):
+        delta, face, _, d_u, d_v = direction
         for r in rows:
-            s = slice(offsets[r], offsets[r + 1])
-            solution = LocalSolution(None, None, face[None, s], None)
-            out[0][s] = Closed.jvp(solution, d_u[None, s], d_v, delta[None, s], None, None)[0][0]
+            s = slice(factors.offsets[r], factors.offsets[r + 1])
+            found = LocalSolution(None, None, face[None, s], None)
+            out = Closed.jvp(found, d_u[None, s], d_v, delta[None, s], None, None)
+            product.out_u[s] = out[0][0]
 
     projection_kernel = staticmethod(projection_kernel)
     jvp_kernel = staticmethod(jvp_kernel)
 
 
-SOUND = [factor for cls in (OneOf, Compiled, Closed, ClosedKernel) for factor in cls.examples()]
+LEVELS = (OneOf, Compiled, Allowed, Closed, ClosedKernel)
+SOUND = [factor for cls in LEVELS for factor in cls.examples()]
 
 
 @parametrize_with_checks(SOUND)
@@ -157,6 +192,20 @@ class InfiniteParameter(OneOf):
     def __init__(self, variables, *args, **options):
         super().__init__(variables, *args, **options)
         self.prize = np.full(self.n_factors, np.inf)
+
+
+@caught_by("check_parameters")
+class IntegersAsFloats(Allowed):
+    def __init__(self, variables, allowed):
+        super().__init__(variables, allowed)
+        self.allowed = np.array([0.0, 2.0])
+
+
+@caught_by("check_parameters")
+class IntegersOfTooFew(Allowed):
+    def __init__(self, variables, allowed):
+        super().__init__(variables, allowed)
+        self.allowed = (np.array([1]),) * (self.n_factors - 1)
 
 
 @caught_by("check_shapes")
@@ -325,9 +374,17 @@ class WritesIntoScores(OneOf):
 @caught_by("check_inputs_unchanged")
 class ClosedFormWritesIntoScores(ClosedKernel):
     @staticmethod
-    def projection_kernel(rows, offsets, a, *others):
-        ClosedKernel.projection_kernel(rows, offsets, a, *others)
-        a[offsets[0]] += 1.0
+    def projection_kernel(rows, factors, scores, solution):
+        ClosedKernel.projection_kernel(rows, factors, scores, solution)
+        scores.a[factors.offsets[0]] += 1.0
+
+
+@caught_by("check_inputs_unchanged")
+class WritesIntoIntegers(Allowed):
+    @staticmethod
+    def map_kernel(rows, factors, scores, structures):
+        Allowed.map_kernel(rows, factors, scores, structures)
+        factors.integers[0] = 1 - factors.integers[0]
 
 
 @caught_by("check_immutable")
@@ -381,59 +438,67 @@ class KnownByAnObject(OneOf):
 @caught_by("check_vertex_sizes")
 class RoomForNone(Compiled):
     @classmethod
-    def vertex_sizes(cls, offsets, additional_offsets, parameters):
-        return np.zeros(len(offsets) - 1, dtype=np.int64)
+    def vertex_sizes(cls, factors):
+        return np.zeros(len(factors.offsets) - 1, dtype=np.int64)
 
 
 @caught_by("check_vertex_sizes")
 class SizesAreFloats(Compiled):
     @classmethod
-    def vertex_sizes(cls, offsets, additional_offsets, parameters):
-        return np.full(len(offsets) - 1, 2.0)
+    def vertex_sizes(cls, factors):
+        return np.full(len(factors.offsets) - 1, 2.0)
 
 
 @caught_by("check_map_kernel")
 class KernelForAllRows(Compiled):
     @staticmethod
-    def map_kernel(rows, offsets, *others):
-        Compiled.map_kernel(np.arange(len(offsets) - 1), offsets, *others)
+    def map_kernel(rows, factors, *records):
+        Compiled.map_kernel(np.arange(len(factors.offsets) - 1), factors, *records)
 
 
 @caught_by("check_map_kernel")
 class KernelOfTheNextRow(Compiled):
     @staticmethod
-    def map_kernel(rows, offsets, eta_u, *others):
-        Compiled.map_kernel(rows, offsets, np.roll(eta_u, 1), *others)
+    def map_kernel(rows, factors, scores, structures):
+        others = scores._replace(eta_u=np.roll(scores.eta_u, 1))
+        Compiled.map_kernel(rows, factors, others, structures)
+
+
+@caught_by("check_map_kernel")
+class KernelOfTheFirstIntegers(Allowed):
+    @staticmethod
+    def map_kernel(rows, factors, *records):
+        first = np.zeros_like(factors.integer_ranges) + factors.integer_ranges[0]
+        Allowed.map_kernel(rows, factors._replace(integer_ranges=first), *records)
 
 
 @caught_by("check_map_kernel")
 class KernelWritesTooMuch(Compiled):
     @staticmethod
-    def map_kernel(rows, offsets, *others):
-        Compiled.map_kernel(rows, offsets, *others)
-        start, index, value, _ = others[-4:]
+    def map_kernel(rows, factors, scores, structures):
+        Compiled.map_kernel(rows, factors, scores, structures)
+        start, entry, value, _ = structures
         for r in rows:
-            index[start[r] : start[r] + 4], value[start[r] : start[r] + 4] = range(4), 0.0
+            entry[start[r] : start[r] + 4], value[start[r] : start[r] + 4] = range(4), 0.0
 
 
 @caught_by("check_map_kernel")
 class KernelCountsFromTheBucketsStart(Compiled):
     @staticmethod
-    def map_kernel(rows, offsets, *others):
-        Compiled.map_kernel(rows, offsets, *others)
-        start, index, _, _ = others[-4:]
+    def map_kernel(rows, factors, scores, structures):
+        Compiled.map_kernel(rows, factors, scores, structures)
         for r in rows:
-            index[start[r]] += offsets[r]
+            structures.entry[structures.start[r]] += factors.offsets[r]
 
 
 @caught_by("check_map_kernel")
 class KernelOfAnotherPolytope(Compiled):
     @staticmethod
-    def map_kernel(rows, offsets, eta_u, *others):
-        Compiled.map_kernel(rows, offsets, eta_u, *others)
+    def map_kernel(rows, factors, scores, structures):
+        Compiled.map_kernel(rows, factors, scores, structures)
         for r in rows:
-            if eta_u[offsets[r] : offsets[r + 1]].max() < 0:
-                others[-1][r] = 0
+            if scores.eta_u[factors.offsets[r] : factors.offsets[r + 1]].max() < 0:
+                structures.size[r] = 0
 
 
 # solutions
@@ -478,18 +543,26 @@ class NearlyZero(Closed):
         return solution._replace(z=np.maximum(solution.z, 1e-14))
 
 
+@caught_by("check_faces")
+class BoundsThatMove(Closed):
+    @classmethod
+    def jvp(cls, solution, d_u, *others):
+        out_u, out_v = super().jvp(solution, d_u, *others)
+        return np.where(solution.face == LOWER, 1e-8 * d_u, out_u), out_v
+
+
 @caught_by("check_rows")
 class SolvesAllRows(ClosedKernel):
     @staticmethod
-    def projection_kernel(rows, offsets, *others):
-        ClosedKernel.projection_kernel(np.arange(len(offsets) - 1), offsets, *others)
+    def projection_kernel(rows, factors, *records):
+        ClosedKernel.projection_kernel(np.arange(len(factors.offsets) - 1), factors, *records)
 
 
 @caught_by("check_rows")
 class DifferentiatesAllRows(ClosedKernel):
     @staticmethod
-    def jvp_kernel(rows, offsets, *others):
-        ClosedKernel.jvp_kernel(np.arange(len(offsets) - 1), offsets, *others)
+    def jvp_kernel(rows, factors, *records):
+        ClosedKernel.jvp_kernel(np.arange(len(factors.offsets) - 1), factors, *records)
 
 
 @caught_by("check_batching")
@@ -502,12 +575,12 @@ class LooksAtBatchMates(Closed):
 @caught_by("check_warm_start")
 class KeepsItsFirstFace(ClosedKernel):
     @staticmethod
-    def projection_kernel(rows, offsets, a, delta, *others):
-        z, face, branch = others[-4], others[-2], others[-1]
+    def projection_kernel(rows, factors, scores, solution):
+        z, _, face, branch = solution
         old = face.copy()
-        ClosedKernel.projection_kernel(rows, offsets, a, delta, *others)
+        ClosedKernel.projection_kernel(rows, factors, scores, solution)
         for r in rows:
-            s = slice(offsets[r], offsets[r + 1])
+            s = slice(factors.offsets[r], factors.offsets[r + 1])
             if branch[r]:
                 z[s][old[s] == LOWER] = 0.0
             branch[r] = 1

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 import judges
-from lpsmap_core import Factor, LocalSolution
+from lpsmap_core import Direction, Factor, Factors, LocalScores, LocalSolution, Product
 from lpsmap_factors_logic import AtMostOne, Budget, Knapsack, Or, OrOut, Pair, Xor
 
 FloatArray = npt.NDArray[np.float64]
@@ -26,38 +26,37 @@ class Problems(NamedTuple):
     parameters: FloatArray
     link_parameter: FloatArray | None
 
-    def kernel_arguments(self) -> tuple[Any, ...]:
-        """Return rows, offsets and flat additionals' offsets."""
-        n, k = self.a.shape
-        return np.arange(n), np.arange(n + 1) * k, np.arange(n + 1) * self.eta_v.shape[1]
+    @property
+    def rows(self) -> npt.NDArray[np.int64]:
+        """All of them."""
+        return np.arange(len(self.a))
 
-    def costs(self) -> FloatArray:
-        """Return the link parameter as kernels get it."""
-        return np.empty(0) if self.link_parameter is None else self.link_parameter.reshape(-1)
+    def factors(self) -> Factors:
+        """Return what kernels are told of the factors."""
+        per_slot = np.empty(0) if self.link_parameter is None else self.link_parameter.reshape(-1)
+        ends = np.arange(len(self.a) + 1)
+        return Factors(
+            ends * self.a.shape[1],
+            ends * self.eta_v.shape[1],
+            self.parameters,
+            per_slot,
+            np.empty(0, dtype=np.int64),
+            np.empty((0, 2), dtype=np.int64),
+        )
+
+    def scores(self) -> LocalScores:
+        """Return the problems as kernels get them."""
+        return LocalScores(*(field.reshape(-1) for field in (self.a, self.delta, self.eta_v)))
 
 
 def solve_compiled(p: Problems, earlier: LocalSolution | None = None) -> LocalSolution:
     """Solve by the type's kernel, into the arrays of an earlier solution or into rubbish."""
-    rows, offsets, additional_offsets = p.kernel_arguments()
     z, v = np.full(p.a.size, np.nan), np.full(p.eta_v.size, np.nan)
-    face, branch = np.full(p.a.size, 77, dtype=np.int8), np.full(len(rows), 77, dtype=np.int8)
+    face, branch = np.full(p.a.size, 77, dtype=np.int8), np.full(len(p.a), 77, dtype=np.int8)
     if earlier is not None:
         face, branch = earlier.face.reshape(-1).copy(), earlier.branch.copy()
     assert p.type.projection_kernel is not None
-    p.type.projection_kernel(
-        rows,
-        offsets,
-        p.a.reshape(-1),
-        p.delta.reshape(-1),
-        additional_offsets,
-        p.eta_v.reshape(-1),
-        p.parameters,
-        p.costs(),
-        z,
-        v,
-        face,
-        branch,
-    )
+    p.type.projection_kernel(p.rows, p.factors(), p.scores(), LocalSolution(z, v, face, branch))
     shape = p.a.shape
     return LocalSolution(z.reshape(shape), v.reshape(p.eta_v.shape), face.reshape(shape), branch)
 
@@ -66,23 +65,11 @@ def jvp_compiled(
     p: Problems, solution: LocalSolution, d_u: FloatArray, d_v: FloatArray
 ) -> tuple[FloatArray, FloatArray]:
     """Multiply local Jacobians by the type's kernel."""
-    rows, offsets, additional_offsets = p.kernel_arguments()
     out_u, out_v = np.full(p.a.size, np.nan), np.full(p.eta_v.size, np.nan)
+    vectors = d_u.reshape(-1), d_v.reshape(-1)
+    direction = Direction(p.delta.reshape(-1), solution.face.reshape(-1), solution.branch, *vectors)
     assert p.type.jvp_kernel is not None
-    p.type.jvp_kernel(
-        rows,
-        offsets,
-        p.delta.reshape(-1),
-        additional_offsets,
-        p.parameters,
-        p.costs(),
-        solution.face.reshape(-1),
-        solution.branch,
-        d_u.reshape(-1),
-        d_v.reshape(-1),
-        out_u,
-        out_v,
-    )
+    p.type.jvp_kernel(p.rows, p.factors(), direction, Product(out_u, out_v))
     return out_u.reshape(p.a.shape), out_v.reshape(p.eta_v.shape)
 
 

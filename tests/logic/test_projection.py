@@ -14,7 +14,16 @@ from logic.local_problems import (
     random_problems,
     solve_compiled,
 )
-from lpsmap_core import FREE, LOWER, UPPER, LocalSolution
+from lpsmap_core import (
+    FREE,
+    LOWER,
+    UPPER,
+    Direction,
+    Factors,
+    LocalScores,
+    LocalSolution,
+    Product,
+)
 from lpsmap_factors_logic import AtMostOne, Budget, Knapsack, Or, OrOut, Pair, Xor
 
 SCALES = [1e-8, 1e-6, 1e-3, 1.0, 1e3, 1e6, 1e8]
@@ -275,20 +284,16 @@ def test_array_code_never_looks_at_numbers(rng, factor_type):
 def test_rows_that_are_not_asked_for_stay(rng, factor_type):
     p = random_problems(rng, factor_type, 4, 6)
     all_of_them = solve_compiled(p)
-    rows, offsets, additional_offsets = p.kernel_arguments()
     z, v = np.full(p.a.size, -7.0), np.full(p.eta_v.size, -7.0)
     face, branch = np.full(p.a.size, 9, dtype=np.int8), np.full(6, 9, dtype=np.int8)
-    flat = (p.a.reshape(-1), p.delta.reshape(-1), additional_offsets, p.eta_v.reshape(-1))
-    outputs = (z, v, face, branch)
-    factor_type.projection_kernel(rows[1::2], offsets, *flat, p.parameters, p.costs(), *outputs)
+    rows, factors, scores = p.rows[1::2].copy(), p.factors(), p.scores()
+    factor_type.projection_kernel(rows, factors, scores, LocalSolution(z, v, face, branch))
     np.testing.assert_allclose(z.reshape(p.a.shape)[1::2], all_of_them.z[1::2], atol=1e-15)
     assert (z.reshape(p.a.shape)[::2] == -7).all()
     assert (branch[::2] == 9).all() and (branch[1::2] != 9).all()
     out_u, out_v = np.full(p.a.size, -7.0), np.full(p.eta_v.size, -7.0)
-    factor_type.jvp_kernel(
-        *(rows[1::2], offsets, p.delta.reshape(-1), additional_offsets, p.parameters, p.costs()),
-        *(face, branch, flat[0], flat[3], out_u, out_v),
-    )
+    direction = Direction(scores.delta, face, branch, scores.a, scores.eta_v)
+    factor_type.jvp_kernel(rows, factors, direction, Product(out_u, out_v))
     assert (out_u.reshape(p.a.shape)[::2] == -7).all()
     assert (out_u.reshape(p.a.shape)[1::2] != -7).all()
 
@@ -300,11 +305,14 @@ def test_ragged_rows(rng):
     a, delta = rng.normal(size=offsets[-1]), np.sqrt(rng.integers(1, 4, offsets[-1]))
     for factor_type in (Xor, Or, AtMostOne, OrOut):
         z, face = np.empty(len(a)), np.empty(len(a), dtype=np.int8)
-        none, no_parameters = np.empty(0), np.empty((30, 0))
-        factor_type.projection_kernel(
-            *(np.arange(30), offsets, a, delta, np.zeros(31, dtype=np.int64), none),
-            *(no_parameters, none, z, none, face, np.empty(30, dtype=np.int8)),
+        none = np.empty(0)
+        factors = Factors(
+            *(offsets, np.zeros(31, dtype=np.int64), np.empty((30, 0)), none),
+            *(np.empty(0, dtype=np.int64), np.empty((0, 2), dtype=np.int64)),
         )
+        solution = LocalSolution(z, none, face, np.empty(30, dtype=np.int8))
+        scores = LocalScores(a, delta, none)
+        factor_type.projection_kernel(np.arange(30), factors, scores, solution)
         for lo, hi in zip(offsets[:-1], offsets[1:], strict=True):
             alone = solve_compiled(problem(factor_type, a[lo:hi], delta[lo:hi]))
             np.testing.assert_allclose(z[lo:hi], alone.z[0], rtol=0, atol=1e-15)

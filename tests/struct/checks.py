@@ -14,7 +14,15 @@ import numpy as np
 import numpy.typing as npt
 
 import judges
-from lpsmap_core import Distributions, Factor, FactorGraph, Solution, Variables
+from lpsmap_core import (
+    Distributions,
+    Factor,
+    FactorGraph,
+    Scores,
+    Solution,
+    Structures,
+    Variables,
+)
 from lpsmap_core.layout.layout import build_layout
 from lpsmap_core.local.solvers import local_solver
 
@@ -93,25 +101,17 @@ def run_oracle(factor: Factor, eta_u: FloatArray, eta_v: FloatArray) -> tuple[An
         Scores of all its slots and of all its additionals, flat.
     """
     bucket = build_layout(factor.variables.graph.n_variables, [factor]).buckets[0]
-    width = factor.vertex_sizes(bucket.offsets, bucket.additional_offsets, bucket.parameters)
-    start = np.append(0, np.cumsum(width))[:-1]
-    index = np.full(width.sum(), -1, dtype=np.int32)
-    value = np.full(width.sum(), np.nan)
-    size = np.full(len(width), -1, dtype=np.int64)
-    assert factor.map_kernel is not None
-    factor.map_kernel(
-        np.arange(len(width)),
-        bucket.offsets,
-        np.ascontiguousarray(eta_u, dtype=np.float64),
-        bucket.additional_offsets,
-        np.ascontiguousarray(eta_v, dtype=np.float64),
-        bucket.parameters,
-        bucket.link_parameter,
-        start,
-        index,
-        value,
-        size,
+    width = factor.vertex_sizes(bucket.factors)
+    structures = Structures(
+        start=np.append(0, np.cumsum(width))[:-1],
+        entry=np.full(width.sum(), -1, dtype=np.int32),
+        value=np.full(width.sum(), np.nan),
+        size=np.full(len(width), -1, dtype=np.int64),
     )
+    assert factor.map_kernel is not None
+    scores = Scores(*(np.ascontiguousarray(x, dtype=np.float64) for x in (eta_u, eta_v)))
+    factor.map_kernel(np.arange(len(width)), bucket.factors, scores, structures)
+    start, entry, value, size = structures
     assert (size <= width).all()
     m, n = [], []
     for f in range(len(width)):
@@ -119,8 +119,8 @@ def run_oracle(factor: Factor, eta_u: FloatArray, eta_v: FloatArray) -> tuple[An
         extra = bucket.additional_offsets[f + 1] - bucket.additional_offsets[f]
         vertex = np.zeros(arity + extra)
         entries = slice(start[f], start[f] + size[f])
-        assert len(set(index[entries])) == size[f]
-        vertex[index[entries]] = value[entries]
+        assert len(set(entry[entries])) == size[f]
+        vertex[entry[entries]] = value[entries]
         m.append(vertex[:arity])
         n.append(vertex[arity:])
     return m, n

@@ -11,7 +11,8 @@ import pytest
 
 import judges
 from checks import SLOW, Case, check_gradients, check_oracle, check_probabilities, check_sparsemap
-from lpsmap_core import FactorGraph
+from lpsmap_core import FactorGraph, Scores, Structures
+from lpsmap_core.layout.layout import build_layout
 from lpsmap_factors_struct import DepTree
 
 NOTHING = np.empty(0)
@@ -225,16 +226,15 @@ def test_ragged_batch_is_its_sentences(rng, graph, run_oracle, packed, projectiv
 
 def test_oracle_leaves_other_rows_alone(rng, graph):
     scores = rng.standard_normal((3, 4, 4))
-    index, value = np.full(12, -7, dtype=np.int32), np.full(12, -7.0)
+    trees = DepTree(graph.variable((3, 4, 4)))
+    factors = build_layout(graph.n_variables, [trees]).buckets[0].factors
+    entry, value = np.full(12, -7, dtype=np.int32), np.full(12, -7.0)
     size, start = np.full(3, -7), 4 * np.arange(3)
-    flags = np.array([[1.0, 0.0, 0.0, 1.0]] * 3)
-    DepTree.map_kernel(
-        np.array([1]), 16 * np.arange(4), scores.reshape(-1), np.zeros(4, dtype=int), NOTHING,
-        flags, NOTHING, start, index, value, size,
-    )  # fmt: skip
+    structures = Structures(start, entry, value, size)
+    DepTree.map_kernel(np.array([1]), factors, Scores(scores.reshape(-1), NOTHING), structures)
     assert size.tolist() == [-7, 4, -7]
-    assert (index[:4] == -7).all()
-    assert (index[8:] == -7).all()
+    assert (entry[:4] == -7).all()
+    assert (entry[8:] == -7).all()
     assert (value[4:8] == 1).all()
 
 

@@ -24,7 +24,7 @@ PAGE = 4096
 
 def active_set_bytes(solution: Solution) -> int:
     """The numbers that the active sets of a solution keep."""
-    solvers = solution.state.solvers
+    solvers = solution.solved.state.solvers
     return sum(solver.nbytes for solver in solvers if isinstance(solver, ActiveSets))
 
 

@@ -1,19 +1,39 @@
 """SparseMAP and LP-SparseMAP: differentiable, sparse, structured inference in factor graphs."""
 
+from lpsmap_core.engine.choice import find_engines_by
+from lpsmap_core.engine.protocol import Engine, SolvedGraph
+from lpsmap_core.engine.status import Status
 from lpsmap_core.engine.warm_start import WarmStartCache
 from lpsmap_core.graph import FactorGraph
 from lpsmap_core.kernels.compile import CompilationNotice, kernel, leaf
 from lpsmap_core.kernels.interrupts import interrupted
-from lpsmap_core.model.factor import FREE, LOWER, TIED, UPPER, Factor, LocalSolution
+from lpsmap_core.kernels.records import (
+    FREE,
+    LOWER,
+    TIED,
+    UPPER,
+    Direction,
+    Factors,
+    LocalScores,
+    LocalSolution,
+    Product,
+    Scores,
+    Structures,
+    largest_arity,
+)
+from lpsmap_core.model.factor import Factor
 from lpsmap_core.model.variables import Variables, as_variables, stack
 from lpsmap_core.plugins.hookspecs import hookimpl, hookspec
+from lpsmap_core.plugins.registry import engine_named
 from lpsmap_core.solution.conditional_gradient import ConditionalGradient, conditional_gradient
 from lpsmap_core.solution.distribution import Distribution, Distributions, Structure
 from lpsmap_core.solution.plan import Plan
 from lpsmap_core.solution.report import ConvergenceWarning
-from lpsmap_core.solution.solution import Solution, Status
+from lpsmap_core.solution.solution import Solution
 
 __version__ = "0.1.0"
+
+find_engines_by(engine_named)
 
 __all__ = [
     "FREE",
@@ -23,15 +43,23 @@ __all__ = [
     "CompilationNotice",
     "ConditionalGradient",
     "ConvergenceWarning",
+    "Direction",
     "Distribution",
     "Distributions",
+    "Engine",
     "Factor",
     "FactorGraph",
+    "Factors",
+    "LocalScores",
     "LocalSolution",
     "Plan",
+    "Product",
+    "Scores",
     "Solution",
+    "SolvedGraph",
     "Status",
     "Structure",
+    "Structures",
     "Variables",
     "WarmStartCache",
     "as_variables",
@@ -40,6 +68,7 @@ __all__ = [
     "hookspec",
     "interrupted",
     "kernel",
+    "largest_arity",
     "leaf",
     "stack",
 ]

@@ -8,7 +8,8 @@ from typing import Any, NoReturn, TypeVar
 
 import numpy as np
 
-from lpsmap_core.engine.options import checked_options, threads_or_default
+from lpsmap_core.engine.choice import AUTO, choose_engine
+from lpsmap_core.engine.options import Options, checked_options, threads_or_default
 from lpsmap_core.engine.warm_start import CachedStart
 from lpsmap_core.kernels.arrays import FloatArray
 from lpsmap_core.kernels.interrupts import Watch
@@ -215,6 +216,7 @@ class FactorGraph:
         trace: bool = False,
         max_time: float | None = None,
         warm_start: Solution | CachedStart | None = None,
+        engine: str = AUTO,
     ) -> Solution:
         """Solve the graph; afterwards ``u.value`` holds the marginals of its variables.
 
@@ -251,6 +253,9 @@ class FactorGraph:
             Where to start from: a solution of this graph, or of one that differs in scores and
             parameters alone; or ``cache.at(u, keys)`` of a `WarmStartCache`, for examples that come
             back in other batches. Values and gradients do not depend on it beyond `tol`.
+        engine
+            Name of the engine that solves; ``"auto"`` leaves the choice to the library, see `plan`.
+            Plugins offer others.
 
         Returns
         -------
@@ -263,8 +268,8 @@ class FactorGraph:
             If an option is of another type than it should be; numbers of NumPy, and arrays and
             tensors that hold one number, are numbers. Or if the warm start is none.
         ValueError
-            If an option is out of range, if no component has finite scores, or if the warm start
-            is of another graph.
+            If an option is out of range, if no component has finite scores, if the warm start is of
+            another graph, or if there is no such engine, or it refuses the graph.
 
         Warns
         -----
@@ -286,13 +291,13 @@ class FactorGraph:
         scores = self.flat_scores()
         additionals = list(map(self._flat_additionals, self.factors, self._additionals))
         additionals = forget_unused(self.factors, scores, additionals)
-        self._check_step(layout, options.step_size)
+        chosen = choose_engine(engine, layout.part, options).engine
         warm = None if warm_start is None else self._own_start(warm_start).start_for(layout)
         with Watch(options.max_time):
-            solution = solve(layout, self.factors, scores, additionals, options, warm)
+            solution = solve(chosen, layout, self.factors, scores, additionals, options, warm)
         self.solution = solution
         if isinstance(warm_start, CachedStart):
-            warm_start.keep(layout, solution.state)
+            warm_start.keep(layout, solution.solved)
         report(solution, scores, [tuple(block.shape) for block in self._scores])
         if verbose:
             logger.info(
@@ -304,7 +309,7 @@ class FactorGraph:
             )
         return solution
 
-    def plan(self, threads: int | None = None, limited: bool = False) -> Plan:
+    def plan(self, threads: int | None = None, limited: bool = False, engine: str = AUTO) -> Plan:
         """Say how the graph would be solved, without solving it.
 
         Parameters
@@ -313,20 +318,26 @@ class FactorGraph:
             As for `solve`.
         limited
             Whether `solve` will be given `max_inner_iter`, which not all closed forms can obey.
+        engine
+            As for `solve`.
 
         Returns
         -------
         Plan
-            Components, factors and their solvers, threads and memory; prints as tables.
+            The engine and why it is this one, components, factors and their solvers, threads and
+            memory; prints as tables.
 
         Raises
         ------
         TypeError
             If an option is of another type than it should be.
         ValueError
-            If `threads` is out of range.
+            If `threads` is out of range, or there is no such engine, or it refuses the graph.
         """
-        return make_plan(self._laid_out(), threads_or_default(threads), flag("limited", limited))
+        layout = self._laid_out()
+        options = Options(threads=threads_or_default(threads))
+        choice = choose_engine(engine, layout.part, options)
+        return make_plan(layout, choice, options.threads, flag("limited", limited))
 
     def value_of(self, variables: Variables) -> Any:
         """Return the marginals of a view; see `Variables.value`."""
@@ -456,11 +467,3 @@ class FactorGraph:
         if self._layout is None:
             self._layout = build_layout(self._n_variables, self.factors)
         return self._layout
-
-    @staticmethod
-    def _check_step(layout: Layout, step_size: float | None) -> None:
-        if step_size == 0.0 and not layout.part.direct.all():
-            raise ValueError(
-                "step_size: got 0, which switches the agreement of factors off, but some factors "
-                "share variables; expected a positive number. Leave it at None."
-            )

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from lpsmap_core.engine.compiled import CompiledEngine
+from lpsmap_core.engine.protocol import Engine
 from lpsmap_core.plugins.backends import Backend, NumpyBackend
 from lpsmap_core.plugins.formats import FileFormat
 from lpsmap_core.plugins.hookspecs import hookimpl
@@ -12,7 +14,7 @@ from lpsmap_core.plugins.json_format import JsonFormat
 if TYPE_CHECKING:
     import click
 
-lpsmap_api_version = 1
+lpsmap_api_version = 2
 
 
 @hookimpl
@@ -25,6 +27,12 @@ def lpsmap_formats() -> list[type[FileFormat]]:
 def lpsmap_backends() -> list[type[Backend]]:
     """Return the library that core computes with."""
     return [NumpyBackend]
+
+
+@hookimpl
+def lpsmap_engines() -> list[type[Engine]]:
+    """Return core's own engine."""
+    return [CompiledEngine]
 
 
 @hookimpl

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from lpsmap_core import Factor, FactorGraph, LocalSolution, Variables, leaf
-from lpsmap_core.kernels.arrays import ByteArray, FloatArray, IntArray
+from lpsmap_core import Factor, FactorGraph, Factors, LocalScores, LocalSolution, Variables, leaf
+from lpsmap_core.kernels.arrays import FloatArray, IntArray
 from lpsmap_core.model.inputs import truth_values
 from lpsmap_factors_logic import sum_constrained
 from lpsmap_factors_logic.rows import LogicFactor
@@ -27,76 +27,20 @@ Assignment = tuple[int, ...]
 
 
 @leaf
-def _xor(
-    rows: IntArray,
-    offsets: IntArray,
-    a: FloatArray,
-    delta: FloatArray,
-    additional_offsets: IntArray,
-    eta_v: FloatArray,
-    parameters: FloatArray,
-    link_parameter: FloatArray,
-    z: FloatArray,
-    v: FloatArray,
-    face: ByteArray,
-    branch: ByteArray,
-) -> None:
-    project_simplex_rows(rows, offsets, a, delta, EXACTLY, z, face, branch)
+def _xor(rows: IntArray, factors: Factors, scores: LocalScores, solution: LocalSolution) -> None:
+    project_simplex_rows(rows, factors.offsets, scores, solution, EXACTLY)
 
 
 @leaf
-def _or(
-    rows: IntArray,
-    offsets: IntArray,
-    a: FloatArray,
-    delta: FloatArray,
-    additional_offsets: IntArray,
-    eta_v: FloatArray,
-    parameters: FloatArray,
-    link_parameter: FloatArray,
-    z: FloatArray,
-    v: FloatArray,
-    face: ByteArray,
-    branch: ByteArray,
-) -> None:
-    project_simplex_rows(rows, offsets, a, delta, AT_LEAST, z, face, branch)
+def _or(rows: IntArray, factors: Factors, scores: LocalScores, solution: LocalSolution) -> None:
+    project_simplex_rows(rows, factors.offsets, scores, solution, AT_LEAST)
 
 
 @leaf
 def _at_most_one(
-    rows: IntArray,
-    offsets: IntArray,
-    a: FloatArray,
-    delta: FloatArray,
-    additional_offsets: IntArray,
-    eta_v: FloatArray,
-    parameters: FloatArray,
-    link_parameter: FloatArray,
-    z: FloatArray,
-    v: FloatArray,
-    face: ByteArray,
-    branch: ByteArray,
+    rows: IntArray, factors: Factors, scores: LocalScores, solution: LocalSolution
 ) -> None:
-    project_simplex_rows(rows, offsets, a, delta, AT_MOST, z, face, branch)
-
-
-@leaf
-def _budget(
-    rows: IntArray,
-    offsets: IntArray,
-    a: FloatArray,
-    delta: FloatArray,
-    additional_offsets: IntArray,
-    eta_v: FloatArray,
-    parameters: FloatArray,
-    link_parameter: FloatArray,
-    z: FloatArray,
-    v: FloatArray,
-    face: ByteArray,
-    branch: ByteArray,
-) -> None:
-    budget, exact = parameters[:, 0], parameters[:, 1]
-    project_box_rows(rows, offsets, a, delta, link_parameter, budget, exact, z, face, branch)
+    project_simplex_rows(rows, factors.offsets, scores, solution, AT_MOST)
 
 
 class _Counting(LogicFactor):
@@ -277,7 +221,7 @@ class Budget(_Counting):
     """
 
     row_parameters = ("budget", "force_budget")
-    projection_kernel = staticmethod(_budget)
+    projection_kernel = staticmethod(project_box_rows)
 
     def __init__(
         self,

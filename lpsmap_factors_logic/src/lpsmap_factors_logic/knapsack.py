@@ -8,33 +8,13 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from lpsmap_core import Factor, FactorGraph, LocalSolution, Variables, kernel
-from lpsmap_core.kernels.arrays import ByteArray, FloatArray, IntArray
+from lpsmap_core import Factor, FactorGraph, LocalSolution, Variables
+from lpsmap_core.kernels.arrays import FloatArray
 from lpsmap_factors_logic import sum_constrained
 from lpsmap_factors_logic.rows import LogicFactor
 from lpsmap_factors_logic.sum_constrained import AT_MOST, project_box_rows
 
 __all__ = ["Knapsack"]
-
-
-@kernel
-def _knapsack(
-    rows: IntArray,
-    offsets: IntArray,
-    a: FloatArray,
-    delta: FloatArray,
-    additional_offsets: IntArray,
-    eta_v: FloatArray,
-    parameters: FloatArray,
-    costs: FloatArray,
-    z: FloatArray,
-    v: FloatArray,
-    face: ByteArray,
-    branch: ByteArray,
-) -> None:
-    budget = parameters[:, 0]
-    exact = np.zeros(len(budget))
-    project_box_rows(rows, offsets, a, delta, costs, budget, exact, z, face, branch)
 
 
 class Knapsack(LogicFactor):
@@ -65,7 +45,7 @@ class Knapsack(LogicFactor):
 
     row_parameters = ("budget",)
     link_parameter = "costs"
-    projection_kernel = staticmethod(_knapsack)
+    projection_kernel = staticmethod(project_box_rows)
     expected_failures = {
         "check_zero_one": "the polytope is relaxed: a vertex may hold a fraction of one variable"
     }

@@ -9,8 +9,22 @@ import numpy as np
 import numpy.typing as npt
 from array_api_compat import array_namespace, device
 
-from lpsmap_core import FREE, LOWER, TIED, UPPER, LocalSolution, Variables, kernel, leaf
-from lpsmap_core.kernels.arrays import ByteArray, FloatArray, IntArray
+from lpsmap_core import (
+    FREE,
+    LOWER,
+    TIED,
+    UPPER,
+    Direction,
+    Factors,
+    LocalScores,
+    LocalSolution,
+    Product,
+    Variables,
+    kernel,
+    largest_arity,
+    leaf,
+)
+from lpsmap_core.kernels.arrays import FloatArray, IntArray
 from lpsmap_factors_logic import sum_constrained
 from lpsmap_factors_logic.rows import LogicFactor
 from lpsmap_factors_logic.sum_constrained import EXACTLY, threshold
@@ -160,41 +174,30 @@ def _tie_array(xp: Any, x: Any, delta: Any) -> tuple[Any, Any]:
 
 @kernel
 def _project(
-    rows: IntArray,
-    offsets: IntArray,
-    a: FloatArray,
-    delta: FloatArray,
-    additional_offsets: IntArray,
-    eta_v: FloatArray,
-    parameters: FloatArray,
-    link_parameter: FloatArray,
-    z: FloatArray,
-    v: FloatArray,
-    face: ByteArray,
-    branch: ByteArray,
+    rows: IntArray, factors: Factors, scores: LocalScores, solution: LocalSolution
 ) -> None:
     """Try the box, then the ties, then the sum (lemma 3, twice)."""
-    widest = 0
-    for r in rows:
-        widest = max(widest, offsets[r + 1] - offsets[r])
+    offsets, branch = factors.offsets, solution.branch
+    widest = largest_arity(rows, offsets)
     x, q = np.empty(widest), np.empty(widest)
     for r in rows:
         lo, last = np.uint64(offsets[r]), np.uint64(offsets[r + 1] - 1)
         branch[r] = SEPARATE
-        highest, total, output = _write_separate(lo, last, a, delta, z, face)
+        highest, total, output = _write_separate(lo, last, scores, solution)
         if highest > output:
             branch[r] = TIES
-            total, output = _write_ties(lo, last, a, delta, z, face)
+            total, output = _write_ties(lo, last, scores, solution)
         if total < output:
             branch[r] = SUM
-            _write_sum(lo, last, a, delta, x, q, z, face)
+            _write_sum(lo, last, scores, x, q, solution)
 
 
 @leaf
 def _write_separate(
-    lo: np.uint64, last: np.uint64, a: FloatArray, delta: FloatArray, z: FloatArray, face: ByteArray
+    lo: np.uint64, last: np.uint64, scores: LocalScores, solution: LocalSolution
 ) -> tuple[float, float, float]:
     """Clip a row; return its highest input, the sum of its inputs, and its output."""
+    a, delta, z, face = scores.a, scores.delta, solution.z, solution.face
     highest, total, m = 0.0, 0.0, 0.0
     for i in range(lo, last + np.uint64(1)):
         highest = max(highest, m)
@@ -211,13 +214,14 @@ def _write_separate(
 
 @leaf
 def _write_ties(
-    lo: np.uint64, last: np.uint64, a: FloatArray, delta: FloatArray, z: FloatArray, face: ByteArray
+    lo: np.uint64, last: np.uint64, scores: LocalScores, solution: LocalSolution
 ) -> tuple[float, float]:
     """Write the output and the inputs above it at their common value tau; leave the others.
 
     The inputs above tau become fewer as tau grows, from the output's score on. Returns the sum of
     the inputs and the output.
     """
+    a, delta, z, face = scores.a, scores.delta, solution.z, solution.face
     tau, before = delta[last] * a[last], last - lo + np.uint64(1)
     while True:
         count, weight = np.uint64(0), 1.0 / (delta[last] * delta[last])
@@ -251,14 +255,13 @@ def _write_ties(
 def _write_sum(
     lo: np.uint64,
     last: np.uint64,
-    a: FloatArray,
-    delta: FloatArray,
+    scores: LocalScores,
     x: FloatArray,
     q: FloatArray,
-    z: FloatArray,
-    face: ByteArray,
+    solution: LocalSolution,
 ) -> None:
     """Write a row whose inputs sum to the output: with the output negated, exactly one is on."""
+    a, delta, z, face = scores.a, scores.delta, solution.z, solution.face
     n = np.uint64(0)
     for i in range(lo, last + np.uint64(1)):
         x[n] = delta[i] * a[i] if i < last else 1.0 - delta[i] * a[i]
@@ -279,20 +282,9 @@ def _write_sum(
 
 
 @leaf
-def _jvp(
-    rows: IntArray,
-    offsets: IntArray,
-    delta: FloatArray,
-    additional_offsets: IntArray,
-    parameters: FloatArray,
-    link_parameter: FloatArray,
-    face: ByteArray,
-    branch: ByteArray,
-    d_u: FloatArray,
-    d_v: FloatArray,
-    out_u: FloatArray,
-    out_v: FloatArray,
-) -> None:
+def _jvp(rows: IntArray, factors: Factors, direction: Direction, product: Product) -> None:
+    offsets, d_u, out_u = factors.offsets, direction.d_u, product.out_u
+    delta, face, branch = direction.delta, direction.face, direction.branch
     for r in rows:
         lo, hi = np.uint64(offsets[r]), np.uint64(offsets[r + 1])
         last = hi - np.uint64(1)

@@ -12,14 +12,18 @@ from lpsmap_core import (
     LOWER,
     TIED,
     UPPER,
+    Direction,
     Factor,
     FactorGraph,
+    Factors,
+    LocalScores,
     LocalSolution,
+    Product,
     Variables,
     leaf,
     stack,
 )
-from lpsmap_core.kernels.arrays import ByteArray, FloatArray, IntArray
+from lpsmap_core.kernels.arrays import FloatArray, IntArray
 from lpsmap_core.model.inputs import check_readable, real_numbers
 from lpsmap_factors_logic.tolerance import bounded, faces, slack, slack_array
 
@@ -176,18 +180,7 @@ BLOCK = 256
 
 @leaf
 def _project(
-    rows: IntArray,
-    offsets: IntArray,
-    a: FloatArray,
-    delta: FloatArray,
-    additional_offsets: IntArray,
-    eta_v: FloatArray,
-    parameters: FloatArray,
-    link_parameter: FloatArray,
-    z: FloatArray,
-    v: FloatArray,
-    face: ByteArray,
-    branch: ByteArray,
+    rows: IntArray, factors: Factors, scores: LocalScores, solution: LocalSolution
 ) -> None:
     begin = 0
     while begin < len(rows):
@@ -195,13 +188,10 @@ def _project(
         block = slice(rows[begin], rows[begin] + end - begin)
         slots = slice(2 * block.start, 2 * block.stop)
         _solve_block(
-            a[slots],
-            delta[slots],
-            eta_v[block],
-            z[slots],
-            v[block],
-            face[slots],
-            branch[block],
+            LocalScores(scores.a[slots], scores.delta[slots], scores.eta_v[block]),
+            LocalSolution(
+                solution.z[slots], solution.v[block], solution.face[slots], solution.branch[block]
+            ),
         )
         begin = end
 
@@ -217,15 +207,7 @@ def _end_of_block(rows: IntArray, begin: int) -> int:
 
 
 @leaf
-def _solve_block(
-    a: FloatArray,
-    delta: FloatArray,
-    eta_v: FloatArray,
-    z: FloatArray,
-    v: FloatArray,
-    face: ByteArray,
-    branch: ByteArray,
-) -> None:
+def _solve_block(scores: LocalScores, solution: LocalSolution) -> None:
     """Solve factors that lie side by side.
 
     Of a positive score the variable that is lower without it gets all, or both get what makes them
@@ -234,6 +216,8 @@ def _solve_block(
     gives (appendix D.3.2), written out, so that small scores keep their digits. Nothing branches,
     so that the compiler can do several factors at once.
     """
+    a, delta, eta_v = scores
+    z, v, face, branch = solution
     for n in range(len(branch)):
         i, j, k = np.uint64(2 * n), np.uint64(2 * n + 1), np.uint64(n)
         d1, d2, w = delta[i], delta[j], eta_v[k]
@@ -270,51 +254,33 @@ def _solve_block(
 
 
 @leaf
-def _jvp(
-    rows: IntArray,
-    offsets: IntArray,
-    delta: FloatArray,
-    additional_offsets: IntArray,
-    parameters: FloatArray,
-    link_parameter: FloatArray,
-    face: ByteArray,
-    branch: ByteArray,
-    d_u: FloatArray,
-    d_v: FloatArray,
-    out_u: FloatArray,
-    out_v: FloatArray,
-) -> None:
+def _jvp(rows: IntArray, factors: Factors, direction: Direction, product: Product) -> None:
     begin = 0
     while begin < len(rows):
         end = _end_of_block(rows, begin)
         block = slice(rows[begin], rows[begin] + end - begin)
         slots = slice(2 * block.start, 2 * block.stop)
         _multiply_block(
-            delta[slots],
-            face[slots],
-            branch[block],
-            d_u[slots],
-            d_v[block],
-            out_u[slots],
-            out_v[block],
+            Direction(
+                direction.delta[slots],
+                direction.face[slots],
+                direction.branch[block],
+                direction.d_u[slots],
+                direction.d_v[block],
+            ),
+            Product(product.out_u[slots], product.out_v[block]),
         )
         begin = end
 
 
 @leaf
-def _multiply_block(
-    delta: FloatArray,
-    face: ByteArray,
-    branch: ByteArray,
-    d_u: FloatArray,
-    d_v: FloatArray,
-    out_u: FloatArray,
-    out_v: FloatArray,
-) -> None:
+def _multiply_block(direction: Direction, product: Product) -> None:
     """Multiply the Jacobians of factors side by side by both formulas of `Pair.jvp`.
 
     One of the two gives zero, so that nothing branches.
     """
+    delta, face, branch, d_u, d_v = direction
+    out_u, out_v = product
     for n in range(len(branch)):
         i, j, k = np.uint64(2 * n), np.uint64(2 * n + 1), np.uint64(n)
         d1, d2, x1, x2, x12, case = (

@@ -20,10 +20,21 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 from array_api_compat import array_namespace
 
-from lpsmap_core import FREE, LOWER, UPPER, LocalSolution, kernel, leaf
+from lpsmap_core import (
+    FREE,
+    LOWER,
+    UPPER,
+    Direction,
+    Factors,
+    LocalScores,
+    LocalSolution,
+    Product,
+    kernel,
+    largest_arity,
+    leaf,
+)
 from lpsmap_core.kernels.arrays import ByteArray, FloatArray, IntArray
 from lpsmap_factors_logic.tolerance import LEVEL, bounded, faces, slack, slack_array
 
@@ -44,22 +55,16 @@ FAR = 1000.0
 
 @kernel
 def project_simplex_rows(
-    rows: IntArray,
-    offsets: IntArray,
-    a: FloatArray,
-    delta: FloatArray,
-    sense: float,
-    z: FloatArray,
-    face: ByteArray,
-    branch: ByteArray,
+    rows: IntArray, offsets: IntArray, scores: LocalScores, solution: LocalSolution, sense: float
 ) -> None:
     """Project rows under ``sum_i delta_i z_i = 1`` (or ``<=``, or ``>=``, by `sense`).
 
-    `face` and `branch` may be those of an earlier solution, or rubbish: near ones save steps.
+    The face and the branch may be those of an earlier solution, or rubbish: near ones save steps.
+    Records end here: to hand them on whole weighs where rows are short.
     """
-    widest = 0
-    for r in rows:
-        widest = max(widest, offsets[r + 1] - offsets[r])
+    a, delta, _ = scores
+    z, _, face, branch = solution
+    widest = largest_arity(rows, offsets)
     x, q = np.empty(widest), np.empty(widest)
     for r in rows:
         lo, hi = np.uint64(offsets[r]), np.uint64(offsets[r + 1])
@@ -211,24 +216,17 @@ def _clip_row(
 
 @kernel
 def project_box_rows(
-    rows: IntArray,
-    offsets: IntArray,
-    a: FloatArray,
-    delta: FloatArray,
-    costs: FloatArray,
-    budget: FloatArray,
-    exact: FloatArray,
-    z: FloatArray,
-    face: ByteArray,
-    branch: ByteArray,
+    rows: IntArray, factors: Factors, scores: LocalScores, solution: LocalSolution
 ) -> None:
-    """Project rows under ``sum_i c_i delta_i z_i <= budget``, or ``=`` where `exact` is not 0.
+    """Project rows under ``sum_i c_i delta_i z_i <= B``, or ``=`` where that is asked.
 
-    `costs` is empty where all are 1; `budget` and `exact` have an entry for every row there is.
+    The first parameter is B, and the second, if there is one, says whether the sum is to be exact.
+    The link parameter are the costs c; without, they are 1.
     """
-    widest = 0
-    for r in rows:
-        widest = max(widest, offsets[r + 1] - offsets[r])
+    offsets, parameters, costs = factors.offsets, factors.parameters, factors.link_parameter
+    a, delta, _ = scores
+    z, _, face, branch = solution
+    widest = largest_arity(rows, offsets)
     x, q, c = np.empty(widest), np.empty(widest), np.ones(widest)
     for r in rows:
         lo, hi = np.uint64(offsets[r]), np.uint64(offsets[r + 1])
@@ -241,13 +239,15 @@ def project_box_rows(
             total += c[n] * min(max(x[n], 0.0), 1.0)
             all_costs += c[n]
             n += np.uint64(1)
-        active = exact[r] != 0.0 or total > budget[r]
+        budget = parameters[r, 0]
+        exact = parameters.shape[1] > 1 and parameters[r, 1] != 0.0
+        active = exact or total > budget
         branch[r] = active
         if not active:
             _clip_row(lo, hi, a, delta, z, face)
             continue
-        tau, correction = _multiplier(n, x, q, c, budget[r], total)
-        level = LEVEL * min(1.0, budget[r] / all_costs) if all_costs > 0.0 else 0.0
+        tau, correction = _multiplier(n, x, q, c, budget, total)
+        level = LEVEL * min(1.0, budget / all_costs) if all_costs > 0.0 else 0.0
         _write_box_row(lo, hi, a, delta, costs, tau, correction, level, z, face)
 
 
@@ -320,21 +320,11 @@ def _write_box_row(
 
 
 @leaf
-def jvp_kernel(
-    rows: IntArray,
-    offsets: IntArray,
-    delta: FloatArray,
-    additional_offsets: IntArray,
-    parameters: npt.NDArray[np.float64],
-    costs: FloatArray,
-    face: ByteArray,
-    branch: ByteArray,
-    d_u: FloatArray,
-    d_v: FloatArray,
-    out_u: FloatArray,
-    out_v: FloatArray,
-) -> None:
+def jvp_kernel(rows: IntArray, factors: Factors, direction: Direction, product: Product) -> None:
     """Project vectors onto the faces: off the free slots 0; orthogonal to w if ``branch`` is 1."""
+    offsets, costs = factors.offsets, factors.link_parameter
+    delta, face, branch = direction.delta, direction.face, direction.branch
+    d_u, out_u = direction.d_u, product.out_u
     for r in rows:
         lo, hi = np.uint64(offsets[r]), np.uint64(offsets[r + 1])
         along, norm = 0.0, 0.0

@@ -7,8 +7,18 @@ from typing import Any, ClassVar
 import numpy as np
 import numpy.typing as npt
 
-from lpsmap_core import Factor, FactorGraph, Variables, kernel, leaf
-from lpsmap_core.kernels.arrays import FloatArray, IntArray
+from lpsmap_core import (
+    Factor,
+    FactorGraph,
+    Factors,
+    Scores,
+    Structures,
+    Variables,
+    kernel,
+    largest_arity,
+    leaf,
+)
+from lpsmap_core.kernels.arrays import FloatArray, IndexArray, IntArray
 from lpsmap_factors_struct.rectangle import pairs_vertex, rectangles
 
 __all__ = ["Alignment"]
@@ -22,7 +32,7 @@ def best_alignment(
     high: FloatArray,
     low: FloatArray,
     start: int,
-    index: npt.NDArray[np.int32],
+    entry: IndexArray,
     value: FloatArray,
 ) -> int:
     """Write the cells of the best path from position `start`, last cell first; return how many.
@@ -40,7 +50,7 @@ def best_alignment(
     high, low
         Memory of the size of `scores`: the score of the best path to each cell, and what rounding
         took from it.
-    start, index, value
+    start, entry, value
         Where the cells go.
     """
     if m * n == 0:
@@ -57,7 +67,7 @@ def best_alignment(
             high[here], low[here] = total, low[before] + lost
     at, here = start, m * n - 1
     while True:
-        index[at], value[at] = here, 1.0
+        entry[at], value[at] = here, 1.0
         at += 1
         if here == 0:
             return at - start
@@ -81,27 +91,17 @@ def _step(high: FloatArray, low: FloatArray, i: int, j: int, n: int) -> int:
 
 @kernel
 def _best_alignments(
-    rows: IntArray,
-    offsets: IntArray,
-    eta_u: FloatArray,
-    additional_offsets: IntArray,
-    eta_v: FloatArray,
-    parameters: FloatArray,
-    link_parameter: FloatArray,
-    start: IntArray,
-    index: npt.NDArray[np.int32],
-    value: FloatArray,
-    size: IntArray,
+    rows: IntArray, factors: Factors, scores: Scores, structures: Structures
 ) -> None:
     """Find the best alignment of every factor in `rows`."""
-    largest = 0
-    for r in rows:
-        largest = max(largest, offsets[r + 1] - offsets[r])
+    offsets, parameters = factors.offsets, factors.parameters
+    start, entry, value, size = structures
+    largest = largest_arity(rows, offsets)
     high, low = np.empty(largest), np.empty(largest)
     for r in rows:
         m, n = int(parameters[r, 0]), int(parameters[r, 1])
-        scores = eta_u[offsets[r] : offsets[r + 1]]
-        size[r] = best_alignment(scores, m, n, high, low, start[r], index, value)
+        eta_u = scores.eta_u[offsets[r] : offsets[r + 1]]
+        size[r] = best_alignment(eta_u, m, n, high, low, start[r], entry, value)
 
 
 class Alignment(Factor):
@@ -153,7 +153,7 @@ class Alignment(Factor):
     def solve_map(self, eta_u: FloatArray, eta_v: FloatArray) -> tuple[tuple[int, int], ...]:
         """Return the cells of the best alignment."""
         m, n = eta_u.shape
-        index = np.empty(m + n, dtype=np.int32)
+        entry = np.empty(m + n, dtype=np.int32)
         size = best_alignment(
             np.ascontiguousarray(eta_u, dtype=np.float64).reshape(-1),
             m,
@@ -161,10 +161,10 @@ class Alignment(Factor):
             np.empty(m * n),
             np.empty(m * n),
             0,
-            index,
-            np.empty(len(index)),
+            entry,
+            np.empty(len(entry)),
         )
-        return tuple((cell // n, cell % n) for cell in index[:size][::-1].tolist())
+        return tuple((cell // n, cell % n) for cell in entry[:size][::-1].tolist())
 
     def vertex(self, y: tuple[tuple[int, int], ...]) -> tuple[FloatArray, FloatArray]:
         """Return the cells of alignment `y` as a matrix."""
@@ -175,8 +175,7 @@ class Alignment(Factor):
         return {"pairs": np.argwhere(variables > 0.5).tolist()}
 
     @classmethod
-    def vertex_sizes(
-        cls, offsets: IntArray, additional_offsets: IntArray, parameters: FloatArray
-    ) -> IntArray:
+    def vertex_sizes(cls, factors: Factors) -> IntArray:
         """Return the lengths of the longest paths, which move along the edges."""
-        return np.where(np.diff(offsets) > 0, parameters[:, :2].sum(axis=1) - 1, 0).astype(np.int64)
+        edges = factors.parameters[:, :2].sum(axis=1).astype(np.int64) - 1
+        return np.where(np.diff(factors.offsets) > 0, edges, 0)

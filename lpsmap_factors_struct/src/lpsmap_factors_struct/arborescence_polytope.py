@@ -16,7 +16,16 @@ from __future__ import annotations
 
 import numpy as np
 
-from lpsmap_core import interrupted, kernel, leaf
+from lpsmap_core import (
+    Direction,
+    Factors,
+    LocalScores,
+    LocalSolution,
+    Product,
+    interrupted,
+    kernel,
+    leaf,
+)
 from lpsmap_core.kernels.arrays import ByteArray, FloatArray, IntArray
 from lpsmap_factors_struct.arborescence import (
     Arborescence,
@@ -59,21 +68,12 @@ LEVEL = 1e-12
 
 @kernel
 def project_trees(
-    rows: IntArray,
-    offsets: IntArray,
-    a: FloatArray,
-    delta: FloatArray,
-    additional_offsets: IntArray,
-    eta_v: FloatArray,
-    parameters: FloatArray,
-    link_parameter: FloatArray,
-    z: FloatArray,
-    v: FloatArray,
-    face: ByteArray,
-    branch: ByteArray,
+    rows: IntArray, factors: Factors, scores: LocalScores, solution: LocalSolution
 ) -> None:
     """Solve the local problem of every factor in `rows`."""
-    longest, widest = _largest(rows, offsets, parameters)
+    offsets, parameters = factors.offsets, factors.parameters
+    a, delta, z, face = scores.a, scores.delta, solution.z, solution.face
+    longest, widest = _largest(rows, factors)
     dual, flows = tree_dual(longest, widest, 2 * longest), flow_memory(longest)
     trees, capacity = arborescence_memory(longest), np.empty(longest * longest)
     for r in rows:
@@ -104,21 +104,12 @@ def project_trees(
 
 @kernel
 def multiply_jacobians(
-    rows: IntArray,
-    offsets: IntArray,
-    delta: FloatArray,
-    additional_offsets: IntArray,
-    parameters: FloatArray,
-    link_parameter: FloatArray,
-    face: ByteArray,
-    branch: ByteArray,
-    d_u: FloatArray,
-    d_v: FloatArray,
-    out_u: FloatArray,
-    out_v: FloatArray,
+    rows: IntArray, factors: Factors, direction: Direction, product: Product
 ) -> None:
     """Project vectors orthogonally onto the directions of the faces of the factors in `rows`."""
-    longest, widest = _largest(rows, offsets, parameters)
+    offsets, parameters = factors.offsets, factors.parameters
+    delta, face, d_u, out_u = direction.delta, direction.face, direction.d_u, product.out_u
+    longest, widest = _largest(rows, factors)
     dual = tree_dual(longest, widest, 2 * longest)
     for r in rows:
         if interrupted():
@@ -152,8 +143,9 @@ def _write_moved(
 
 
 @leaf
-def _largest(rows: IntArray, offsets: IntArray, parameters: FloatArray) -> tuple[int, int]:
+def _largest(rows: IntArray, factors: Factors) -> tuple[int, int]:
     """Return the largest numbers of words and of arcs into a word."""
+    offsets, parameters = factors.offsets, factors.parameters
     longest, widest = 0, 0
     for r in rows:
         n = n_words(offsets[r + 1] - offsets[r], parameters[r, 3])

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from lpsmap_core import Factor, FactorGraph, Variables, kernel
+from lpsmap_core import Factor, FactorGraph, Factors, Scores, Structures, Variables, kernel
 from lpsmap_core.kernels.arrays import BoolArray, FloatArray, IntArray
 from lpsmap_core.model.inputs import flag
 from lpsmap_factors_struct.chart import best_label, binary_tree, chart_memory
@@ -16,34 +16,24 @@ __all__ = ["BinaryTree"]
 
 
 @kernel
-def _best_trees(
-    rows: IntArray,
-    offsets: IntArray,
-    eta_u: FloatArray,
-    additional_offsets: IntArray,
-    eta_v: FloatArray,
-    parameters: FloatArray,
-    link_parameter: FloatArray,
-    start: IntArray,
-    index: npt.NDArray[np.int32],
-    value: FloatArray,
-    size: IntArray,
-) -> None:
+def _best_trees(rows: IntArray, factors: Factors, scores: Scores, structures: Structures) -> None:
     """Find the best tree of every factor in `rows`."""
+    offsets, parameters = factors.offsets, factors.parameters
+    start, entry, value, size = structures
     longest = 0
     for r in rows:
         longest = max(longest, round(np.sqrt((offsets[r + 1] - offsets[r]) / parameters[r, 0])))
     memory = chart_memory(longest)
     for r in rows:
         n_labels = int(parameters[r, 0])
-        scores = eta_u[offsets[r] : offsets[r + 1]]
-        n = round(np.sqrt(len(scores) / n_labels))
+        eta_u = scores.eta_u[offsets[r] : offsets[r + 1]]
+        n = round(np.sqrt(len(eta_u) / n_labels))
         size[r] = max(2 * n - 1, 0)
         if n > 0:
-            binary_tree(scores, n, n_labels, memory)
+            binary_tree(eta_u, n, n_labels, memory)
         for k in range(size[r]):
             i, j = memory.spans[2 * k], memory.spans[2 * k + 1]
-            index[start[r] + k] = best_label(scores, i, j, n, n_labels)
+            entry[start[r] + k] = best_label(eta_u, i, j, n, n_labels)
             value[start[r] + k] = 1.0
 
 
@@ -154,11 +144,9 @@ class BinaryTree(Factor):
         return np.broadcast_to(before, self.variables.shape), None
 
     @classmethod
-    def vertex_sizes(
-        cls, offsets: IntArray, additional_offsets: IntArray, parameters: FloatArray
-    ) -> IntArray:
+    def vertex_sizes(cls, factors: Factors) -> IntArray:
         """Return the numbers of spans of a tree."""
-        n = np.rint(np.sqrt(np.diff(offsets) / parameters[:, 0])).astype(np.int64)
+        n = np.rint(np.sqrt(np.diff(factors.offsets) / factors.parameters[:, 0])).astype(np.int64)
         return np.maximum(2 * n - 1, 0)
 
     def _check_square(self) -> None:

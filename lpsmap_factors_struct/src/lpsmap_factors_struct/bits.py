@@ -7,32 +7,22 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
-from lpsmap_core import Factor, FactorGraph, Variables, leaf
+from lpsmap_core import Factor, FactorGraph, Factors, Scores, Structures, Variables, leaf
 from lpsmap_core.kernels.arrays import FloatArray, IntArray
 
 __all__ = ["Bits"]
 
 
 @leaf
-def _best_bits(
-    rows: IntArray,
-    offsets: IntArray,
-    eta_u: FloatArray,
-    additional_offsets: IntArray,
-    eta_v: FloatArray,
-    parameters: FloatArray,
-    link_parameter: FloatArray,
-    start: IntArray,
-    index: npt.NDArray[np.int32],
-    value: FloatArray,
-    size: IntArray,
-) -> None:
+def _best_bits(rows: IntArray, factors: Factors, scores: Scores, structures: Structures) -> None:
     """Find the best bit vector of every factor in `rows`: a bit is on if its score is positive."""
+    offsets = factors.offsets
+    start, entry, value, size = structures
     for r in rows:
         at = start[r]
         for i in range(offsets[r], offsets[r + 1]):
-            if eta_u[i] > 0.0:
-                index[at], value[at] = i - offsets[r], 1.0
+            if scores.eta_u[i] > 0.0:
+                entry[at], value[at] = i - offsets[r], 1.0
                 at += 1
         size[r] = at - start[r]
 

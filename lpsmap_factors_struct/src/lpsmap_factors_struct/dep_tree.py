@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 import numpy as np
 import numpy.typing as npt
 
-from lpsmap_core import Factor, FactorGraph, Variables, kernel, leaf
+from lpsmap_core import Factor, FactorGraph, Factors, Scores, Structures, Variables, kernel, leaf
 from lpsmap_core.kernels.arrays import FloatArray, IntArray
 from lpsmap_core.model.inputs import flag
 from lpsmap_factors_struct.arborescence import (
@@ -24,20 +24,10 @@ __all__ = ["DepTree"]
 
 
 @kernel
-def _best_trees(
-    rows: IntArray,
-    offsets: IntArray,
-    eta_u: FloatArray,
-    additional_offsets: IntArray,
-    eta_v: FloatArray,
-    parameters: FloatArray,
-    link_parameter: FloatArray,
-    start: IntArray,
-    index: npt.NDArray[np.int32],
-    value: FloatArray,
-    size: IntArray,
-) -> None:
+def _best_trees(rows: IntArray, factors: Factors, scores: Scores, structures: Structures) -> None:
     """Find the best tree of every factor in `rows`."""
+    offsets, parameters = factors.offsets, factors.parameters
+    start, entry, value, size = structures
     # The largest sentence of each kind sizes the working memory.
     longest, longest_projective, most_arcs = 0, 0, 0
     for r in rows:
@@ -54,12 +44,12 @@ def _best_trees(
         n_labels = int(parameters[r, 3])
         n = n_words(offsets[r + 1] - offsets[r], parameters[r, 3])
         packed, single_root = parameters[r, 0] != 0, parameters[r, 2] != 0
-        scores = eta_u[offsets[r] : offsets[r + 1]]
+        eta_u = scores.eta_u[offsets[r] : offsets[r + 1]]
         if packed and n_labels == 1:
-            best_arcs = scores
+            best_arcs = eta_u
         else:
             best_arcs = arcs
-            _best_arcs(scores, n, n_labels, packed, arcs)
+            _best_arcs(eta_u, n, n_labels, packed, arcs)
         if parameters[r, 1] != 0:
             projective_tree(best_arcs, n, single_root, spans)
             heads = spans.heads
@@ -68,7 +58,7 @@ def _best_trees(
             heads = memory.head
         for word in range(n):
             slot = arc_slot(word, heads[word], n, packed) * n_labels
-            index[start[r] + word] = first_maximum(scores, slot, slot + n_labels)
+            entry[start[r] + word] = first_maximum(eta_u, slot, slot + n_labels)
             value[start[r] + word] = 1.0
         size[r] = n
 
@@ -235,11 +225,10 @@ class DepTree(Factor):
         return found
 
     @classmethod
-    def vertex_sizes(
-        cls, offsets: IntArray, additional_offsets: IntArray, parameters: FloatArray
-    ) -> IntArray:
+    def vertex_sizes(cls, factors: Factors) -> IntArray:
         """Return the numbers of words: a tree has one arc a word."""
-        return np.rint(np.sqrt(np.diff(offsets) / parameters[:, 3])).astype(np.int64)
+        arcs = np.diff(factors.offsets) / factors.parameters[:, 3]
+        return np.rint(np.sqrt(arcs)).astype(np.int64)
 
     def _columns(self, words: IntArray, heads: IntArray) -> IntArray:
         """Return where the rows of `words` have the arcs from `heads`."""

@@ -7,7 +7,17 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from lpsmap_core import Factor, FactorGraph, Variables, kernel, leaf
+from lpsmap_core import (
+    Factor,
+    FactorGraph,
+    Factors,
+    Scores,
+    Structures,
+    Variables,
+    kernel,
+    largest_arity,
+    leaf,
+)
 from lpsmap_core.kernels.arrays import BoolArray, FloatArray, IntArray
 from lpsmap_factors_struct.scores import flat_scores
 
@@ -71,39 +81,27 @@ def best_modifiers(
 
 
 @kernel
-def _best_sets(
-    rows: IntArray,
-    offsets: IntArray,
-    eta_u: FloatArray,
-    additional_offsets: IntArray,
-    eta_v: FloatArray,
-    parameters: FloatArray,
-    link_parameter: FloatArray,
-    start: IntArray,
-    index: npt.NDArray[np.int32],
-    value: FloatArray,
-    size: IntArray,
-) -> None:
+def _best_sets(rows: IntArray, factors: Factors, scores: Scores, structures: Structures) -> None:
     """Find the best modifiers of every factor in `rows`."""
-    most = 0
-    for r in rows:
-        most = max(most, offsets[r + 1] - offsets[r])
+    offsets, additional_offsets = factors.offsets, factors.additional_offsets
+    start, entry, value, size = structures
+    most = largest_arity(rows, offsets)
     best, before = np.empty(most + 2), np.empty(most + 2, dtype=np.int64)
     modifiers = np.empty(most, dtype=np.int64)
     for r in rows:
-        scores = eta_u[offsets[r] : offsets[r + 1]]
-        siblings = eta_v[additional_offsets[r] : additional_offsets[r + 1]]
-        n, side = len(scores), round(np.sqrt(len(siblings)))
+        eta_u = scores.eta_u[offsets[r] : offsets[r + 1]]
+        siblings = scores.eta_v[additional_offsets[r] : additional_offsets[r + 1]]
+        n, side = len(eta_u), round(np.sqrt(len(siblings)))
         size[r] = 0
         if n == 0:
             continue
-        count = best_modifiers(scores, siblings, side, best, before, modifiers)
+        count = best_modifiers(eta_u, siblings, side, best, before, modifiers)
         at, after = start[r], side - 1
         for k in range(count):
-            index[at + 2 * k] = modifiers[k]
-            index[at + 2 * k + 1] = n + (modifiers[k] + 1) * side + after
+            entry[at + 2 * k] = modifiers[k]
+            entry[at + 2 * k + 1] = n + (modifiers[k] + 1) * side + after
             after = modifiers[k]
-        index[at + 2 * count] = n + after
+        entry[at + 2 * count] = n + after
         size[r] = 2 * count + 1
         value[at : at + size[r]] = 1.0
 
@@ -232,8 +230,6 @@ class HeadAutomaton(Factor):
         return None, ~made.reshape(self.n_factors, self.n_additionals)
 
     @classmethod
-    def vertex_sizes(
-        cls, offsets: IntArray, additional_offsets: IntArray, parameters: FloatArray
-    ) -> IntArray:
+    def vertex_sizes(cls, factors: Factors) -> IntArray:
         """Return twice the numbers of candidates and one: a pair before each, and the end."""
-        return 2 * np.diff(offsets) + 1
+        return 2 * np.diff(factors.offsets) + 1

@@ -7,8 +7,8 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 import numpy.typing as npt
 
-from lpsmap_core import Factor, FactorGraph, Variables, kernel, leaf
-from lpsmap_core.kernels.arrays import FloatArray, IntArray
+from lpsmap_core import Factor, FactorGraph, Factors, Scores, Structures, Variables, kernel, leaf
+from lpsmap_core.kernels.arrays import FloatArray, IndexArray, IntArray
 from lpsmap_factors_struct.assignment import Assignment, assign, assignment_memory
 from lpsmap_factors_struct.rectangle import pairs_vertex, rectangles
 
@@ -23,7 +23,7 @@ def best_matching(
     full: bool,
     memory: Assignment,
     start: int,
-    index: npt.NDArray[np.int32],
+    entry: IndexArray,
     value: FloatArray,
 ) -> int:
     """Write the slots of the best matching from position `start`; return how many.
@@ -41,7 +41,7 @@ def best_matching(
         Whether every row, or column if there are fewer, is matched.
     memory
         Working memory.
-    start, index, value
+    start, entry, value
         Where the slots go.
     """
     cost = memory.cost
@@ -61,26 +61,18 @@ def best_matching(
     for i in range(short):
         slot = i * across + memory.partner[i] * along
         if full or scores[slot] > 0.0:
-            index[at], value[at] = slot, 1.0
+            entry[at], value[at] = slot, 1.0
             at += 1
     return at - start
 
 
 @kernel
 def _best_matchings(
-    rows: IntArray,
-    offsets: IntArray,
-    eta_u: FloatArray,
-    additional_offsets: IntArray,
-    eta_v: FloatArray,
-    parameters: FloatArray,
-    link_parameter: FloatArray,
-    start: IntArray,
-    index: npt.NDArray[np.int32],
-    value: FloatArray,
-    size: IntArray,
+    rows: IntArray, factors: Factors, scores: Scores, structures: Structures
 ) -> None:
     """Find the best matching of every factor in `rows`."""
+    offsets, parameters = factors.offsets, factors.parameters
+    start, entry, value, size = structures
     short, long, entries = 0, 0, 0
     for r in rows:
         m, n = int(parameters[r, 0]), int(parameters[r, 1])
@@ -89,8 +81,8 @@ def _best_matchings(
     memory = assignment_memory(short, long, entries)
     for r in rows:
         m, n, full = int(parameters[r, 0]), int(parameters[r, 1]), parameters[r, 2] != 0
-        scores = eta_u[offsets[r] : offsets[r + 1]]
-        size[r] = best_matching(scores, m, n, full, memory, start[r], index, value)
+        eta_u = scores.eta_u[offsets[r] : offsets[r + 1]]
+        size[r] = best_matching(eta_u, m, n, full, memory, start[r], entry, value)
 
 
 class Matching(Factor):
@@ -169,7 +161,7 @@ class Matching(Factor):
     def solve_map(self, eta_u: FloatArray, eta_v: FloatArray) -> tuple[tuple[int, int], ...]:
         """Return the pairs of the best matching."""
         m, n = eta_u.shape
-        index = np.empty(min(m, n), dtype=np.int32)
+        entry = np.empty(min(m, n), dtype=np.int32)
         size = best_matching(
             np.ascontiguousarray(eta_u, dtype=np.float64).reshape(-1),
             m,
@@ -177,10 +169,10 @@ class Matching(Factor):
             bool(self.full),
             assignment_memory(min(m, n), max(m, n), m * n),
             0,
-            index,
-            np.empty(len(index)),
+            entry,
+            np.empty(len(entry)),
         )
-        return tuple((slot // n, slot % n) for slot in index[:size].tolist())
+        return tuple((slot // n, slot % n) for slot in entry[:size].tolist())
 
     def vertex(self, y: tuple[tuple[int, int], ...]) -> tuple[FloatArray, FloatArray]:
         """Return the pairs of matching `y` as a matrix."""
@@ -191,8 +183,6 @@ class Matching(Factor):
         return {"pairs": np.argwhere(variables > 0.5).tolist()}
 
     @classmethod
-    def vertex_sizes(
-        cls, offsets: IntArray, additional_offsets: IntArray, parameters: FloatArray
-    ) -> IntArray:
+    def vertex_sizes(cls, factors: Factors) -> IntArray:
         """Return the shorter sides: a pair for each row or column at most."""
-        return np.minimum(parameters[:, 0], parameters[:, 1]).astype(np.int64)
+        return np.minimum(factors.parameters[:, 0], factors.parameters[:, 1]).astype(np.int64)

@@ -7,7 +7,17 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from lpsmap_core import Factor, FactorGraph, Variables, kernel, leaf
+from lpsmap_core import (
+    Factor,
+    FactorGraph,
+    Factors,
+    Scores,
+    Structures,
+    Variables,
+    kernel,
+    largest_arity,
+    leaf,
+)
 from lpsmap_core.kernels.arrays import FloatArray, IntArray
 from lpsmap_factors_struct.arrays import copy
 
@@ -44,29 +54,17 @@ def sort_by_score(scores: FloatArray, order: IntArray, spare: IntArray) -> None:
 
 
 @kernel
-def _best_orders(
-    rows: IntArray,
-    offsets: IntArray,
-    eta_u: FloatArray,
-    additional_offsets: IntArray,
-    eta_v: FloatArray,
-    parameters: FloatArray,
-    link_parameter: FloatArray,
-    start: IntArray,
-    index: npt.NDArray[np.int32],
-    value: FloatArray,
-    size: IntArray,
-) -> None:
+def _best_orders(rows: IntArray, factors: Factors, scores: Scores, structures: Structures) -> None:
     """Find the best ordering of every factor in `rows`."""
-    longest = 0
-    for r in rows:
-        longest = max(longest, offsets[r + 1] - offsets[r])
+    offsets = factors.offsets
+    start, entry, value, size = structures
+    longest = largest_arity(rows, offsets)
     order, spare = np.empty(longest, dtype=np.int64), np.empty(longest, dtype=np.int64)
     for r in rows:
         n = offsets[r + 1] - offsets[r]
-        sort_by_score(eta_u[offsets[r] : offsets[r + 1]], order, spare)
+        sort_by_score(scores.eta_u[offsets[r] : offsets[r + 1]], order, spare)
         for position in range(1, n):  # the first position's value is 0
-            index[start[r] + position - 1] = order[position]
+            entry[start[r] + position - 1] = order[position]
             value[start[r] + position - 1] = position / (n - 1)
         size[r] = max(n - 1, 0)
 
@@ -134,9 +132,7 @@ class Permutation(Factor):
         return {"order": np.argsort(variables).tolist()}
 
     @classmethod
-    def vertex_sizes(
-        cls, offsets: IntArray, additional_offsets: IntArray, parameters: FloatArray
-    ) -> IntArray:
+    def vertex_sizes(cls, factors: Factors) -> IntArray:
         """Return the numbers of items after the first, whose variable is 0."""
-        sizes: IntArray = np.maximum(np.diff(offsets) - 1, 0)
+        sizes: IntArray = np.maximum(np.diff(factors.offsets) - 1, 0)
         return sizes

@@ -19,7 +19,7 @@ from lpsmap_factors_struct import (
     TopK,
 )
 
-lpsmap_api_version = 1
+lpsmap_api_version = 2
 
 
 @lpsmap_core.hookimpl

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from lpsmap_core import Factor, FactorGraph, Variables, kernel, leaf
+from lpsmap_core import Factor, FactorGraph, Factors, Scores, Structures, Variables, kernel, leaf
 from lpsmap_core.kernels.arrays import BoolArray, FloatArray, IntArray
 from lpsmap_factors_struct.arrays import largest
 from lpsmap_factors_struct.scores import flat_scores
@@ -156,19 +156,12 @@ def _read_out(
 
 @kernel
 def _best_segmentations(
-    rows: IntArray,
-    offsets: IntArray,
-    eta_u: FloatArray,
-    additional_offsets: IntArray,
-    eta_v: FloatArray,
-    parameters: FloatArray,
-    link_parameter: FloatArray,
-    start: IntArray,
-    index: npt.NDArray[np.int32],
-    value: FloatArray,
-    size: IntArray,
+    rows: IntArray, factors: Factors, scores: Scores, structures: Structures
 ) -> None:
     """Find the best segmentation of every factor in `rows`."""
+    offsets, additional_offsets = factors.offsets, factors.additional_offsets
+    parameters = factors.parameters
+    start, entry, value, size = structures
     length, longest, n_states = 0, 1, 1
     for r in rows:
         longest = max(longest, int(parameters[r, 0]))
@@ -179,23 +172,23 @@ def _best_segmentations(
     counts = np.zeros(n_states * n_states)
     for r in rows:
         longest, n_states = int(parameters[r, 0]), int(parameters[r, 1])
-        scores = eta_u[offsets[r] : offsets[r + 1]]
-        transitions = eta_v[additional_offsets[r] : additional_offsets[r + 1]]
-        length = len(scores) // (longest * n_states)
+        eta_u = scores.eta_u[offsets[r] : offsets[r + 1]]
+        transitions = scores.eta_v[additional_offsets[r] : additional_offsets[r + 1]]
+        length = len(eta_u) // (longest * n_states)
         size[r] = 0
         if length == 0:
             continue
-        found = best_segments(scores, transitions, length, longest, n_states, memory)
+        found = best_segments(eta_u, transitions, length, longest, n_states, memory)
         at = start[r]
         for k in range(found):
             begin, end, state = memory.segments[3 * k : 3 * k + 3]
-            index[at], value[at] = (begin * longest + end - begin - 1) * n_states + state, 1.0
+            entry[at], value[at] = (begin * longest + end - begin - 1) * n_states + state, 1.0
             at += 1
             if k > 0 and len(transitions) > 0:
                 counts[state * n_states + memory.segments[3 * k - 1]] += 1.0
         for k in range(len(transitions)):
             if counts[k] > 0.0:
-                index[at], value[at] = len(scores) + k, counts[k]
+                entry[at], value[at] = len(eta_u) + k, counts[k]
                 counts[k] = 0.0
                 at += 1
         size[r] = at - start[r]
@@ -326,11 +319,11 @@ class SemiMarkov(Factor):
         return slots, np.broadcast_to(lengths < 2, (self.n_factors, self.n_additionals))
 
     @classmethod
-    def vertex_sizes(
-        cls, offsets: IntArray, additional_offsets: IntArray, parameters: FloatArray
-    ) -> IntArray:
+    def vertex_sizes(cls, factors: Factors) -> IntArray:
         """Return the lengths, and a transition between positions, but no more than there are."""
-        lengths: IntArray = np.diff(offsets) // parameters[:, :2].prod(axis=1).astype(np.int64)
-        steps: IntArray = np.minimum(np.maximum(lengths - 1, 0), np.diff(additional_offsets))
+        width = factors.parameters[:, :2].prod(axis=1).astype(np.int64)
+        lengths: IntArray = np.diff(factors.offsets) // width
+        n_additionals = np.diff(factors.additional_offsets)
+        steps: IntArray = np.minimum(np.maximum(lengths - 1, 0), n_additionals)
         sizes: IntArray = lengths + steps
         return sizes

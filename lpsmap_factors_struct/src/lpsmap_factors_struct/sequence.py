@@ -7,8 +7,18 @@ from typing import Any, ClassVar
 import numpy as np
 import numpy.typing as npt
 
-from lpsmap_core import Factor, FactorGraph, Variables, kernel, leaf
-from lpsmap_core.kernels.arrays import BoolArray, FloatArray, IntArray
+from lpsmap_core import (
+    Factor,
+    FactorGraph,
+    Factors,
+    Scores,
+    Structures,
+    Variables,
+    kernel,
+    largest_arity,
+    leaf,
+)
+from lpsmap_core.kernels.arrays import BoolArray, FloatArray, IndexArray, IntArray
 from lpsmap_factors_struct.transitions import flat_transitions
 
 __all__ = ["Sequence", "best_arrivals", "best_source", "reduced_states", "write_path"]
@@ -151,7 +161,7 @@ def write_path(
     n_states: int,
     n_additionals: int,
     start: int,
-    index: npt.NDArray[np.int32],
+    entry: IndexArray,
     value: FloatArray,
 ) -> int:
     """Write the nonzeros of a sequence from position `start`; return how many."""
@@ -160,46 +170,37 @@ def write_path(
     arity = length * n_states
     at = start
     for t in range(length):
-        index[at] = t * n_states + path[t]
+        entry[at] = t * n_states + path[t]
         at += 1
-    index[at] = arity + path[0]
+    entry[at] = arity + path[0]
     for t in range(1, length):
         step = n_states + (t - 1) * n_states * n_states
-        index[at + t] = arity + step + path[t - 1] * n_states + path[t]
+        entry[at + t] = arity + step + path[t - 1] * n_states + path[t]
     at += length
-    index[at] = arity + n_additionals - n_states + path[length - 1]
+    entry[at] = arity + n_additionals - n_states + path[length - 1]
     value[start : at + 1] = 1.0
     return at + 1 - start
 
 
 @kernel
 def _best_sequences(
-    rows: IntArray,
-    offsets: IntArray,
-    eta_u: FloatArray,
-    additional_offsets: IntArray,
-    eta_v: FloatArray,
-    parameters: FloatArray,
-    link_parameter: FloatArray,
-    start: IntArray,
-    index: npt.NDArray[np.int32],
-    value: FloatArray,
-    size: IntArray,
+    rows: IntArray, factors: Factors, scores: Scores, structures: Structures
 ) -> None:
     """Find the best sequence of every factor in `rows`."""
-    largest = 0
-    for r in rows:
-        largest = max(largest, offsets[r + 1] - offsets[r])
+    offsets, additional_offsets = factors.offsets, factors.additional_offsets
+    parameters = factors.parameters
+    start, entry, value, size = structures
+    largest = largest_arity(rows, offsets)
     reduced, prefix = np.empty(largest), np.empty(largest)
     path = np.empty(largest, dtype=np.int64)
     for r in rows:
         n_states = int(parameters[r, 0])
-        scores = eta_u[offsets[r] : offsets[r + 1]]
-        additionals = eta_v[additional_offsets[r] : additional_offsets[r + 1]]
-        length = len(scores) // n_states
+        eta_u = scores.eta_u[offsets[r] : offsets[r + 1]]
+        additionals = scores.eta_v[additional_offsets[r] : additional_offsets[r + 1]]
+        length = len(eta_u) // n_states
         if length > 0:
-            viterbi(scores, additionals, length, n_states, reduced, prefix, path)
-        size[r] = write_path(path, length, n_states, len(additionals), start[r], index, value)
+            viterbi(eta_u, additionals, length, n_states, reduced, prefix, path)
+        size[r] = write_path(path, length, n_states, len(additionals), start[r], entry, value)
 
 
 class Sequence(Factor):
@@ -300,12 +301,12 @@ class Sequence(Factor):
     def vertex(self, y: tuple[int, ...]) -> tuple[FloatArray, FloatArray]:
         """Return the states and the steps of sequence `y`."""
         length, n_states = len(y), self.event_shape[1]
-        index = np.empty(2 * length + 1, dtype=np.int32)
+        entry = np.empty(2 * length + 1, dtype=np.int32)
         value = np.empty(2 * length + 1)
         path = np.array(y, dtype=np.int64)
-        size = write_path(path, length, n_states, self.n_additionals, 0, index, value)
+        size = write_path(path, length, n_states, self.n_additionals, 0, entry, value)
         vertex = np.zeros(length * n_states + self.n_additionals)
-        vertex[index[:size]] = value[:size]
+        vertex[entry[:size]] = value[:size]
         variables, additionals = np.split(vertex, [length * n_states])
         return variables.reshape(length, n_states), additionals
 
@@ -330,11 +331,9 @@ class Sequence(Factor):
         return None, np.concatenate([ends, np.repeat(steps, n_states**2, axis=1), ends], axis=1)
 
     @classmethod
-    def vertex_sizes(
-        cls, offsets: IntArray, additional_offsets: IntArray, parameters: FloatArray
-    ) -> IntArray:
+    def vertex_sizes(cls, factors: Factors) -> IntArray:
         """Return twice the lengths and one: a state and a step a position, and the last state."""
-        return 2 * np.diff(offsets) // parameters[:, 0].astype(np.int64) + 1
+        return 2 * np.diff(factors.offsets) // factors.parameters[:, 0].astype(np.int64) + 1
 
     def _flat(
         self,

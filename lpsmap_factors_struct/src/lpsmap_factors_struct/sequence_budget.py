@@ -7,7 +7,16 @@ from typing import Any, ClassVar
 import numpy as np
 import numpy.typing as npt
 
-from lpsmap_core import Factor, FactorGraph, Variables, interrupted, kernel
+from lpsmap_core import (
+    Factor,
+    FactorGraph,
+    Factors,
+    Scores,
+    Structures,
+    Variables,
+    interrupted,
+    kernel,
+)
 from lpsmap_core.kernels.arrays import FloatArray, IntArray
 from lpsmap_core.model.inputs import flag
 from lpsmap_factors_struct.maxplus import LOOK_PERIOD
@@ -96,19 +105,12 @@ def budgeted_viterbi(
 
 @kernel
 def _best_sequences(
-    rows: IntArray,
-    offsets: IntArray,
-    eta_u: FloatArray,
-    additional_offsets: IntArray,
-    eta_v: FloatArray,
-    parameters: FloatArray,
-    link_parameter: FloatArray,
-    start: IntArray,
-    index: npt.NDArray[np.int32],
-    value: FloatArray,
-    size: IntArray,
+    rows: IntArray, factors: Factors, scores: Scores, structures: Structures
 ) -> None:
     """Find the best sequence within its budget for every factor in `rows`."""
+    offsets, additional_offsets = factors.offsets, factors.additional_offsets
+    parameters = factors.parameters
+    start, entry, value, size = structures
     largest, largest_prefix = 0, 0
     for r in rows:
         arity = offsets[r + 1] - offsets[r]
@@ -118,12 +120,12 @@ def _best_sequences(
     path = np.empty(largest, dtype=np.int64)
     for r in rows:
         n_states = int(parameters[r, 0])
-        scores = eta_u[offsets[r] : offsets[r + 1]]
-        additionals = eta_v[additional_offsets[r] : additional_offsets[r + 1]]
-        length = len(scores) // n_states
+        eta_u = scores.eta_u[offsets[r] : offsets[r + 1]]
+        additionals = scores.eta_v[additional_offsets[r] : additional_offsets[r + 1]]
+        length = len(eta_u) // n_states
         if length > 0:
             budgeted_viterbi(
-                scores,
+                eta_u,
                 additionals,
                 length,
                 n_states,
@@ -134,7 +136,7 @@ def _best_sequences(
                 prefix,
                 path,
             )
-        size[r] = write_path(path, length, n_states, len(additionals), start[r], index, value)
+        size[r] = write_path(path, length, n_states, len(additionals), start[r], entry, value)
 
 
 class SequenceBudget(Sequence):

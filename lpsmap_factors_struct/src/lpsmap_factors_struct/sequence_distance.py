@@ -7,7 +7,19 @@ from typing import Any, ClassVar
 import numpy as np
 import numpy.typing as npt
 
-from lpsmap_core import Factor, FactorGraph, Variables, as_variables, interrupted, kernel, leaf
+from lpsmap_core import (
+    Factor,
+    FactorGraph,
+    Factors,
+    Scores,
+    Structures,
+    Variables,
+    as_variables,
+    interrupted,
+    kernel,
+    largest_arity,
+    leaf,
+)
 from lpsmap_core.kernels.arrays import BoolArray, FloatArray, IntArray
 from lpsmap_factors_struct.maxplus import LOOK_PERIOD
 from lpsmap_factors_struct.scores import as_array, flat_scores
@@ -135,42 +147,32 @@ def count_bins(
 
 @kernel
 def _best_sequences(
-    rows: IntArray,
-    offsets: IntArray,
-    eta_u: FloatArray,
-    additional_offsets: IntArray,
-    eta_v: FloatArray,
-    parameters: FloatArray,
-    link_parameter: FloatArray,
-    start: IntArray,
-    index: npt.NDArray[np.int32],
-    value: FloatArray,
-    size: IntArray,
+    rows: IntArray, factors: Factors, scores: Scores, structures: Structures
 ) -> None:
     """Find the best sequence of every factor in `rows`."""
-    largest, most_bins = 0, 0
-    for r in rows:
-        largest = max(largest, offsets[r + 1] - offsets[r])
-        most_bins = max(most_bins, additional_offsets[r + 1] - additional_offsets[r])
+    offsets, additional_offsets = factors.offsets, factors.additional_offsets
+    parameters = factors.parameters
+    start, entry, value, size = structures
+    largest, most_bins = largest_arity(rows, offsets), largest_arity(rows, additional_offsets)
     reduced, prefix, counts = np.empty(largest), np.empty(largest), np.empty(most_bins)
     path = np.empty(largest, dtype=np.int64)
     for r in rows:
-        scores = eta_u[offsets[r] : offsets[r + 1]]
-        additionals = eta_v[additional_offsets[r] : additional_offsets[r + 1]]
+        eta_u = scores.eta_u[offsets[r] : offsets[r + 1]]
+        additionals = scores.eta_v[additional_offsets[r] : additional_offsets[r + 1]]
         size[r] = 0
-        if len(scores) == 0:
+        if len(eta_u) == 0:
             continue
         n_states = int(parameters[r, 0])
-        length = len(scores) // n_states
-        distance_viterbi(scores, additionals, length, n_states, reduced, prefix, path)
+        length = len(eta_u) // n_states
+        distance_viterbi(eta_u, additionals, length, n_states, reduced, prefix, path)
         count_bins(path, length, n_states, len(additionals), counts)
         at = start[r]
         for t in range(length):
-            index[at], value[at] = t * n_states + path[t], 1.0
+            entry[at], value[at] = t * n_states + path[t], 1.0
             at += 1
         for k in range(len(additionals)):
             if counts[k] > 0.0:
-                index[at], value[at] = len(scores) + k, counts[k]
+                entry[at], value[at] = len(eta_u) + k, counts[k]
                 at += 1
         size[r] = at - start[r]
 
@@ -301,12 +303,11 @@ class SequenceDistance(Factor):
         return None, np.broadcast_to(empty, (self.n_factors, self.n_additionals))
 
     @classmethod
-    def vertex_sizes(
-        cls, offsets: IntArray, additional_offsets: IntArray, parameters: FloatArray
-    ) -> IntArray:
+    def vertex_sizes(cls, factors: Factors) -> IntArray:
         """Return the lengths, and a bin a step and for both ends, but no more than there are."""
-        lengths = np.diff(offsets) // np.maximum(parameters[:, 0], 1.0).astype(np.int64)
-        bins: IntArray = np.minimum(lengths + 1, np.diff(additional_offsets))
+        n_states = np.maximum(factors.parameters[:, 0], 1.0).astype(np.int64)
+        lengths = np.diff(factors.offsets) // n_states
+        bins: IntArray = np.minimum(lengths + 1, np.diff(factors.additional_offsets))
         return lengths + bins
 
     def _check_states(self) -> None:

@@ -8,8 +8,18 @@ from typing import ClassVar
 import numpy as np
 import numpy.typing as npt
 
-from lpsmap_core import Factor, FactorGraph, Variables, kernel, leaf
-from lpsmap_core.kernels.arrays import FloatArray, IntArray
+from lpsmap_core import (
+    Factor,
+    FactorGraph,
+    Factors,
+    Scores,
+    Structures,
+    Variables,
+    kernel,
+    largest_arity,
+    leaf,
+)
+from lpsmap_core.kernels.arrays import FloatArray, IndexArray, IntArray
 from lpsmap_core.model.inputs import flag
 from lpsmap_factors_struct.arrays import copy
 
@@ -52,7 +62,7 @@ def best_subset(
     exact: bool,
     spare: FloatArray,
     start: int,
-    index: npt.NDArray[np.int32],
+    entry: IndexArray,
     value: FloatArray,
 ) -> int:
     """Write the members of the best subset of at most, or exactly, `k`; return how many.
@@ -67,7 +77,7 @@ def best_subset(
         Size of the subset; at most as many as there are scores.
     spare
         Memory of the size of `scores`.
-    start, index, value
+    start, entry, value
         Where the members go, and from which position.
     """
     if k == 0:
@@ -87,34 +97,22 @@ def best_subset(
             if tied == 0:
                 continue
             tied -= 1
-        index[at], value[at] = i, 1.0
+        entry[at], value[at] = i, 1.0
         at += 1
     return at - start
 
 
 @kernel
-def _best_subsets(
-    rows: IntArray,
-    offsets: IntArray,
-    eta_u: FloatArray,
-    additional_offsets: IntArray,
-    eta_v: FloatArray,
-    parameters: FloatArray,
-    link_parameter: FloatArray,
-    start: IntArray,
-    index: npt.NDArray[np.int32],
-    value: FloatArray,
-    size: IntArray,
-) -> None:
+def _best_subsets(rows: IntArray, factors: Factors, scores: Scores, structures: Structures) -> None:
     """Find the best subset of every factor in `rows`."""
-    largest = 0
-    for r in rows:
-        largest = max(largest, offsets[r + 1] - offsets[r])
+    offsets, parameters = factors.offsets, factors.parameters
+    start, entry, value, size = structures
+    largest = largest_arity(rows, offsets)
     spare = np.empty(largest)
     for r in rows:
-        scores = eta_u[offsets[r] : offsets[r + 1]]
+        eta_u = scores.eta_u[offsets[r] : offsets[r + 1]]
         k, exact = int(parameters[r, 0]), parameters[r, 1] != 0
-        size[r] = best_subset(scores, k, exact, spare, start[r], index, value)
+        size[r] = best_subset(eta_u, k, exact, spare, start[r], entry, value)
 
 
 class TopK(Factor):
@@ -190,18 +188,18 @@ class TopK(Factor):
     def solve_map(self, eta_u: FloatArray, eta_v: FloatArray) -> tuple[int, ...]:
         """Return the variables of the best subset."""
         n = len(eta_u)
-        index = np.empty(n, dtype=np.int32)
+        entry = np.empty(n, dtype=np.int32)
         size = best_subset(
             np.ascontiguousarray(eta_u, dtype=np.float64),
             int(self.k),
             bool(self.exact),
             np.empty(n),
             0,
-            index,
+            entry,
             np.empty(n),
         )
         chosen = np.zeros(n, dtype=int)
-        chosen[index[:size]] = 1
+        chosen[entry[:size]] = 1
         return tuple(chosen.tolist())
 
     def vertex(self, y: tuple[int, ...]) -> tuple[FloatArray, FloatArray]:
@@ -209,8 +207,6 @@ class TopK(Factor):
         return np.array(y, dtype=np.float64), np.empty(0)
 
     @classmethod
-    def vertex_sizes(
-        cls, offsets: IntArray, additional_offsets: IntArray, parameters: FloatArray
-    ) -> IntArray:
+    def vertex_sizes(cls, factors: Factors) -> IntArray:
         """Return the sizes of the largest subsets."""
-        return parameters[:, 0].astype(np.int64)
+        return factors.parameters[:, 0].astype(np.int64)

@@ -232,6 +232,7 @@ def _kinds(registry: Registry) -> dict[str, Offers]:
         "formats": registry.formats,
         "commands": registry.commands,
         "backends": registry.backends,
+        "engines": registry.engines,
     }
 
 

@@ -4,14 +4,15 @@ Per iteration the local problems of a component are solved; then one pass over t
 averages their copies, updates the duals and writes the next local scores. With the sign of the
 paper's line 6 put right, for a variable v, its links l and its factors f::
 
-    a_l = (eta_v / delta_v + lambda_l + gamma u_v) / (1 + gamma)
-    z_f = the local solution at (a, eta_N / (1 + gamma))
+    a_l = (eta_v / delta_v + lambda_l + gamma u_v) / (q + gamma)
+    z_f = the local solution at (a, eta_N / (q + gamma))
     u_v = mean over the links l of v of z_l
     lambda_l += gamma (u_v - z_l)
 
-with over-relaxation, a step size for every component that balances its two residuals, a polish once
-the faces have settled, and Anderson acceleration of what takes long. A component of one factor has
-step size 0, which makes its first iteration the solution.
+where q is 1, or 0 without the quadratic term, for LP-MAP (AD3, Martins et al. 2015). To that come
+over-relaxation, a step size for every component that balances its two residuals, a polish once the
+faces have settled, and Anderson acceleration of what takes long. With the quadratic term, a
+component of one factor has step size 0, which makes its first iteration the solution.
 
 Components are solved one after the other, so that what is worked on stays in the processor's cache;
 all together only where a solver is much faster on many factors at once. The whole loop is compiled
@@ -27,19 +28,25 @@ import numpy as np
 from lpsmap_core.engine.anderson import Memory, accelerate, begin, make_memory, prepare, review
 from lpsmap_core.engine.faces import Work, draw, make_work
 from lpsmap_core.engine.infeasible import FIRST_TEST, InfeasibilityTest
+from lpsmap_core.engine.options import Options
 from lpsmap_core.engine.polish import EARLY, PERIOD, Polish, make_polish, polish_settled, take_back
+from lpsmap_core.engine.protocol import WarmStart
 from lpsmap_core.engine.selection import Selection, keep, select, solve_locally
 from lpsmap_core.engine.state import (
     MOST_STRUCTURES,
     ONE,
     Iterate,
-    Options,
     PartState,
     Problem,
     Progress,
-    WarmStart,
     scale_additionals,
     start,
+)
+from lpsmap_core.engine.step_size import (
+    BALANCE_PERIOD,
+    BALANCE_RATIO,
+    BALANCE_RATIO_ACCELERATED,
+    balanced,
 )
 from lpsmap_core.engine.threads import in_shares
 from lpsmap_core.kernels.arrays import BoolArray, FloatArray, IntArray
@@ -50,17 +57,7 @@ from lpsmap_core.kernels.native import borrowed
 from lpsmap_core.layout.arrangement import Links
 from lpsmap_core.layout.layout import Part
 
-__all__ = ["run", "solve_part"]
-
-RELAXATION = 1.6
-"""Of 1, 1.6 and 1.8 this took the fewest iterations on most workloads."""
-
-BALANCE_PERIOD = 6
-BALANCE_RATIO, BALANCE_RATIO_ACCELERATED = 10.0, 50.0
-BALANCE_FACTOR = 2.0
-"""Every so many iterations, a step size changes by the factor if its residuals differ by the ratio.
-That makes what acceleration has found worthless, so that it needs a larger one.
-"""
+__all__ = ["INNER_ITERATIONS", "Limits", "advance", "run", "solve_part"]
 
 INNER_ITERATIONS = 5
 """Active-set iterations for a factor in one outer iteration, unless asked otherwise. Early local
@@ -77,9 +74,6 @@ LOOK_PERIOD = 1_000
 TINY = 1e-290
 """Means below this are zero: numbers that shrink for ever would become slow to compute with."""
 
-WIDEST_RANGE = 1e4
-"""A step size stays within this factor of its first value."""
-
 TWO = np.uint64(2)
 
 
@@ -91,6 +85,7 @@ class Limits(NamedTuple):
     max_inner_iter: int
     tol: float
     adapt: bool
+    relaxation: float
 
 
 def solve_part(
@@ -125,27 +120,15 @@ def solve_part(
 
 def run(state: PartState, chosen: BoolArray, options: Options) -> None:
     """Run the loop on some components until they are solved, or a limit is reached."""
-    part, progress = state.part, state.problem.progress
-    direct, coupled = np.flatnonzero(part.direct & chosen), np.flatnonzero(~part.direct & chosen)
+    part, progress, alone = state.part, state.problem.progress, state.problem.direct
+    direct, coupled = np.flatnonzero(alone & chosen), np.flatnonzero(~alone & chosen)
     adapt = options.adapt and len(coupled) > 0
     polish = make_polish(state, adapt)
     work = make_work(part, state.problem.extras.eta.size, bool(polish.allowed.any()))
-    together = any(solver.vectorised for solver in state.solvers)
-    threads = 1 if together else options.threads
-
-    def run_until(components: IntArray, limits: Limits) -> None:
-        calls, problem, trace = state.calls, state.problem, state.trace
-        in_shares(
-            lambda some: _run(some, together, calls, problem, polish, work, limits, trace),
-            components,
-            part.sizes[components],
-            threads,
-        )
-        state.raise_errors()
-
     if len(direct):
         inner = options.max_inner_iter or MOST_STRUCTURES
-        run_until(direct, Limits(1, inner, options.tol, False))
+        limits = Limits(1, inner, options.tol, False, 1.0)
+        advance(state, direct, polish, work, limits, options.threads)
         state.out_of_time = out_of_time()
     inner = options.max_inner_iter or INNER_ITERATIONS
     test, stop = InfeasibilityTest(state), 0
@@ -153,12 +136,33 @@ def run(state: PartState, chosen: BoolArray, options: Options) -> None:
         last, stop = stop, min(test.next_iteration, options.max_iter)
         if options.max_time is not None:
             stop = min(stop, last + CLOCK_PERIOD)
-        run_until(coupled, Limits(stop, inner, options.tol, options.adapt))
+        limits = Limits(stop, inner, options.tol, options.adapt, options.relaxation)
+        advance(state, coupled, polish, work, limits, options.threads)
         coupled = coupled[~progress.converged[coupled]]
         last_chance = stop == options.max_iter and stop > FIRST_TEST
         if len(coupled) and (stop == test.next_iteration or last_chance):
             coupled = coupled[~test.find(coupled)]
         state.out_of_time = out_of_time()
+
+
+def advance(
+    state: PartState,
+    components: IntArray,
+    polish: Polish,
+    work: Work,
+    limits: Limits,
+    threads: int = 1,
+) -> None:
+    """Run the loop on some components until they are solved, or the limits are reached."""
+    together = any(solver.vectorised for solver in state.solvers)
+    calls, problem, trace = state.calls, state.problem, state.trace
+    in_shares(
+        lambda some: _run(some, together, calls, problem, polish, work, limits, trace),
+        components,
+        state.part.sizes[components],
+        1 if together else threads,
+    )
+    state.raise_errors()
 
 
 # -------------------------------------------------------------------- kernels
@@ -236,7 +240,7 @@ def _iterate(
         regular = iteration % PERIOD == 0
         if limits.adapt and (regular or iteration <= EARLY):
             polish_settled(selection, solvers, problem, polish, work, limits.tol, regular)
-        _average(selection, problem, polish.now)
+        _average(selection, problem, polish.now, limits.relaxation)
         ratio = BALANCE_RATIO_ACCELERATED if accelerated else BALANCE_RATIO
         if not (limits.adapt and iteration % BALANCE_PERIOD == 0):
             ratio = np.inf
@@ -281,7 +285,7 @@ def _write_stale(selection: Selection, problem: Problem) -> None:
     for v in chosen.variables:
         g = progress.gamma[links.component[v]]
         base = iterate.score[v] + g * iterate.u[v]
-        inverse = 1.0 / (1.0 + g)
+        inverse = 1.0 / (problem.quadratic + g)
         for e in range(links.offsets[v], links.offsets[v + ONE]):
             a = (base + iterate.dual[e]) * inverse
             iterate.a[links.links[e]] = 1.0 / links.delta[v] - a if links.negated[e] else a
@@ -293,29 +297,27 @@ def _write_stale(selection: Selection, problem: Problem) -> None:
 
 
 @leaf
-def _average(selection: Selection, problem: Problem, moved: BoolArray) -> None:
+def _average(selection: Selection, problem: Problem, moved: BoolArray, relaxation: float) -> None:
     """Average the copies of every variable, update the duals, write the next local scores.
 
     Leaves out the components that were `moved`, whose local solutions are not of their iterate.
     """
     links, iterate, progress = problem.links, problem.iterate, problem.progress
-    current, skip, g, relax, inverse = -1, False, 0.0, 1.0, 1.0
-    primal, change = 0.0, 0.0
+    current, skip, g, inverse, primal, change = -1, False, 0.0, 1.0, 0.0, 0.0
     for v in selection.variables:
         if links.component[v] != current:
             if current >= 0 and not skip:
                 progress.primal[current], progress.change[current] = primal, g * change
             current = links.component[v]
             skip, g = moved[current], progress.gamma[current]
-            relax = RELAXATION if g > 0.0 else 1.0
-            inverse, primal, change = 1.0 / (1.0 + g), 0.0, 0.0
+            inverse, primal, change = 1.0 / (problem.quadratic + g), 0.0, 0.0
         if skip:
             continue
         lo, hi = links.offsets[v], links.offsets[v + ONE]
         if hi - lo == TWO:  # most are in two factors: compiled for just that, loops fall away
-            gap, moves = _average_copies(v, lo, lo + TWO, links, iterate, g, relax, inverse)
+            gap, moves = _average_copies(v, lo, lo + TWO, links, iterate, g, relaxation, inverse)
         else:
-            gap, moves = _average_copies(v, lo, hi, links, iterate, g, relax, inverse)
+            gap, moves = _average_copies(v, lo, hi, links, iterate, g, relaxation, inverse)
         primal, change = max(primal, gap), max(change, moves)
     if current >= 0 and not skip:
         progress.primal[current], progress.change[current] = primal, g * change
@@ -376,21 +378,8 @@ def _judge(
             progress.converged[c] = True
             n_finished += 1
         elif ratio < np.inf:
-            progress.stale[c] |= _balance(c, progress, ratio)
+            before = progress.gamma[c]
+            gamma = balanced(before, progress.first_gamma[c], primal, change, ratio)
+            progress.gamma[c] = gamma
+            progress.stale[c] |= gamma != before
     return n_finished
-
-
-@leaf
-def _balance(c: int, progress: Progress, ratio: float) -> bool:
-    """Change a component's step size if its residuals differ much; return whether it did."""
-    primal, change, first = progress.primal[c], progress.change[c], progress.first_gamma[c]
-    if primal > ratio * change:
-        gamma = progress.gamma[c] * BALANCE_FACTOR
-    elif change > ratio * primal:
-        gamma = progress.gamma[c] / BALANCE_FACTOR
-    else:
-        return False
-    if not first / WIDEST_RANGE <= gamma <= first * WIDEST_RANGE:
-        return False
-    progress.gamma[c] = gamma
-    return True

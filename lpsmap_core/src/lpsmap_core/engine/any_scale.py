@@ -34,15 +34,15 @@ from lpsmap_core.engine.magnitudes import (
     any_large,
     largest_magnitudes,
 )
+from lpsmap_core.engine.options import Options
+from lpsmap_core.engine.protocol import WarmStart
 from lpsmap_core.engine.state import (
     MOST_STRUCTURES,
-    Options,
     PartState,
-    WarmStart,
-    first_step_sizes,
     restart,
     start,
 )
+from lpsmap_core.engine.step_size import first_step_sizes
 from lpsmap_core.kernels.arrays import BoolArray, FloatArray
 from lpsmap_core.kernels.interrupts import out_of_time
 from lpsmap_core.layout.layout import Part
@@ -167,7 +167,8 @@ def _charge(
     components = np.zeros(part.n_components, dtype=bool)
     components[part.component[payers]] = True
     base = np.where(split.huge, ladder.rest, split.scores)
-    gamma = first_step_sizes(part, np.where(split.withheld, -np.inf, base)[:n_variables], options)
+    felt, direct = np.where(split.withheld, -np.inf, base)[:n_variables], state.problem.direct
+    gamma = first_step_sizes(part.component, direct, felt, options)
     for sizes in (progress.gamma, progress.first_gamma):
         np.copyto(sizes, gamma, where=components)
 
@@ -242,7 +243,7 @@ def _best_structures(
     w, n = np.zeros(part.n_links), np.zeros(len(scores_v))
     for b, (bucket, solver) in enumerate(zip(part.buckets, state.solvers, strict=True)):
         rows = np.flatnonzero(chosen[bucket.component])
-        links, additionals = state.links_of(b), state.additionals_of(b)
+        links, additionals = part.links_of(b), part.additionals_of(b)
         if not rows.size:
             continue
         if isinstance(solver, ActiveSets):

@@ -77,7 +77,7 @@ def multiply_jacobian(
     """
     state.complete_faces(threads)
     work = make_work(state.part, state.problem.extras.eta.size)
-    direct, coupled, product = state.part.direct, ~state.part.direct, d
+    direct, coupled, product = state.problem.direct, ~state.problem.direct, d
     if chosen is not None:
         work.outputs_v.fill(0.0)
         direct, coupled = direct & chosen, coupled & chosen
@@ -149,7 +149,7 @@ def _multiply(
 ) -> int:
     """Overwrite a selection's part of `product`; return how many components failed."""
     links, blocks = problem.links, problem.blocks
-    if problem.progress.gamma[selection.components[0]] == 0.0:
+    if problem.direct[selection.components[0]]:
         # alone, a factor's Jacobian is the answer: what iterations would see is only rounding
         inputs_v = d_v if len(d_v) > 0 else work.no_v
         scatter(selection, links, product, work.inputs)

@@ -4,12 +4,15 @@ Write the problem with a copy ``x_l = mu_v / delta_v`` of every variable on each
 link duals lambda that sum to zero over the links of every variable, the maximum F* is at most the
 sum of the factors' own maxima of
 
-    phi_f(x, v) = <eta / delta + lambda, x> + <eta_N, v> - 1/2 ||x||^2.
+    phi_f(x, v) = <eta / delta + lambda, x> + <eta_N, v> - q/2 ||x||^2,
+
+with q = 1, or 0 without the quadratic term.
 
 At any point (z, v) of the factors' polytopes one call of the MAP oracle bounds each of them: with
-``g_f = max_y <eta / delta + lambda - z, w_y - z> + <eta_N, n_y - v>``, phi_f is nowhere larger than
-``phi_f(z, v) + g_f``, and at the copies of the true mu* it is smaller by ``1/2 ||z - C mu*||^2`` at
-least. What is needed besides is a point whose copies agree; see docs/explanation/method.md.
+``g_f = max_y <eta / delta + lambda - q z, w_y - z> + <eta_N, n_y - v>``, phi_f is nowhere larger
+than ``phi_f(z, v) + g_f``, and at the copies of the true mu* it is smaller by ``q/2 ||z - C
+mu*||^2`` at least. What is needed besides is a point whose copies agree; see
+docs/explanation/method.md.
 """
 
 from __future__ import annotations
@@ -19,7 +22,9 @@ from typing import NamedTuple
 import numpy as np
 
 from lpsmap_core.engine.admm import solve_part
-from lpsmap_core.engine.state import EXACT, MOST_STRUCTURES, Options, PartState, WarmStart, sums
+from lpsmap_core.engine.options import Options
+from lpsmap_core.engine.protocol import WarmStart
+from lpsmap_core.engine.state import EXACT, MOST_STRUCTURES, PartState, sums
 from lpsmap_core.kernels.arrays import BoolArray, FloatArray
 from lpsmap_core.kernels.interrupts import interruptible
 from lpsmap_core.layout.layout import Bucket
@@ -64,15 +69,15 @@ def check_optimality(state: PartState) -> Optimality:
     without a compiled oracle solve their local problems once more, for scores without the step
     size.
     """
-    part, z = state.part, state.problem.iterate.z
+    part, z, quadratic = state.part, state.problem.iterate.z, state.problem.quadratic
     owner, n = part.component[part.link_variable], part.n_components
     a = state.slot_scores()
     forced = state.forbidden[part.link_variable]
     violation, size, squares = np.zeros(n), np.ones(n), np.zeros(n)
     for b, (bucket, solver) in enumerate(zip(part.buckets, state.solvers, strict=True)):
-        links = state.links_of(b)
+        links = part.links_of(b)
         has_oracle = bucket.type.map_kernel is not None or isinstance(solver, ActiveSets)
-        check = _ask_oracle if has_oracle else _project_again
+        check = _ask_oracle if has_oracle or not quadratic else _project_again
         gaps, sizes, moves = check(state, b, a[links], forced[links])
         violation += sums(bucket.component, np.maximum(gaps, 0.0), n)
         size += sums(bucket.component, sizes, n)
@@ -80,7 +85,7 @@ def check_optimality(state: PartState) -> Optimality:
     means = (state.marginals() / part.root_degree)[part.link_variable]
     consistent = part.sign * means + part.shift
     difference = z - consistent
-    slope = np.where(forced, 0.0, a) - 0.5 * (z + consistent)
+    slope = np.where(forced, 0.0, a) - 0.5 * quadratic * (z + consistent)
     return Optimality(
         violation=violation,
         excess=sums(owner, slope * difference, n),
@@ -99,10 +104,13 @@ def error_bounds(state: PartState, optimality: Optimality, threads: int) -> Floa
     most its violation. All others are solved on until their conditions hold to rounding; the
     distance to that point is added to its own bound. Where scores are so large that rounding keeps
     these from it, half the squared distance is at most the gap, up to the copies' disagreement.
+    Without the quadratic term several solutions can be the best, and nothing is said.
     """
     part = state.part
+    if not state.problem.quadratic:
+        return np.full(part.n_components, np.inf)
     bound = _bounds_at_rounding(state, optimality)
-    alone = part.direct & np.isinf(bound)
+    alone = state.problem.direct & np.isinf(bound)
     bound[alone] = np.sqrt(optimality.violation[alone])
     again = np.isinf(bound) & ~state.problem.progress.infeasible
     if again.any():
@@ -146,11 +154,11 @@ def _ask_oracle(
 ) -> tuple[FloatArray, FloatArray, FloatArray]:
     """Return g_f of a bucket's factors by its oracle, the magnitudes of its terms, and zeros."""
     part, bucket = state.part, state.part.buckets[b]
-    delta, z = part.delta[state.links_of(b)], state.problem.iterate.z[state.links_of(b)]
-    additionals = state.additionals_of(b)
+    links, additionals = part.links_of(b), part.additionals_of(b)
+    delta, z = part.delta[links], state.problem.iterate.z[links]
     eta_v, v = state.problem.extras.eta[additionals], state.problem.extras.v[additionals]
     # Forced slots get no more than it takes to decide: the rest would be rounding.
-    slope = a - z
+    slope = a - state.problem.quadratic * z
     barred = state.problem.extras.barred[additionals] != 0
     allowed = np.where(forced, 0.0, np.abs(slope) / delta)
     decisive = 1.0 + _by_factor(bucket, allowed, np.where(barred, 0.0, np.abs(eta_v)))
@@ -169,7 +177,7 @@ def _project_again(
 ) -> tuple[FloatArray, FloatArray, FloatArray]:
     """Return by how much the local maxima exceed phi_f(z), magnitudes, and squared distances."""
     part, problem, bucket = state.part, state.problem, state.part.buckets[b]
-    links, additionals = state.links_of(b), state.additionals_of(b)
+    links, additionals = part.links_of(b), part.additionals_of(b)
     z, v, eta_v = problem.iterate.z[links], problem.extras.v[additionals], problem.extras.eta
     eta_v, best, best_v = eta_v[additionals], np.empty_like(z), np.empty_like(v)
     barred = problem.extras.barred[additionals] if state.forbids else None
@@ -200,7 +208,7 @@ def best_vertices(
 ) -> tuple[FloatArray, FloatArray]:
     """Return every factor's best structure, dense: its variables and its additionals."""
     bucket = state.part.buckets[b]
-    sets = ActiveSets(bucket, state.part.delta[state.links_of(b)])
+    sets = ActiveSets(bucket, state.part.delta[state.part.links_of(b)])
     sets.scores[:] = scores
     sets.solve_map(np.arange(bucket.n_factors), eta_v)
     start, entry, value, size = sets.candidates

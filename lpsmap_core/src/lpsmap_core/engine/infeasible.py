@@ -165,7 +165,7 @@ def find_violations(state: PartState) -> None:
     problem, progress = state.problem, state.problem.progress
     held_by = holders(state, problem.iterate.z, problem.extras.v)
     # a factor that has no allowed structures can run out of iterations over them
-    finished = progress.converged | (state.part.direct & progress.unsolved)
+    finished = progress.converged | (problem.direct & progress.unsolved)
     found = _components_of(state, held_by) & finished
     progress.infeasible[found] = True
     _note(state, held_by & found[problem.blocks.component])

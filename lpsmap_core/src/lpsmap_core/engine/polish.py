@@ -99,8 +99,8 @@ class Polish(NamedTuple):
 def make_polish(state: PartState, wanted: bool) -> Polish:
     """Return the memory of the polish, empty if it is not wanted."""
     part, eta, n = state.part, state.problem.iterate.eta, state.part.n_components
-    allowed = ~part.direct & (part.sizes <= MOST_LINKS)
-    if not wanted:
+    allowed = ~state.problem.direct & (part.sizes <= MOST_LINKS)
+    if not wanted or not state.problem.quadratic:  # faces of a linear problem do not determine it
         allowed[:] = False
     n_links, n_variables = (part.n_links, part.n_variables) if allowed.any() else (0, 0)
     if n_links and np.abs(eta).max() >= LARGEST_SCORE:

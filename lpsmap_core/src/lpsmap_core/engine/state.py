@@ -3,21 +3,22 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from lpsmap_core.engine.options import Options
+from lpsmap_core.engine.protocol import WarmStart
+from lpsmap_core.engine.step_size import first_step_sizes
 from lpsmap_core.engine.threads import in_shares
 from lpsmap_core.kernels.arrays import BoolArray, ByteArray, FloatArray, IntArray
-from lpsmap_core.kernels.compile import kernel, leaf
+from lpsmap_core.kernels.compile import leaf
 from lpsmap_core.layout.arrangement import Blocks, Links
 from lpsmap_core.layout.layout import Part
 from lpsmap_core.local.active.sets import ActiveSets
 from lpsmap_core.local.forced import FORBIDDEN
 from lpsmap_core.local.solvers import LocalSolver, call_solvers, local_solver
-from lpsmap_core.model.factor import Factor
 
 __all__ = [
     "EXACT",
@@ -25,20 +26,14 @@ __all__ = [
     "ONE",
     "Extras",
     "Iterate",
-    "Options",
     "PartState",
     "Problem",
     "Progress",
-    "WarmStart",
-    "first_step_sizes",
     "restart",
     "scale_additionals",
     "start",
     "sums",
 ]
-
-FIRST_STEP_SIZE = 5.0
-"""First step size for scores near zero; it grows with their root mean square."""
 
 MOST_STRUCTURES = 1000
 """Active-set iterations for one factor, unless asked otherwise. Nearly uniform scores have
@@ -58,20 +53,6 @@ ONE = np.uint64(1)
 """Added to a variable's number, which is unsigned, see `Blocks.variable_counting`."""
 
 
-class Options(NamedTuple):
-    """Limits and settings of a solve; see `FactorGraph.solve`."""
-
-    max_iter: int = 1000
-    max_inner_iter: int | None = None
-    tol: float = 1e-6
-    max_time: float | None = None
-    step_size: float | None = None
-    adapt: bool = True
-    generic: bool = False
-    trace: bool = False
-    threads: int = 1
-
-
 class Iterate(NamedTuple):
     """The loop's state on variables and links."""
 
@@ -86,27 +67,12 @@ class Iterate(NamedTuple):
     z: FloatArray
 
 
-class WarmStart(NamedTuple):
-    """Where the loop starts, instead of from nothing, in the components that are `known`."""
-
-    u: FloatArray
-    """As in `Iterate`, as is `dual`."""
-    dual: FloatArray
-    gamma: FloatArray
-    """Step sizes of the components."""
-    known: BoolArray
-    first_gamma: FloatArray | None = None
-    """What step sizes were first, in proportion to the scores, if these may be others now."""
-    solved: PartState | None = None
-    """The part as it was solved before, whose active sets serve again."""
-
-
 class Extras(NamedTuple):
     """The additionals of all buckets: their scores and marginals."""
 
     eta: FloatArray
     scaled: FloatArray
-    """Scores over 1 + gamma, as in the local problems."""
+    """Scores over quadratic + gamma, as in the local problems."""
     v: FloatArray
     barred: ByteArray
     """Whether they are forbidden."""
@@ -142,6 +108,10 @@ class Problem(NamedTuple):
     iterate: Iterate
     extras: Extras
     progress: Progress
+    direct: BoolArray
+    """For each component, whether its one factor's local problem is the whole."""
+    quadratic: float
+    """1 with the quadratic term, 0 without."""
 
 
 @dataclass
@@ -168,30 +138,6 @@ class PartState:
     contradicting: dict[int, list[tuple[int, int]]] = field(default_factory=dict)
     """For each component that is infeasible, (bucket, row) of factors that contradict."""
 
-    def links_of(self, b: int) -> slice:
-        """Return where a bucket lies in arrays of links."""
-        return slice(*self.problem.blocks.links[b : b + 2])
-
-    def additionals_of(self, b: int) -> slice:
-        """Return where a bucket lies in arrays of additionals."""
-        return slice(*self.problem.blocks.additionals[b : b + 2])
-
-    def by_declaration(self, values: FloatArray, factors: Sequence[Factor]) -> list[FloatArray]:
-        """Return numbers on all additionals as an (n_factors, n_additionals) array a declaration.
-
-        They can be views of `values`.
-        """
-        if not values.size:
-            return [np.zeros((factor.n_factors, factor.n_additionals)) for factor in factors]
-        found: dict[int, FloatArray] = {}
-        for b, bucket in enumerate(self.part.buckets):
-            arrays = bucket.split(values[self.additionals_of(b)])
-            found.update(zip(map(id, bucket.declarations), arrays, strict=True))
-        for factor in factors:
-            if id(factor) not in found:
-                found[id(factor)] = np.zeros((factor.n_factors, factor.n_additionals))
-        return [found[id(factor)] for factor in factors]
-
     def raise_errors(self) -> None:
         """Raise what a factor type's own Python code raised inside a compiled loop."""
         for solver in self.solvers:
@@ -205,7 +151,7 @@ class PartState:
         for b, (bucket, solver) in enumerate(zip(self.part.buckets, self.solvers, strict=True)):
             if not isinstance(solver, ActiveSets):
                 continue
-            links, additionals = self.links_of(b), self.additionals_of(b)
+            links, additionals = self.part.links_of(b), self.part.additionals_of(b)
             rows = np.flatnonzero(converged[bucket.component])
             scaled = self.problem.extras.scaled[additionals]
             complete = functools.partial(
@@ -263,7 +209,8 @@ def start(
     warm: WarmStart | None = None,
 ) -> PartState:
     """Return the state before the first iteration; see `lpsmap_core.engine.admm.solve_part`."""
-    scores = _prepare(part, eta, eta_v, options)
+    direct = part.direct if options.quadratic else np.zeros_like(part.direct)
+    scores = _prepare(part, direct, eta, eta_v, options)
     forbids = scores.forbids
     n, n_links, n_variables = part.n_components, part.n_links, part.n_variables
     dual, z = np.zeros((2, n_links))
@@ -284,7 +231,7 @@ def start(
         extras=Extras(
             scores.eta_v,
             # single factors have no step size, which their scores would be scaled by
-            scores.eta_v if part.direct.all() else scores.eta_v.copy(),
+            scores.eta_v if direct.all() else scores.eta_v.copy(),
             np.zeros(len(eta_v)),
             scores.barred,
         ),
@@ -301,10 +248,12 @@ def start(
             rounding=ROUNDING * scores.largest,
             warm=from_earlier,
         ),
+        direct=direct,
+        quadratic=options.quadratic,
     )
     if warm is not None:
         _set_out_from(warm, part, problem)
-        if warm.solved is not None:
+        if isinstance(warm.solved, PartState):
             _take_active_sets(warm.solved, solvers, problem)
     trace = np.full((options.max_iter, 2, n), np.nan) if options.trace else np.empty((0, 2, n))
     return PartState(part, problem, solvers, call_solvers(solvers), trace, forbids)
@@ -337,9 +286,11 @@ def _solvers(part: Part, scores: _Scores, options: Options) -> list[LocalSolver]
     ]
 
 
-def _prepare(part: Part, eta: FloatArray, eta_v: FloatArray, options: Options) -> _Scores:
+def _prepare(
+    part: Part, direct: BoolArray, eta: FloatArray, eta_v: FloatArray, options: Options
+) -> _Scores:
     """Set scores of ``-inf`` apart, and choose the first step sizes."""
-    gamma = first_step_sizes(part, eta, options)
+    gamma = first_step_sizes(part.component, direct, eta, options)
     score, barred = eta / part.root_degree, np.zeros(len(eta_v), dtype=np.int8)
     largest = _largest_scores(part, eta, eta_v)
     forbids = bool(np.isinf(largest).any())
@@ -370,7 +321,7 @@ def restart(
     """
     part, iterate, extras = state.part, state.problem.iterate, state.problem.extras
     progress = state.problem.progress
-    scores = _prepare(part, eta, eta_v, options)
+    scores = _prepare(part, state.problem.direct, eta, eta_v, options)
     variables, additionals = chosen[part.component], chosen[part.additional_component]
     np.copyto(iterate.eta, scores.eta, where=variables)
     np.copyto(iterate.score, scores.score, where=variables)
@@ -392,7 +343,7 @@ def _set_out_from(warm: WarmStart, part: Part, problem: Problem) -> None:
     Components whose scores have become much larger or smaller start from nothing: multipliers of
     another size are farther from the solution's than zeros are.
     """
-    known = warm.known & ~part.direct
+    known = warm.known & ~problem.direct
     if warm.first_gamma is not None:
         before, now = warm.first_gamma, problem.progress.first_gamma
         known &= (now <= JUMP * before) & (before <= JUMP * now)
@@ -413,38 +364,6 @@ def _take_active_sets(old: PartState, solvers: list[LocalSolver], problem: Probl
     for solver, other in zip(solvers, old.solvers, strict=True):
         if isinstance(solver, ActiveSets) and isinstance(other, ActiveSets):
             solver.copy_from(other)
-
-
-def first_step_sizes(part: Part, eta: FloatArray, options: Options) -> FloatArray:
-    """Return a multiple of the scores' scale, as large as the duals have to become.
-
-    Zero for a single factor.
-    """
-    gamma = np.zeros(part.n_components)
-    if options.step_size is not None:
-        gamma[:] = options.step_size
-    elif not part.direct.all():
-        _root_mean_squares(part.component, eta, gamma)
-    gamma[part.direct] = 0.0
-    return gamma
-
-
-@kernel
-def _root_mean_squares(component: IntArray, eta: FloatArray, out: FloatArray) -> None:
-    """Write ``FIRST_STEP_SIZE sqrt(1 + mean(eta^2))`` over the allowed scores of each component."""
-    n = len(out)
-    scale, squares, count = np.ones(n), np.zeros(n), np.zeros(n)
-    for v in range(len(eta)):
-        if eta[v] > -np.inf:
-            scale[component[v]] = max(scale[component[v]], abs(eta[v]))
-    for v in range(len(eta)):
-        if eta[v] > -np.inf:
-            c = component[v]
-            squares[c] += (eta[v] / scale[c]) ** 2  # which does not overflow
-            count[c] += 1.0
-    for c in range(n):
-        mean = squares[c] / max(count[c], 1.0)
-        out[c] = FIRST_STEP_SIZE * scale[c] * np.sqrt((1.0 / scale[c]) ** 2 + mean)
 
 
 def _largest_scores(part: Part, eta: FloatArray, eta_v: FloatArray) -> FloatArray:
@@ -470,17 +389,17 @@ def _magnitudes(blocks: Blocks, eta: FloatArray, eta_v: FloatArray, largest: Flo
 
 @leaf
 def scale_additionals(rows: IntArray, b: int, problem: Problem) -> None:
-    """Write the local scores, eta_N / (1 + gamma), of some factors of a bucket.
+    """Write the local scores, eta_N / (quadratic + gamma), of some factors of a bucket.
 
-    Where the step size is zero, they are the scores already.
+    Where a component is one factor, they are the scores already.
     """
     blocks, extras = problem.blocks, problem.extras
     for row in rows:
         f = blocks.factors[b] + row
-        gamma = problem.progress.gamma[blocks.component[f]]
-        if gamma == 0.0:
+        c = blocks.component[f]
+        if problem.direct[c]:
             continue
-        factor = 1.0 / (1.0 + gamma)
+        factor = 1.0 / (problem.quadratic + problem.progress.gamma[c])
         for i in range(blocks.additional_offsets[f], blocks.additional_offsets[f + 1]):
             extras.scaled[i] = extras.eta[i] * factor
 

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from lpsmap_core.engine.state import PartState, WarmStart
+from lpsmap_core.engine.protocol import SolvedGraph, WarmStart
 from lpsmap_core.kernels.arrays import BoolArray, FloatArray, IntArray
 from lpsmap_core.layout.layout import Layout, ranges
 from lpsmap_core.model.variables import Variables
@@ -20,7 +20,7 @@ __all__ = ["CachedStart", "GraphStart", "WarmStartCache"]
 class GraphStart:
     """Where the loop starts in every component of a graph.
 
-    See `lpsmap_core.engine.state.WarmStart` for a part.
+    See `lpsmap_core.engine.protocol.WarmStart` for a part.
 
     Attributes
     ----------
@@ -33,7 +33,7 @@ class GraphStart:
     known
         (n_components,) whether there is a start for the component.
     solved
-        What ended there and has active sets that serve again, if there is such.
+        What else the engine that ended there keeps, if anything.
     """
 
     u: FloatArray
@@ -41,7 +41,7 @@ class GraphStart:
     gamma: FloatArray
     first_gamma: FloatArray
     known: BoolArray
-    solved: PartState | None = None
+    solved: object = None
 
     @classmethod
     def nowhere(cls, layout: Layout) -> GraphStart:
@@ -52,15 +52,18 @@ class GraphStart:
         return cls(np.zeros(layout.n_variables), np.zeros(n_links), gamma, first_gamma, known)
 
     @classmethod
-    def of_state(cls, layout: Layout, state: PartState) -> GraphStart:
-        """Return where a solve ended."""
-        start, part = cls.nowhere(layout), layout.part
-        iterate, progress = state.problem.iterate, state.problem.progress
-        start.u[part.variables] = iterate.u
-        start.dual[_links_in_graph(layout)[part.variable_links]] = iterate.dual
-        start.gamma[:], start.first_gamma[:] = progress.gamma, progress.first_gamma
-        start.known[:] = (progress.iterations > 0) & ~progress.infeasible
-        return replace(start, solved=state)
+    def of_solved(cls, layout: Layout, solved: SolvedGraph) -> GraphStart:
+        """Return where a solve ended; nowhere if its engine does not say."""
+        start, part, end = cls.nowhere(layout), layout.part, solved.end()
+        if end is None:
+            return start
+        start.u[part.variables] = end.u
+        start.dual[_links_in_graph(layout)[part.variable_links]] = end.dual
+        start.gamma[:], start.first_gamma[:] = end.gamma, end.gamma
+        if end.first_gamma is not None:
+            start.first_gamma[:] = end.first_gamma
+        start.known[:] = end.known
+        return replace(start, solved=end.solved)
 
     def of_part(self, layout: Layout) -> WarmStart:
         """Return the start in the order of the graph's part that is solved."""
@@ -168,9 +171,9 @@ class CachedStart:
             start.known[c] = True
         return start
 
-    def keep(self, layout: Layout, state: PartState) -> None:
+    def keep(self, layout: Layout, solved: SolvedGraph) -> None:
         """Keep where the solve of a graph ended."""
-        start = GraphStart.of_state(layout, state)
+        start = GraphStart.of_solved(layout, solved)
         for c, key, variables, links in self._components(layout):
             if start.known[c]:
                 sizes = float(start.gamma[c]), float(start.first_gamma[c])

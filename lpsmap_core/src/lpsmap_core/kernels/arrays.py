@@ -2,12 +2,27 @@
 
 from __future__ import annotations
 
+from typing import Annotated
+
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["BoolArray", "ByteArray", "FloatArray", "IntArray"]
+__all__ = [
+    "BoolArray",
+    "ByteArray",
+    "FloatArray",
+    "FloatTable",
+    "IndexArray",
+    "IntArray",
+    "IntTable",
+]
 
 BoolArray = npt.NDArray[np.bool_]
 ByteArray = npt.NDArray[np.int8]
 FloatArray = npt.NDArray[np.float64]
+IndexArray = npt.NDArray[np.int32]
 IntArray = npt.NDArray[np.int64]
+
+FloatTable = Annotated[FloatArray, 2]
+"""Of two axes, which only the records of kernels say."""
+IntTable = Annotated[IntArray, 2]

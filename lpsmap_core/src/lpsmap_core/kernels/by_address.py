@@ -27,9 +27,10 @@ if COMPILED:
     imputils: Any = import_module("numba.core.imputils")
 
     _WORD = ir.IntType(64)
+    _NUMBERS = (types.float64, types.int64)
 
     class ByAddress(types.Type):  # type: ignore[misc]
-        """A named tuple of contiguous arrays, and of such tuples, in memory."""
+        """A named tuple of contiguous arrays, of numbers, and of such tuples, in memory."""
 
         def __init__(self, fields: Any) -> None:
             self.fields = fields
@@ -63,6 +64,8 @@ if COMPILED:
         here = builder.gep(address, [_WORD(place)])
         if isinstance(found, types.BaseTuple):
             return here
+        if found in _NUMBERS:
+            return builder.bitcast(_read(builder, here, 0), context.get_value_type(found))
         words = [_read(builder, here, i) for i in range(1 + found.ndim)]
         array = context.make_array(found)(context, builder)
         stride = _WORD(context.get_abi_sizeof(context.get_data_type(found.dtype)))
@@ -87,22 +90,24 @@ if COMPILED:
     def _n_words(kind: Any) -> int:
         if isinstance(kind, types.BaseTuple):
             return sum(map(_n_words, kind.types))
-        return 1 + int(kind.ndim)
+        return 1 if kind in _NUMBERS else 1 + int(kind.ndim)
 
     def _words(context: Any, builder: Any, kind: Any, value: Any) -> Iterator[Any]:
-        """Yield address and shape of every array of a tuple."""
+        """Yield address and shape of every array of a tuple, and its numbers."""
         if isinstance(kind, types.BaseTuple):
             for i, field in enumerate(kind.types):
                 yield from _words(context, builder, field, builder.extract_value(value, i))
+        elif kind in _NUMBERS:
+            yield builder.bitcast(value, _WORD)
         else:
             array = context.make_array(kind)(context, builder, value)
             yield builder.ptrtoint(array.data, _WORD)
             yield from cgutils.unpack_tuple(builder, array.shape, kind.ndim)
 
-    def _is_contiguous(kind: Any) -> bool:
+    def _is_plain(kind: Any) -> bool:
         if isinstance(kind, types.BaseTuple):
-            return all(map(_is_contiguous, kind.types))
-        return isinstance(kind, types.Array) and kind.layout == "C"
+            return all(map(_is_plain, kind.types))
+        return kind in _NUMBERS or (isinstance(kind, types.Array) and kind.layout == "C")
 
     @extending.intrinsic  # type: ignore[untyped-decorator]
     def by_address(typing_context: Any, value: Any) -> Any:
@@ -110,7 +115,7 @@ if COMPILED:
 
         References to the arrays' memory are not counted: they must be held elsewhere.
         """
-        if not (isinstance(value, types.NamedTuple) and _is_contiguous(value)):
+        if not (isinstance(value, types.NamedTuple) and _is_plain(value)):
             return None
 
         def generate(context: Any, builder: Any, signature: Any, values: Any) -> Any:

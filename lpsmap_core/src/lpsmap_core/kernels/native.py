@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import ctypes
 import functools
+import inspect
 import weakref
 from collections.abc import Callable, Sequence
 from importlib import import_module
@@ -20,6 +21,7 @@ import numpy.typing as npt
 
 from lpsmap_core.kernels.arrays import IntArray
 from lpsmap_core.kernels.compile import COMPILED, leaf
+from lpsmap_core.kernels.records import KERNELS, Factors, Structures, fields_of
 
 __all__ = [
     "CALL",
@@ -36,15 +38,17 @@ __all__ = [
     "borrowed",
     "bytes_at",
     "call_python",
+    "factors_at",
     "floats",
     "floats_at",
-    "int32s_at",
     "integers",
     "ints_at",
     "invoke",
     "keep_error",
     "pack",
     "raise_kept",
+    "structures_at",
+    "words_of",
 ]
 
 RECORD_SIZE = 72
@@ -112,8 +116,9 @@ floats: Any
 integers: Any
 floats_at: Any
 ints_at: Any
-int32s_at: Any
 bytes_at: Any
+factors_at: Any
+structures_at: Any
 invoke: Any
 call_python: Any
 keep_error: Any
@@ -125,6 +130,7 @@ if COMPILED:
     types: Any = import_module("numba.core.types")
     cgutils: Any = import_module("numba.core.cgutils")
     intrinsic: Any = import_module("numba.extending").intrinsic
+    from_dtype: Any = import_module("numba.np.numpy_support").from_dtype
 
     @intrinsic  # type: ignore[untyped-decorator]
     def invoke(typing_context: Any, address: Any, arguments: Any) -> Any:
@@ -180,24 +186,25 @@ if COMPILED:
 
     @intrinsic  # type: ignore[untyped-decorator]
     def _addresses(typing_context: Any, arrays: Any) -> Any:
-        """Return address and length of each contiguous array of a tuple, one after the other."""
+        """Return address and shape of each contiguous array of a tuple, one after the other."""
         kinds = list(arrays)
         if any(kind.layout != "C" for kind in kinds):
             return None
-        numbers = types.UniTuple(types.int64, 2 * len(kinds))
+        numbers = types.UniTuple(types.int64, sum(1 + kind.ndim for kind in kinds))
 
         def generate(context: Any, builder: Any, signature: Any, values: Any) -> Any:
             found = []
             for kind, value in zip(kinds, cgutils.unpack_tuple(builder, values[0]), strict=True):
                 array = context.make_array(kind)(context, builder, value)
-                found += [builder.ptrtoint(array.data, ir.IntType(64)), array.nitems]
+                shape = cgutils.unpack_tuple(builder, array.shape)
+                found += [builder.ptrtoint(array.data, ir.IntType(64)), *shape]
             return context.make_tuple(builder, signature.return_type, found)
 
         return numbers(arrays), generate
 
     @leaf
     def pack(record: IntArray, start: int, arrays: Any) -> None:
-        """Write address and length of each array of a tuple into a record, from a position on.
+        """Write address and shape of each array of a tuple into a record, from a position on.
 
         The arrays must be contiguous, and outlive the record.
         """
@@ -232,16 +239,27 @@ if COMPILED:
 
         return value(value), generate
 
-    def _make_array(context: Any, builder: Any, kind: Any, address: Any, size: Any) -> Any:
-        array, word = context.make_array(kind)(context, builder), size.type
+    def _make_array(context: Any, builder: Any, kind: Any, address: Any, shape: Any) -> Any:
+        array, word = context.make_array(kind)(context, builder), address.type
         width = word(context.get_abi_sizeof(context.get_data_type(kind.dtype)))
+        sizes = [width]  # of an item, of a row of items, of a table of rows
+        for extent in reversed(shape):
+            sizes.append(builder.mul(sizes[-1], extent))
         array.data = builder.inttoptr(address, array.data.type)
-        array.itemsize, array.nitems = width, size
-        array.shape = cgutils.pack_array(builder, [size])
-        array.strides = cgutils.pack_array(builder, [width])
+        array.itemsize, array.nitems = width, functools.reduce(builder.mul, shape)
+        array.shape = cgutils.pack_array(builder, shape)
+        array.strides = cgutils.pack_array(builder, sizes[-2::-1])
         array.meminfo = cgutils.get_null_value(array.meminfo.type)
         array.parent = cgutils.get_null_value(array.parent.type)
         return array._getvalue()
+
+    def _load_array(context: Any, builder: Any, kind: Any, words: Any, at: Any) -> Any:
+        """Return the array whose address and shape stand at a position of some words."""
+        numbers = [
+            builder.load(builder.gep(words, [builder.add(at, at.type(i))]))
+            for i in range(1 + kind.ndim)
+        ]
+        return _make_array(context, builder, kind, numbers[0], numbers[1:])
 
     @intrinsic  # type: ignore[untyped-decorator]
     def floats(typing_context: Any, address: Any, size: Any) -> Any:
@@ -249,7 +267,7 @@ if COMPILED:
         kind = types.Array(types.float64, 1, "C")
 
         def generate(context: Any, builder: Any, signature: Any, values: Any) -> Any:
-            return _make_array(context, builder, kind, values[0], values[1])
+            return _make_array(context, builder, kind, values[0], [values[1]])
 
         return kind(types.int64, types.int64), generate
 
@@ -259,47 +277,43 @@ if COMPILED:
         kind = types.Array(types.int64, 1, "C")
 
         def generate(context: Any, builder: Any, signature: Any, values: Any) -> Any:
-            return _make_array(context, builder, kind, values[0], values[1])
+            return _make_array(context, builder, kind, values[0], [values[1]])
 
         return kind(types.int64, types.int64), generate
 
-    def _accessor(number: Any) -> Any:
-        kind = types.Array(number, 1, "C")
-
-        def generate(context: Any, builder: Any, signature: Any, values: Any) -> Any:
-            record = context.make_array(signature.args[0])(context, builder, values[0])
-            second = builder.add(values[1], values[1].type(1))
-            address = builder.load(builder.gep(record.data, [values[1]]))
-            size = builder.load(builder.gep(record.data, [second]))
-            return _make_array(context, builder, kind, address, size)
-
-        def array_at(typing_context: Any, record: Any, i: Any) -> Any:
-            return kind(types.Array(types.int64, 1, "C"), types.int64), generate
-
-        array_at.__doc__ = f"Return the {number} array at position `i` of a record."
-        return intrinsic(array_at)
-
-    floats_at, ints_at = _accessor(types.float64), _accessor(types.int64)
-    int32s_at, bytes_at = _accessor(types.int32), _accessor(types.int8)
-
     _floats = types.Array(types.float64, 1, "C")
     _ints = types.Array(types.int64, 1, "C")
-    _int8s = types.Array(types.int8, 1, "C")
-    _problem = (_ints, types.Array(types.float64, 2, "C"), _floats)
+
+    def _reader(kind: Any) -> Any:
+        """Return what reads an array, or a record of arrays, at a position of a solver's record."""
+
+        def generate(context: Any, builder: Any, signature: Any, values: Any) -> Any:
+            words, at = context.make_array(_ints)(context, builder, values[0]).data, values[1]
+            if isinstance(kind, types.Array):
+                return _load_array(context, builder, kind, words, at)
+            arrays = []
+            for field in kind.types:
+                arrays.append(_load_array(context, builder, field, words, at))
+                at = builder.add(at, at.type(1 + field.ndim))
+            return context.make_tuple(builder, kind, arrays)
+
+        def read(typing_context: Any, record: Any, i: Any) -> Any:
+            return kind(_ints, types.int64), generate
+
+        return intrinsic(read)
+
+    def _type_of(record: type) -> Any:
+        """Return the type that compiled code has for a record of arrays."""
+        fields = fields_of(record).values()
+        kinds = [types.Array(from_dtype(field.dtype), field.ndim, "C") for field in fields]
+        return types.BaseTuple.from_types(kinds, record)
+
+    floats_at, ints_at = _reader(_floats), _reader(_ints)
+    bytes_at = _reader(types.Array(types.int8, 1, "C"))
+    factors_at, structures_at = _reader(_type_of(Factors)), _reader(_type_of(Structures))
 
     SIGNATURES: dict[str, Any] = {
-        "map": (
-            *(_ints, _ints, _floats, _ints, _floats, *_problem[1:]),
-            *(_ints, types.Array(types.int32, 1, "C"), _floats, _ints),
-        ),
-        "projection": (
-            *(_ints, _ints, _floats, _floats, _ints, _floats, *_problem[1:]),
-            *(_floats, _floats, _int8s, _int8s),
-        ),
-        "projection_jvp": (
-            *(_ints, _ints, _floats, *_problem, _int8s, _int8s),
-            *(_floats, _floats, _floats, _floats),
-        ),
+        **{name: (_ints, *map(_type_of, records)) for name, records in KERNELS.items()},
         "solve": (_ints, _ints, *[_floats] * 4, types.int64),
         "jvp": (_ints, _ints, *[_floats] * 4),
     }
@@ -309,19 +323,39 @@ else:
     # never called: what is not compiled calls Python objects
     SIGNATURES = {}
     pack = invoke = call_python = keep_error = None
-    floats = integers = floats_at = ints_at = int32s_at = bytes_at = None
+    floats = integers = floats_at = ints_at = bytes_at = factors_at = structures_at = None
 
     def borrowed(value: Any) -> Any:
         """Return the value."""
         return value
 
 
+def words_of(record: type) -> int:
+    """Return how many numbers say where the arrays of a record are."""
+    return sum(1 + field.ndim for field in fields_of(record).values())
+
+
 @functools.cache
 def address_of(function: Any, kind: str) -> int:
-    """Return the address of a kernel of some kind; 0 if it is none of numba's."""
+    """Return the address of a kernel of some kind; 0 if it is none of numba's.
+
+    Raises
+    ------
+    TypeError
+        If a kernel of a factor type does not take what such kernels take.
+    """
     if not hasattr(function, "overloads"):
         return 0
     signature = SIGNATURES[kind]
+    taken = inspect.signature(function.py_func).parameters
+    if len(taken) != len(signature):
+        records = ", ".join(record.__name__ for record in KERNELS[kind])
+        raise TypeError(
+            f"{kind} {function.py_func.__qualname__}: takes {len(taken)} arguments; expected "
+            f"{len(signature)}: the rows, then the records {records}. Until version 1 of the "
+            "plugin API kernels took single arrays: see 'From version 1 to 2' in "
+            "docs/how-to/kernels.md."
+        )
     if signature not in function.overloads:
         function.compile(signature)
     compiled = function.overloads[signature]

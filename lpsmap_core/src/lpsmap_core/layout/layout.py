@@ -16,6 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from lpsmap_core.kernels.arrays import BoolArray, FloatArray, IntArray
+from lpsmap_core.kernels.records import Factors
 from lpsmap_core.layout.arrangement import Blocks, Links, Table, arrange, tabulate
 from lpsmap_core.model.factor import Factor
 
@@ -24,11 +25,7 @@ __all__ = ["Bucket", "Layout", "Part", "build_layout", "ranges"]
 
 @dataclass(frozen=True)
 class Bucket:
-    """All factors of one type, as flat arrays.
-
-    Factor ``f`` has the slots ``offsets[f]:offsets[f + 1]`` and the additionals
-    ``additional_offsets[f]:additional_offsets[f + 1]`` of the bucket's arrays.
-    """
+    """All factors of one type, as flat arrays."""
 
     type: type[Factor]
     declarations: Sequence[Factor]
@@ -36,15 +33,23 @@ class Bucket:
     """For each factor, the position of its declaration in `declarations`."""
     row: IntArray
     """For each factor, its number within that declaration."""
-    offsets: IntArray
-    additional_offsets: IntArray
-    parameters: FloatArray
-    link_parameter: FloatArray
+    factors: Factors
+    """What kernels are told of them."""
     variable: IntArray
     """For each slot, its variable: an id of the graph in a `Layout`, else of the `Part`."""
     negated: BoolArray
     component: IntArray
     """For each factor, its component, numbered likewise; -1 for a factor of no variables."""
+
+    @property
+    def offsets(self) -> IntArray:
+        """Factor ``f`` has the slots ``offsets[f]:offsets[f + 1]``."""
+        return self.factors.offsets
+
+    @property
+    def additional_offsets(self) -> IntArray:
+        """Likewise for its additionals."""
+        return self.factors.additional_offsets
 
     @property
     def n_factors(self) -> int:
@@ -69,10 +74,7 @@ class Bucket:
             declarations=self.declarations,
             declaration=self.declaration[rows],
             row=self.row[rows],
-            offsets=_offsets(np.diff(self.offsets)[rows]),
-            additional_offsets=_offsets(np.diff(self.additional_offsets)[rows]),
-            parameters=self.parameters[rows],
-            link_parameter=self.link_parameter[slots] if self.link_parameter.size else _NO_FLOATS,
+            factors=_chosen(self.factors, rows, slots),
             variable=self.variable[slots],
             negated=self.negated[slots],
             component=self.component[rows],
@@ -163,6 +165,30 @@ class Part:
     def n_components(self) -> int:
         """Number of connected components."""
         return len(self.direct)
+
+    def links_of(self, b: int) -> slice:
+        """Return where a bucket lies in arrays of links."""
+        return slice(*self.blocks.links[b : b + 2])
+
+    def additionals_of(self, b: int) -> slice:
+        """Return where a bucket lies in arrays of additionals."""
+        return slice(*self.blocks.additionals[b : b + 2])
+
+    def by_declaration(self, values: FloatArray, factors: Sequence[Factor]) -> list[FloatArray]:
+        """Return numbers on all additionals as an (n_factors, n_additionals) array a declaration.
+
+        They can be views of `values`.
+        """
+        if not values.size:
+            return [np.zeros((factor.n_factors, factor.n_additionals)) for factor in factors]
+        found: dict[int, FloatArray] = {}
+        for b, bucket in enumerate(self.buckets):
+            arrays = bucket.split(values[self.additionals_of(b)])
+            found.update(zip(map(id, bucket.declarations), arrays, strict=True))
+        for factor in factors:
+            if id(factor) not in found:
+                found[id(factor)] = np.zeros((factor.n_factors, factor.n_additionals))
+        return [found[id(factor)] for factor in factors]
 
     @property
     def starts(self) -> IntArray:
@@ -282,25 +308,65 @@ def _bucket(
     begin, end = table.starts[0, b : b + 2].tolist()
     links = slice(*table.starts[1, b : b + 2].tolist())
     factors, offsets = slice(begin, end), slice(begin + b, end + b + 1)
-    parameters = np.empty((end - begin, len(factor_type.row_parameters)))
-    for i, parameter in enumerate(factor_type.row_parameters):
-        column = parameters[:, i]
-        np.concatenate([getattr(d, parameter) for d in declarations], out=column, casting="unsafe")
-    name = factor_type.link_parameter
     return Bucket(
         type=factor_type,
         declarations=declarations,
         declaration=table.declaration[factors],
         row=table.row[factors],
-        offsets=table.offsets[offsets],
-        additional_offsets=table.additional_offsets[offsets],
-        parameters=parameters,
-        link_parameter=_NO_FLOATS
-        if name is None
-        else np.concatenate([d.links(getattr(d, name)) for d in declarations]).astype(np.float64),
+        factors=Factors(
+            table.offsets[offsets],
+            table.additional_offsets[offsets],
+            _row_parameters(factor_type.row_parameters, declarations, end - begin),
+            _link_parameter(factor_type.link_parameter, declarations),
+            *_integers(factor_type.integer_parameter, declarations),
+        ),
         variable=variable[links],
         negated=negated[links],
         component=table.of_factor[factors],
+    )
+
+
+def _row_parameters(names: Sequence[str], declarations: list[Factor], n: int) -> FloatArray:
+    parameters = np.empty((n, len(names)))
+    for i, name in enumerate(names):
+        column = parameters[:, i]
+        np.concatenate([getattr(d, name) for d in declarations], out=column, casting="unsafe")
+    return parameters
+
+
+def _link_parameter(name: str | None, declarations: list[Factor]) -> FloatArray:
+    if name is None:
+        return _NO_FLOATS
+    return np.concatenate([d.links(getattr(d, name)) for d in declarations]).astype(np.float64)
+
+
+def _integers(name: str | None, declarations: list[Factor]) -> tuple[IntArray, IntArray]:
+    """Return all integers of some declarations, and between which of them each factor's lie."""
+    if name is None:
+        return _NO_INTEGERS, _NO_RANGES
+    arrays, ranges, begin = [], [], 0
+    for d in declarations:
+        given = getattr(d, name)
+        shared = isinstance(given, np.ndarray)
+        own = [given] if shared else given
+        ends = begin + np.cumsum([array.size for array in own], dtype=np.int64)
+        found = np.stack([np.append(begin, ends[:-1]), ends], axis=1) if len(own) else _NO_RANGES
+        arrays += [array.reshape(-1) for array in own]
+        ranges.append(np.repeat(found, d.n_factors, axis=0) if shared else found)
+        begin = int(ends[-1]) if len(own) else begin
+    return _concatenate(arrays, np.int64), _concatenate(ranges, np.int64)
+
+
+def _chosen(factors: Factors, rows: IntArray, slots: IntArray) -> Factors:
+    """Return the record of some factors, whose slots are given; what they share stays shared."""
+    per_link, between = factors.link_parameter, factors.integer_ranges
+    return Factors(
+        _offsets(np.diff(factors.offsets)[rows]),
+        _offsets(np.diff(factors.additional_offsets)[rows]),
+        factors.parameters[rows],
+        per_link[slots] if per_link.size else per_link,
+        factors.integers,
+        between[rows] if between.size else between,
     )
 
 
@@ -365,7 +431,8 @@ def _stable_order(numbers: IntArray) -> IntArray | slice:
 
 # -------------------------------------------------------------------- small helpers
 
-_NO_FLOATS = np.empty(0)
+_NO_FLOATS, _NO_INTEGERS = np.empty(0), np.empty(0, dtype=np.int64)
+_NO_RANGES = np.empty((0, 2), dtype=np.int64)
 
 
 def _offsets(counts: IntArray) -> IntArray:

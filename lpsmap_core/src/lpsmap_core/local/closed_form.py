@@ -26,25 +26,26 @@ from lpsmap_core.kernels.native import (
     arrays_at,
     bytes_at,
     call_python,
+    factors_at,
     floats_at,
-    ints_at,
     invoke,
     pack,
+    words_of,
 )
+from lpsmap_core.kernels.records import Direction, Factors, LocalScores, LocalSolution, Product
 from lpsmap_core.layout.layout import Bucket, ranges
 from lpsmap_core.local.forced import NOTHING_BARRED, decide_rows
-from lpsmap_core.model.factor import LocalSolution
 
 __all__ = ["ArrayForm", "CompiledForm"]
 
-_NONE = np.empty(0, dtype=np.int64)
+_NONE, _NOTHING = np.empty(0, dtype=np.int64), np.empty(0)
 
 _SOLVE, _MULTIPLY = 0, 1
 """What compiled loops call Python for."""
 
-_PROJECT, _DIFFERENTIATE, _N_PARAMETERS = FIRST_FREE, FIRST_FREE + 1, FIRST_FREE + 2
-_ARRAYS = FIRST_FREE + 3
-_FACES = _ARRAYS + 10
+_PROJECT, _DIFFERENTIATE, _FACTORS = FIRST_FREE, FIRST_FREE + 1, FIRST_FREE + 2
+_DELTA = _FACTORS + words_of(Factors)
+_FACE, _BRANCH, _BARRED = _DELTA + 2, _DELTA + 4, _DELTA + 6
 """Positions in the record: addresses of the type's kernels, and of arrays."""
 
 
@@ -97,8 +98,7 @@ class _ClosedForm:
     def _make_finite(self, rows: IntArray, a: FloatArray, eta_v: FloatArray) -> None:
         """Replace the infinite local scores of forced slots, which are the caller's."""
         if self.forbids:
-            bucket, barred = self.bucket, self.barred
-            decide_rows(rows, bucket.offsets, a, bucket.additional_offsets, eta_v, barred)
+            decide_rows(rows, self.bucket.factors, a, eta_v, self.barred)
 
     def _write_record(self) -> None:
         """Let compiled loops come back to Python."""
@@ -127,29 +127,19 @@ class CompiledForm(_ClosedForm):
         super().__init__(bucket, delta, barred)
 
     def _write_record(self) -> None:
-        project = address_of(self._project, "projection")
-        multiply = address_of(self._multiply, "projection_jvp")
+        project = address_of(self._project, "projection_kernel")
+        multiply = address_of(self._multiply, "jvp_kernel")
         if not (project and multiply):
             super()._write_record()
             return
         self.vectorised = False
-        bucket, record = self.bucket, self.record
+        record = self.record
         record[SOLVE] = address_of(_solve_closed_form, "solve")
         record[JVP] = address_of(_multiply_closed_form, "jvp")
         record[_PROJECT], record[_DIFFERENTIATE] = project, multiply
-        record[_N_PARAMETERS] = bucket.parameters.shape[1]
-        arrays = (
-            bucket.offsets,
-            self.delta,
-            bucket.additional_offsets,
-            bucket.parameters,
-            bucket.link_parameter,
-            self.face,
-            self.branch,
-            self.barred,
-        )
         record[FORBIDS] = self.forbids
-        pack(record, _ARRAYS, arrays)
+        arrays = (*self.bucket.factors, self.delta, self.face, self.branch, self.barred)
+        pack(record, _FACTORS, arrays)
 
     def solve(
         self,
@@ -162,41 +152,16 @@ class CompiledForm(_ClosedForm):
     ) -> None:
         """Solve the local problems of `rows`; see `lpsmap_core.local.solvers.LocalSolver`."""
         self._make_finite(rows, a, eta_v)
-        bucket = self.bucket
-        self._project(
-            rows,
-            bucket.offsets,
-            a,
-            self.delta,
-            bucket.additional_offsets,
-            eta_v,
-            bucket.parameters,
-            bucket.link_parameter,
-            z,
-            v,
-            self.face,
-            self.branch,
-        )
+        scores = LocalScores(a, self.delta, eta_v)
+        solution = LocalSolution(z, v, self.face, self.branch)
+        self._project(rows, self.bucket.factors, scores, solution)
 
     def jvp(
         self, rows: IntArray, d_u: FloatArray, d_v: FloatArray, out_u: FloatArray, out_v: FloatArray
     ) -> None:
         """Multiply the local Jacobians of `rows`, likewise."""
-        bucket = self.bucket
-        self._multiply(
-            rows,
-            bucket.offsets,
-            self.delta,
-            bucket.additional_offsets,
-            bucket.parameters,
-            bucket.link_parameter,
-            self.face,
-            self.branch,
-            d_u,
-            d_v,
-            out_u,
-            out_v,
-        )
+        direction = Direction(self.delta, self.face, self.branch, d_u, d_v)
+        self._multiply(rows, self.bucket.factors, direction, Product(out_u, out_v))
 
 
 class ArrayForm(_ClosedForm):
@@ -230,14 +195,14 @@ class ArrayForm(_ClosedForm):
     ) -> None:
         """Multiply the local Jacobians of `rows`, likewise."""
         for group, slots, extra in self._groups(rows):
-            face = LocalSolution(None, None, self.face[slots], self.branch[group])
+            face = LocalSolution(_NOTHING, _NOTHING, self.face[slots], self.branch[group])
             out_u[slots], out_v[extra] = self.bucket.type.jvp(
                 face, d_u[slots], d_v[extra], self.delta[slots], *self._parameters(group, slots)
             )
 
     def _parameters(self, group: IntArray, slots: IntArray) -> tuple[FloatArray, FloatArray | None]:
-        per_link = self.bucket.link_parameter
-        return self.bucket.parameters[group], per_link[slots] if per_link.size else None
+        per_link = self.bucket.factors.link_parameter
+        return self.bucket.factors.parameters[group], per_link[slots] if per_link.size else None
 
     def _groups(self, rows: IntArray) -> list[tuple[IntArray, IntArray, IntArray]]:
         """Split rows by arity: (factors, their (F, K) slots, their (F, A) additionals)."""
@@ -265,25 +230,12 @@ if COMPILED:
         v: FloatArray,
         max_iterations: int,
     ) -> None:
-        offsets, additional_offsets = ints_at(record, _ARRAYS), ints_at(record, _ARRAYS + 4)
+        factors = factors_at(record, _FACTORS)
         if record[FORBIDS] != 0:
-            barred = bytes_at(record, _FACES + 4)
-            decide_rows(rows, offsets, a, additional_offsets, eta_v, barred)
-        arguments = (
-            rows,
-            offsets,
-            a,
-            floats_at(record, _ARRAYS + 2),
-            additional_offsets,
-            eta_v,
-            floats_at(record, _ARRAYS + 6).reshape((len(offsets) - 1, record[_N_PARAMETERS])),
-            floats_at(record, _ARRAYS + 8),
-            z,
-            v,
-            bytes_at(record, _FACES),
-            bytes_at(record, _FACES + 2),
-        )
-        invoke(record[_PROJECT], arguments)
+            decide_rows(rows, factors, a, eta_v, bytes_at(record, _BARRED))
+        scores = LocalScores(a, floats_at(record, _DELTA), eta_v)
+        solution = LocalSolution(z, v, bytes_at(record, _FACE), bytes_at(record, _BRANCH))
+        invoke(record[_PROJECT], (rows, factors, scores, solution))
 
     @leaf
     def _multiply_closed_form(
@@ -294,22 +246,10 @@ if COMPILED:
         out_u: FloatArray,
         out_v: FloatArray,
     ) -> None:
-        offsets = ints_at(record, _ARRAYS)
-        arguments = (
-            rows,
-            offsets,
-            floats_at(record, _ARRAYS + 2),
-            ints_at(record, _ARRAYS + 4),
-            floats_at(record, _ARRAYS + 6).reshape((len(offsets) - 1, record[_N_PARAMETERS])),
-            floats_at(record, _ARRAYS + 8),
-            bytes_at(record, _FACES),
-            bytes_at(record, _FACES + 2),
-            d_u,
-            d_v,
-            out_u,
-            out_v,
-        )
-        invoke(record[_DIFFERENTIATE], arguments)
+        delta, face = floats_at(record, _DELTA), bytes_at(record, _FACE)
+        direction = Direction(delta, face, bytes_at(record, _BRANCH), d_u, d_v)
+        product = Product(out_u, out_v)
+        invoke(record[_DIFFERENTIATE], (rows, factors_at(record, _FACTORS), direction, product))
 
     @kernel
     def _ask_python(

@@ -11,6 +11,7 @@ import numpy as np
 
 from lpsmap_core.kernels.arrays import ByteArray, FloatArray, IntArray
 from lpsmap_core.kernels.compile import leaf
+from lpsmap_core.kernels.records import Factors
 
 __all__ = ["CLOSED_FORM", "FORBIDDEN", "NOTHING_BARRED", "ORACLE", "decide", "decide_rows"]
 
@@ -62,14 +63,10 @@ def decide(scores: FloatArray, eta_v: FloatArray, barred: ByteArray, multiple: f
 
 @leaf
 def decide_rows(
-    rows: IntArray,
-    offsets: IntArray,
-    a: FloatArray,
-    additional_offsets: IntArray,
-    eta_v: FloatArray,
-    barred: ByteArray,
+    rows: IntArray, factors: Factors, a: FloatArray, eta_v: FloatArray, barred: ByteArray
 ) -> None:
     """Replace the infinite local scores of a bucket's factors, for closed forms."""
+    offsets, additional_offsets = factors.offsets, factors.additional_offsets
     for f in rows:
         lo, hi = offsets[f], offsets[f + 1]
         first, last = additional_offsets[f], additional_offsets[f + 1]

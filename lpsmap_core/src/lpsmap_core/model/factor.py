@@ -6,48 +6,26 @@ import abc
 import copy
 import math
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from typing import Any, ClassVar, Literal, NamedTuple
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 import numpy.typing as npt
 
 from lpsmap_core.kernels.arrays import FloatArray, IntArray
+from lpsmap_core.kernels.records import Factors, LocalSolution
 from lpsmap_core.model.inputs import (
     MOST,
     broadcast,
     check_readable,
     finite_numbers,
+    integer_array,
     real_numbers,
     whole_numbers,
 )
 from lpsmap_core.model.lengths import checked_lengths, checked_mask, within_lengths
 from lpsmap_core.model.variables import Variables, as_variables
 
-__all__ = ["FREE", "LOWER", "TIED", "UPPER", "Factor", "LocalSolution", "override_level"]
-
-FREE, LOWER, UPPER, TIED = 0, 1, 2, 3
-"""Face codes of a variable slot: between its bounds, at 0, at its upper bound, tied to others."""
-
-
-class LocalSolution(NamedTuple):
-    """Local solutions of a bucket: ``F`` factors of ``K`` slots and ``A`` additionals.
-
-    Attributes
-    ----------
-    z
-        (F, K) floats, scaled marginals in ``[0, 1 / delta]``.
-    v
-        (F, A) floats, marginals of the additionals.
-    face
-        (F, K) int8, the face code of every slot (`FREE`, `LOWER`, `UPPER`, `TIED`).
-    branch
-        (F,) int8, private to the factor type: which case of its closed form holds.
-    """
-
-    z: Any
-    v: Any
-    face: Any
-    branch: Any
+__all__ = ["Factor", "override_level"]
 
 
 class Factor(abc.ABC):
@@ -103,6 +81,10 @@ class Factor(abc.ABC):
 
     link_parameter: ClassVar[str | None] = None
     """Name of the attribute that holds one number for every variable slot."""
+
+    integer_parameter: ClassVar[str | None] = None
+    """Name of the attribute that holds an array of integers, such as a graph's edges, that all
+    factors share, or a tuple of one for each. See `integers`."""
 
     flipped: npt.NDArray[np.bool_] | None = None
     """Entries of `variables` that the type has negated itself, as ``Nand`` makes an ``Or``. Its
@@ -182,8 +164,9 @@ class Factor(abc.ABC):
         Notes
         -----
         For a declaration of many factors, ``self`` is here the view of one: the attributes named in
-        `row_parameters` are numbers, the one named in `link_parameter` has the shape of `eta_u`,
-        and so has ``self.event_shape``, whatever `lengths` and `mask` leave of this row.
+        `row_parameters` are numbers, that in `integer_parameter` is this factor's array, the one
+        in `link_parameter` has the shape of `eta_u`, and so has ``self.event_shape``, whatever
+        `lengths` and `mask` leave of this row.
         """
 
     @abc.abstractmethod
@@ -222,19 +205,15 @@ class Factor(abc.ABC):
     # ---------------------------------------------------------------- many factors, overrides
 
     @classmethod
-    def vertex_sizes(
-        cls, offsets: IntArray, additional_offsets: IntArray, parameters: FloatArray
-    ) -> IntArray:
+    def vertex_sizes(cls, factors: Factors) -> IntArray:
         """Return for each factor the largest number of nonzeros in a vertex (level 2).
 
         Parameters
         ----------
-        offsets, additional_offsets
-            (F + 1,) where each factor's slots and additionals begin and end.
-        parameters
-            (F, P) the row parameters, in the order of `row_parameters`.
+        factors
+            What kernels get: offsets and parameters of all F factors.
         """
-        return np.diff(offsets) + np.diff(additional_offsets)
+        return np.diff(factors.offsets) + np.diff(factors.additional_offsets)
 
     @classmethod
     def solve_sparsemap(
@@ -378,6 +357,34 @@ class Factor(abc.ABC):
         name = f"{type(self).__name__}: {name}"
         return finite_numbers(name, value, self.variables.shape, self.keep)
 
+    def integers(
+        self, name: str, value: Any, *, per_factor: bool = False
+    ) -> IntArray | tuple[IntArray, ...]:
+        """Return whole numbers as int64, for the attribute that is the `integer_parameter`.
+
+        Parameters
+        ----------
+        name
+            What an error calls it.
+        value
+            Numbers in any shape, which all factors share.
+        per_factor
+            Whether `value` is a sequence of such, one for each factor.
+
+        Raises
+        ------
+        TypeError
+            If they are no numbers.
+        ValueError
+            If one is a fraction, or there is not an array for each factor.
+        """
+        name = f"{type(self).__name__}: {name}"
+        if not per_factor:
+            return integer_array(name, value)
+        if len(value) != self.n_factors:
+            raise ValueError(f"{name} has {len(value)} arrays; expected one for each factor.")
+        return tuple(integer_array(name, array) for array in value)
+
     def row(self, i: int) -> Factor:
         """Return the view of factor `i` on which the plain Python methods are called."""
         view = copy.copy(self)
@@ -387,6 +394,9 @@ class Factor(abc.ABC):
         if self.link_parameter is not None:
             links = self.links(getattr(self, self.link_parameter))
             setattr(view, self.link_parameter, self.shaped(i, links[self.slots_of(i)]))
+        integers = self.integer_parameter
+        if integers is not None and isinstance(own := getattr(self, integers), tuple):
+            setattr(view, integers, own[i])
         return view
 
     def links(self, values: npt.NDArray[Any]) -> npt.NDArray[Any]:

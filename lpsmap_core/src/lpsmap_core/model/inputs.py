@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from lpsmap_core.kernels.arrays import FloatArray
+from lpsmap_core.kernels.arrays import FloatArray, IntArray
 
 __all__ = [
     "MOST",
@@ -20,6 +20,7 @@ __all__ = [
     "count",
     "finite_numbers",
     "flag",
+    "integer_array",
     "number",
     "real_numbers",
     "truth_values",
@@ -174,6 +175,23 @@ def whole_numbers(name: str, value: Any) -> npt.NDArray[Any]:
         raise ValueError(f"{name} holds a value that is not finite; expected whole numbers.")
     cut: npt.NDArray[Any] = np.minimum(array, array.dtype.type(min(MOST, _largest(array.dtype))))
     return cut if array.dtype.kind == "f" else cut.astype(np.int64)
+
+
+def integer_array(name: str, value: npt.ArrayLike) -> IntArray:
+    """Return whole numbers, of either sign, as an array of int64.
+
+    Raises
+    ------
+    TypeError
+        If they are no numbers.
+    ValueError
+        If one is a fraction, or not finite.
+    """
+    numbers = whole_numbers(name, np.asarray(value) if np.size(value) else np.empty(0, np.int64))
+    wrong = numbers != np.rint(numbers)
+    if wrong.any():
+        raise ValueError(f"{name} holds {numbers[wrong][0]:g}; expected whole numbers.")
+    return np.array(numbers, dtype=np.int64, order="C")
 
 
 def truth_values(name: str, value: Any) -> npt.NDArray[np.bool_]:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 import pluggy
 
+from lpsmap_core.engine.protocol import Engine
 from lpsmap_core.graph import FactorGraph
 from lpsmap_core.model.factor import Factor
 from lpsmap_core.plugins.backends import Backend
@@ -27,6 +28,7 @@ __all__ = [
     "hookspec",
     "lpsmap_backends",
     "lpsmap_commands",
+    "lpsmap_engines",
     "lpsmap_factors",
     "lpsmap_formats",
     "lpsmap_graphs",
@@ -34,10 +36,10 @@ __all__ = [
 
 PROJECT = "lpsmap"
 
-API_VERSION = 1
+API_VERSION = 2
 """Version of the hooks and of what they return, raised by changes that break plugins.
 
-A plugin's module says the one that it is written for: ``lpsmap_api_version = 1``.
+A plugin's module says the one that it is written for: ``lpsmap_api_version = 2``.
 """
 
 hookspec = pluggy.HookspecMarker(PROJECT)
@@ -72,4 +74,12 @@ def lpsmap_backends() -> Sequence[type[Backend]]:  # type: ignore[empty-body]
     """Return array libraries and their devices; each is known by its name.
 
     The conformance kit runs every closed form in array-API code on all of them.
+    """
+
+
+@hookspec
+def lpsmap_engines() -> Sequence[type[Engine]]:  # type: ignore[empty-body]
+    """Return engines, which solve graphs; each is known by its name.
+
+    Called only when a solve or a plan asks for an engine by its name.
     """

@@ -19,6 +19,8 @@ from typing import Any, NamedTuple
 
 import pluggy
 
+from lpsmap_core.engine.choice import AUTO
+from lpsmap_core.engine.protocol import Engine
 from lpsmap_core.graph import FactorGraph
 from lpsmap_core.kernels.callers import stacklevel
 from lpsmap_core.model.factor import Factor
@@ -34,12 +36,17 @@ __all__ = [
     "PluginWarning",
     "Registration",
     "Registry",
+    "engine_named",
     "installed",
     "registered",
 ]
 
 OWN = "lpsmap-core"
 """The distribution whose offers are there at any rate."""
+
+
+MENDING = "'From version 1 to 2' in docs/how-to/kernels.md"
+"""Where authors read what to change."""
 
 
 class PluginWarning(UserWarning):
@@ -78,6 +85,7 @@ KINDS = {
     "lpsmap_formats": _subclasses(FileFormat, lambda cls: cls.suffixes),
     "lpsmap_commands": _Kind("click commands with names", _is_command, lambda value: [value.name]),
     "lpsmap_backends": _subclasses(Backend, lambda cls: [cls.name]),
+    "lpsmap_engines": _subclasses(Engine, lambda cls: [cls.name]),
 }
 """What each hook returns."""
 
@@ -156,6 +164,11 @@ class Registry:
         """Array libraries by name."""
         return self._offered("lpsmap_backends")
 
+    @property
+    def engines(self) -> Offers:
+        """Engines by name."""
+        return self._offered("lpsmap_engines")
+
     def _offered(self, hook: str) -> Offers:
         if hook not in self._offers:
             offers = Offers()
@@ -205,6 +218,24 @@ def installed() -> Registry:
         except Exception as error:
             _warn_skipped(plugin, error)
     return registry
+
+
+def engine_named(name: str) -> type[Engine]:
+    """Return an engine that an installed plugin offers.
+
+    Raises
+    ------
+    ValueError
+        If there is none of this name.
+    DuplicateNameError
+        If two plugins claim it.
+    """
+    offers = installed().engines
+    if name not in offers:
+        names = ", ".join([AUTO, *offers])
+        raise ValueError(f"engine: got {name!r}; expected one of {names}.")
+    found: type[Engine] = offers[name].value
+    return found
 
 
 @contextmanager
@@ -288,6 +319,7 @@ def _check_api_version(module: object, plugin: Plugin) -> None:
             f"it is written for version {wanted!r} of the plugin API, and the installed "
             f"lpsmap-core has version {ours}. "
             f"Upgrade {'lpsmap-core' if newer else plugin.distribution}"
+            f"{'' if newer else f'; its authors read {MENDING}'}"
         )
 
 

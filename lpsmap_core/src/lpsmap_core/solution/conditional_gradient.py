@@ -29,7 +29,8 @@ from typing import Literal, get_args
 import numpy as np
 import numpy.typing as npt
 
-from lpsmap_core.engine.state import Options, start
+from lpsmap_core.engine.options import Options
+from lpsmap_core.engine.state import start
 from lpsmap_core.kernels.arrays import FloatArray, IntArray
 from lpsmap_core.kernels.callers import stacklevel
 from lpsmap_core.kernels.interrupts import Watch

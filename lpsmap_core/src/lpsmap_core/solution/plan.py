@@ -9,6 +9,8 @@ from typing import Any
 
 import numpy as np
 
+from lpsmap_core.engine.choice import EngineChoice
+from lpsmap_core.engine.compiled import CompiledEngine
 from lpsmap_core.engine.polish import MOST_LINKS
 from lpsmap_core.engine.threads import SMALLEST_SHARE, cut
 from lpsmap_core.layout.layout import Bucket, Layout
@@ -132,6 +134,9 @@ class Plan:
     ----------
     variables, links, additionals
         Sizes of the graph.
+    engine, reason
+        Name of the engine that solves it, and why it is this one. Factors, shares and memory are
+        those of core's own engine; of another one, nothing but the layout is known.
     components
         Its connected components by kind.
     factors
@@ -149,6 +154,8 @@ class Plan:
     variables: int
     links: int
     additionals: int
+    engine: str
+    reason: str
     components: tuple[ComponentPlan, ...]
     factors: tuple[FactorPlan, ...]
     shares: tuple[Share, ...]
@@ -167,7 +174,9 @@ class Plan:
         )
         rows = [*map(_component_cells, self.components)], [*map(_factor_cells, self.factors)]
         tables = [text_table(table, NUMBERS) for table in rows if table]
-        return "\n\n".join([size, *tables, f"{self._thread_line}\n{self._memory_line}"])
+        engine = f"engine: {self.engine}, which {self.reason}"
+        last = f"{self._thread_line}\n{engine}\n{self._memory_line}"
+        return "\n\n".join([size, *tables, last])
 
     @property
     def _thread_line(self) -> str:
@@ -195,22 +204,26 @@ class Plan:
         return line + ")"
 
 
-def make_plan(layout: Layout, threads: int, limited: bool) -> Plan:
+def make_plan(layout: Layout, choice: EngineChoice, threads: int, limited: bool) -> Plan:
     """Return the plan of a laid-out graph; see `FactorGraph.plan`."""
     part = layout.part
     found = [(bucket, choose_solver(bucket.type, limited=limited)) for bucket in part.buckets]
-    together = any(choice.vectorised for _, choice in found)
+    own = isinstance(choice.engine, CompiledEngine)
+    together = any(solver.vectorised for _, solver in found)
     shares = cut(np.arange(part.n_components), part.sizes, 1 if together else threads)
+    shares = shares if own else []
     return Plan(
         variables=layout.n_variables,
         links=part.n_links,
         additionals=sum(bucket.n_additionals for bucket in layout.buckets),
-        components=tuple(_components(layout, found)),
-        factors=tuple(_factors(found)),
+        engine=choice.engine.name,
+        reason=choice.reason,
+        components=tuple(_components(layout, found, None if own else choice.engine.name)),
+        factors=tuple(_factors(found)) if own else (),
         shares=tuple(Share(len(some), int(part.sizes[some].sum())) for some in shares),
         threads=min(threads, len(shares)),
         available_threads=threads,
-        memory=_memory(layout, found),
+        memory=_memory(layout, found) if own else Memory(_array_bytes(layout), 0, 0),
     )
 
 
@@ -220,7 +233,8 @@ Chosen = tuple[Bucket, SolverChoice]
 """A bucket and the solver of its local problems."""
 
 
-def _components(layout: Layout, found: list[Chosen]) -> Iterator[ComponentPlan]:
+def _components(layout: Layout, found: list[Chosen], engine: str | None) -> Iterator[ComponentPlan]:
+    """Yield the components by kind; an `engine` that is named solves all but free variables."""
     free = int((layout.component < 0).sum())
     if free:
         yield ComponentPlan("free variable", "clipped to [0, 1]", free, free, 0)
@@ -230,14 +244,16 @@ def _components(layout: Layout, found: list[Chosen]) -> Iterator[ComponentPlan]:
         mine = part.direct[bucket.component]
         links = int(np.diff(bucket.offsets)[mine].sum())
         if mine.any():
-            lone.setdefault(choice.name, []).extend([int(mine.sum()), links])
+            lone.setdefault(engine or choice.name, []).extend([int(mine.sum()), links])
     for name, numbers in lone.items():
         links = sum(numbers[1::2])  # as many variables: a lone factor's are distinct
         yield ComponentPlan("one factor", name, sum(numbers[::2]), links, links)
     coupled = ~part.direct
     if coupled.any():
         variables, links = int(coupled[part.component].sum()), int(part.sizes[coupled].sum())
-        yield ComponentPlan("several factors", "ADMM", int(coupled.sum()), variables, links)
+        yield ComponentPlan(
+            "several factors", engine or "ADMM", int(coupled.sum()), variables, links
+        )
 
 
 def _factors(found: list[Chosen]) -> Iterator[FactorPlan]:
@@ -283,8 +299,7 @@ def _memory(layout: Layout, found: list[Chosen]) -> Memory:
 
 
 def _active_set_bytes(bucket: Bucket) -> int:
-    width = bucket.type.vertex_sizes(bucket.offsets, bucket.additional_offsets, bucket.parameters)
-    width = np.maximum(width, 1)
+    width = np.maximum(bucket.type.vertex_sizes(bucket.factors), 1)
     blocks, answers = block_size(width, first_capacity(bucket)), 1.5 * width
     return int(FLOAT * (blocks.sum() + answers.sum() + 8 * bucket.n_factors + 2 * bucket.n_links))
 
@@ -292,8 +307,10 @@ def _active_set_bytes(bucket: Bucket) -> int:
 def _array_bytes(layout: Layout) -> int:
     """Return the bytes of a layout's arrays, those of its declarations left out."""
     part = layout.part
-    records = (layout, part, *layout.buckets, *part.buckets)
+    buckets = (*layout.buckets, *part.buckets)
+    records = (layout, part, *buckets)
     arrays = [x for record in records for x in vars(record).values() if isinstance(x, np.ndarray)]
+    arrays += [x for bucket in buckets for x in bucket.factors]
     owners = {}
     for array in (*arrays, *part.blocks, *part.links):
         owner = array.base if isinstance(array.base, np.ndarray) else array

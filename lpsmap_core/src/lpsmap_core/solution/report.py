@@ -8,10 +8,11 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from lpsmap_core.engine.status import Status
 from lpsmap_core.kernels.arrays import FloatArray
 from lpsmap_core.kernels.callers import stacklevel
 from lpsmap_core.model.factor import Factor
-from lpsmap_core.solution.solution import Solution, Status
+from lpsmap_core.solution.solution import Solution
 
 __all__ = ["ConvergenceWarning", "report"]
 

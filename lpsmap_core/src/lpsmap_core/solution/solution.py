@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import enum
 import functools
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -11,61 +10,19 @@ from typing import Any, NoReturn
 import numpy as np
 import numpy.typing as npt
 
-from lpsmap_core.engine.backward import multiply_jacobian
-from lpsmap_core.engine.certificate import Optimality, check_optimality, error_bounds
-from lpsmap_core.engine.state import MOST_STRUCTURES, PartState, sums
+from lpsmap_core.engine.protocol import SolvedGraph
+from lpsmap_core.engine.state import sums
+from lpsmap_core.engine.status import OK, Status
 from lpsmap_core.engine.warm_start import CachedStart, GraphStart, WarmStartCache
 from lpsmap_core.kernels.arrays import BoolArray, FloatArray, IntArray
-from lpsmap_core.kernels.interrupts import interruptible
-from lpsmap_core.layout.layout import Layout, ranges
-from lpsmap_core.local.active.sets import ActiveSets
-from lpsmap_core.local.vertices import Vertices, join, structure_scores
+from lpsmap_core.layout.layout import Layout
+from lpsmap_core.local.vertices import join, structure_scores
 from lpsmap_core.model.factor import Factor
 from lpsmap_core.model.inputs import real_numbers
 from lpsmap_core.model.variables import Variables
 from lpsmap_core.solution.distribution import Distributions
 
-__all__ = ["Solution", "Status"]
-
-
-class Status(enum.Enum):
-    """How the solution of a connected component ended; the value says what to do."""
-
-    SOLVED = "Solved exactly: the optimality conditions hold to rounding."
-    CONVERGED = "Converged to tol; Solution.error_bound says how far the values can be off."
-    ITERATION_LIMIT = (
-        "The outer iterations ran out before the residuals fell to tol: raise max_iter, or accept "
-        "the residuals in Solution.primal_residual and dual_residual."
-    )
-    TIME_LIMIT = (
-        "The time ran out before the residuals fell to tol: raise max_time, or accept the "
-        "residuals in Solution.primal_residual and dual_residual."
-    )
-    INNER_ITERATION_LIMIT = (
-        "The active set of a factor ran out of iterations, and the values are the best over the "
-        "structures found: raise max_inner_iter, or accept them. Nearly uniform scores have "
-        "solutions of very many structures."
-    )
-    PRECISION_LIMIT = (
-        "The scores of this component span more orders of magnitude than float64 can hold, and the "
-        "values may be wrong: bring them closer together, or forbid with -inf."
-    )
-    INFEASIBLE = (
-        "The constraints contradict each other, or allow only variables that a score of -inf "
-        "forbids: relax one of the factors in Solution.contradictions, or a mask."
-    )
-    NON_FINITE = (
-        "A score is NaN or +inf: mend the scores. The values of this component are NaN, those of "
-        "other components are not affected."
-    )
-
-    @property
-    def ok(self) -> bool:
-        """Whether the values can be relied upon."""
-        return self in _OK
-
-
-_OK = (Status.SOLVED, Status.CONVERGED)
+__all__ = ["Solution"]
 
 
 @dataclass
@@ -93,7 +50,7 @@ class Solution:
 
     layout: Layout
     factors: Sequence[Factor]
-    state: PartState
+    solved: SolvedGraph
     scores: FloatArray
     values: FloatArray
     additionals: list[FloatArray]
@@ -116,17 +73,17 @@ class Solution:
     def ok(self) -> bool:
         """Whether every component is solved."""
         statuses: list[Status] = self.status.tolist()
-        return sum(statuses.count(status) for status in _OK) == len(statuses)
+        return sum(statuses.count(status) for status in OK) == len(statuses)
 
     @property
     def failed(self) -> IntArray:
         """Numbers of the components that are not solved."""
-        return np.flatnonzero(~self._has(*_OK))
+        return np.flatnonzero(~self._has(*OK))
 
     @functools.cached_property
     def free(self) -> IntArray:
         """Numbers of the variables in no factor, whose values are their scores cut to [0, 1]."""
-        if self.state.part.n_variables == len(self.values):
+        if self.layout.part.n_variables == len(self.values):
             return np.empty(0, dtype=np.int64)
         return np.flatnonzero(self.layout.component < 0)
 
@@ -140,12 +97,12 @@ class Solution:
         inside = self.layout.component >= 0
         mu, component = self.values[inside], self.layout.component[inside]
         scores = self.scores.copy()
-        scores[self.state.part.variables[self.state.forbidden]] = -np.inf
-        total = sums(component, _products(scores[inside], mu) - 0.5 * mu * mu, n)
+        forbidden, barred_v = self.solved.forbidden()
+        scores[self.layout.part.variables[forbidden]] = -np.inf
+        penalty = 0.5 * self.solved.quadratic * mu * mu
+        total = sums(component, _products(scores[inside], mu) - penalty, n)
         position = {id(factor): i for i, factor in enumerate(self.factors)}
-        barred = self.state.by_declaration(
-            self.state.problem.extras.barred.astype(np.float64), self.factors
-        )
+        barred = self.layout.part.by_declaration(barred_v.astype(np.float64), self.factors)
         for bucket in self.layout.buckets:
             if bucket.n_additionals:
                 declared = [position[id(f)] for f in bucket.declarations]
@@ -158,11 +115,6 @@ class Solution:
         return total
 
     @functools.cached_property
-    def _optimality(self) -> Optimality:
-        """What is left of the optimality conditions; a look at every factor."""
-        return check_optimality(self.state)
-
-    @functools.cached_property
     def gap(self) -> FloatArray:
         """How far the maximum can lie above `objective`, from the dual problem.
 
@@ -172,7 +124,7 @@ class Solution:
         the gap below zero, by a multiple of that. Costs one MAP call or projection of every factor
         when first asked for.
         """
-        gap = (self._optimality.violation + self._optimality.excess) * self.state.shrunk
+        gap = self.solved.gap()
         gap[self._has(Status.NON_FINITE, Status.PRECISION_LIMIT)] = np.inf
         return gap
 
@@ -186,7 +138,7 @@ class Solution:
         every factor; other components are solved on to rounding first, which can take as long as
         the solve did.
         """
-        bound = error_bounds(self.state, self._optimality, self.threads)
+        bound = self.solved.error_bound(self.threads)
         bound[self._has(Status.NON_FINITE, Status.INFEASIBLE, Status.PRECISION_LIMIT)] = np.inf
         return bound
 
@@ -197,13 +149,13 @@ class Solution:
         Lists of (declaration, number of the factor within it). No marginals satisfy all of them, or
         none without a variable or an additional that a score of ``-inf`` forbids.
         """
-        buckets = self.state.part.buckets
+        buckets = self.layout.part.buckets
         return {
             component: [
                 (bucket.declarations[bucket.declaration[row]], int(bucket.row[row]))
                 for bucket, row in ((buckets[b], row) for b, row in which)
             ]
-            for component, which in sorted(self.state.contradicting.items())
+            for component, which in sorted(self.solved.contradictions().items())
         }
 
     def start_for(self, layout: Layout) -> GraphStart:
@@ -221,7 +173,7 @@ class Solution:
                 f"the same variables as the graph of {layout.n_variables} variables to be solved. "
                 "For batches that change, use a WarmStartCache."
             )
-        return GraphStart.of_state(self.layout, self.state)
+        return GraphStart.of_solved(self.layout, self.solved)
 
     def component_of(self, variables: Variables) -> IntArray:
         """Return the component of every entry of a view; -1 for variables in no factor.
@@ -284,18 +236,16 @@ class Solution:
         d_extra = self._checked_extra(d_additionals)
         usable = None if self.ok else ~self._has(Status.NON_FINITE, Status.INFEASIBLE)
 
-        part = self.state.part
-        flat = np.empty(self.state.problem.extras.eta.size if d_extra else 0)
+        part = self.layout.part
+        flat = np.empty(part.blocks.additionals[-1] if d_extra else 0)
         if flat.size:
             position = {id(factor): i for i, factor in enumerate(self.factors)}
             for b, bucket in enumerate(part.buckets):
                 given = [_flat(d_extra[position[id(f)]], f) for f in bucket.declarations]
-                flat[self.state.additionals_of(b)] = bucket.scores(given)
-        product, product_v = multiply_jacobian(
-            self.state, d[part.variables], flat, usable, self.threads
-        )
+                flat[part.additionals_of(b)] = bucket.scores(given)
+        product, product_v = self.solved.multiply(d[part.variables], flat, usable, self.threads)
         out[part.variables] = product
-        return out, self.state.by_declaration(product_v, self.factors)
+        return out, part.by_declaration(product_v, self.factors)
 
     jvp = vjp
 
@@ -343,11 +293,11 @@ class Solution:
             )
         finite = ~self._has(Status.NON_FINITE)
         groups = []
-        for b, bucket in enumerate(self.state.part.buckets):
+        for b, bucket in enumerate(self.layout.part.buckets):
             if type(factor) is bucket.type:
                 mine = np.array([d is factor for d in bucket.declarations])[bucket.declaration]
                 mine &= finite[bucket.component]
-                found = _weighted_vertices(self.state, b, np.flatnonzero(mine))
+                found = self.solved.structures(b, np.flatnonzero(mine))
                 groups.append(found._replace(owner=bucket.row[found.owner]))
         vertices = join(groups)
         scores = structure_scores(
@@ -398,25 +348,3 @@ def _products(scores: FloatArray, marginals: FloatArray) -> FloatArray:
 
 def _flat(values: FloatArray, factor: Factor) -> FloatArray:
     return values.reshape(factor.n_factors, factor.n_additionals)
-
-
-@interruptible
-def _weighted_vertices(state: PartState, b: int, rows: IntArray) -> Vertices:
-    """Return rows' structures; those of a closed form are found from its last local scores."""
-    solver: Any = state.solvers[b]
-    if isinstance(solver, ActiveSets) or not rows.size:
-        return solver.structures(rows) if rows.size else join([])
-    part, whole, problem = state.part, state.part.buckets[b], state.problem
-    bucket = whole.select(rows)
-    links = part.starts[b] + ranges(whole.offsets, rows)
-    extra = ranges(whole.additional_offsets, rows)
-    barred = problem.extras.barred[state.additionals_of(b)]
-    sets = ActiveSets(bucket, part.delta[links], barred[extra] if state.forbids else None)
-    z, v = np.empty(bucket.n_links), np.empty(bucket.n_additionals)
-    everything = np.arange(len(rows))
-    scaled = problem.extras.scaled[state.additionals_of(b)]
-    eta_v = scaled[extra]
-    a = problem.iterate.a[links]
-    sets.solve(everything, a, eta_v, z, v, MOST_STRUCTURES)
-    found = sets.structures(everything)
-    return found._replace(owner=rows[found.owner])

@@ -5,22 +5,22 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-import numpy.typing as npt
 
-from lpsmap_core.engine.any_scale import solve_on_any_scale
-from lpsmap_core.engine.infeasible import find_violations
-from lpsmap_core.engine.state import Options, PartState
+from lpsmap_core.engine.options import Options
+from lpsmap_core.engine.protocol import Engine, SolvedGraph
+from lpsmap_core.engine.status import Status
 from lpsmap_core.engine.warm_start import GraphStart
 from lpsmap_core.kernels.arrays import BoolArray, FloatArray
 from lpsmap_core.layout.layout import Layout
 from lpsmap_core.model.factor import Factor
 from lpsmap_core.model.unused import are_scores
-from lpsmap_core.solution.solution import Solution, Status
+from lpsmap_core.solution.solution import Solution
 
 __all__ = ["solve"]
 
 
 def solve(
+    engine: Engine,
     layout: Layout,
     factors: Sequence[Factor],
     scores: FloatArray,
@@ -32,6 +32,8 @@ def solve(
 
     Parameters
     ----------
+    engine
+        What solves it.
     layout
         The graph's layout.
     factors
@@ -66,11 +68,10 @@ def solve(
         eta = np.where(bad[part.component], 0.0, eta)
         eta_v = np.where(bad[part.additional_component], 0.0, eta_v)
     start = None if warm is None else warm.of_part(layout)
-    state = solve_on_any_scale(part, eta, eta_v, bad, options, start)
-    find_violations(state)
-    solution = _gather(layout, factors, scores, additionals, state, bad, options.threads)
+    solved = engine.solve(part, eta, eta_v, bad, options, start)
+    solution = _gather(layout, factors, scores, additionals, solved, bad, options.threads)
     if options.trace:
-        solution.trace = _trace(state)
+        solution.trace = solved.trace()
     return solution
 
 
@@ -102,58 +103,32 @@ def _gather(
     factors: Sequence[Factor],
     scores: FloatArray,
     additionals: Sequence[FloatArray],
-    state: PartState,
+    solved: SolvedGraph,
     bad: BoolArray,
     threads: int,
 ) -> Solution:
     """Collect the results in the graph's order."""
-    part, progress = state.part, state.problem.progress
+    part = layout.part
     if len(part.variables) < layout.n_variables:
         values = np.where(scores == np.inf, np.nan, np.clip(scores, 0.0, 1.0))  # in no factor
     else:
         values = np.empty(layout.n_variables)
-    values[part.variables] = state.marginals()
-    status = _status(state)
+    values[part.variables] = solved.marginals()
+    status = solved.status()
     if bad.any():
         status[bad] = Status.NON_FINITE
         values[np.isin(layout.component, np.flatnonzero(bad))] = np.nan
     return Solution(
         layout=layout,
         factors=factors,
-        state=state,
+        solved=solved,
         scores=scores,
         values=values,
-        additionals=state.by_declaration(state.problem.extras.v, factors),
+        additionals=part.by_declaration(solved.additionals(), factors),
         status=status,
-        iterations=progress.iterations.copy(),
-        primal_residual=progress.primal.copy(),
-        dual_residual=progress.change.copy(),
+        iterations=solved.iterations,
+        primal_residual=solved.primal_residual,
+        dual_residual=solved.dual_residual,
         additional_scores=additionals,
         threads=threads,
     )
-
-
-def _trace(state: PartState) -> FloatArray:
-    """Return the residuals of all iterations, a finished component's as they last were."""
-    progress = state.problem.progress
-    kept = state.trace[: progress.iterations.max(initial=0)]
-    return np.where(np.isnan(kept), np.stack([progress.primal, progress.change]), kept)
-
-
-def _status(state: PartState) -> npt.NDArray[np.object_]:
-    """Return the status of every component with finite scores."""
-    part, progress = state.part, state.problem.progress
-    status: npt.NDArray[np.object_] = np.empty(part.n_components, dtype=object)
-    if state.imprecise is None and state.all_exact():
-        status.fill(Status.SOLVED)
-        return status
-    exact = state.exact()
-    status.fill(Status.TIME_LIMIT if state.out_of_time else Status.ITERATION_LIMIT)
-    status[progress.converged] = Status.CONVERGED
-    status[exact] = Status.SOLVED
-    limited = part.direct & (progress.iterations > 0)  # no whole one where the time ran out
-    status[progress.unsolved & limited] = Status.INNER_ITERATION_LIMIT
-    if state.imprecise is not None and not state.out_of_time:
-        status[state.imprecise] = Status.PRECISION_LIMIT
-    status[progress.infeasible] = Status.INFEASIBLE
-    return status

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from lpsmap_core.kernels.arrays import FloatArray, IntArray
+from lpsmap_core.kernels.records import Scores, Structures
 from lpsmap_core.layout.layout import Bucket
 from lpsmap_core.model.factor import Factor
 from lpsmap_core.testing.buckets import bucket_of, local_problems
@@ -66,18 +66,16 @@ def check_map_kernel(factor: Factor, *, seed: int = 0, draws: int = DRAWS) -> No
 
 
 class KernelAnswers(NamedTuple):
-    """What a kernel wrote; factor f may write ``room[f]`` entries from ``start[f]`` on."""
+    """What a kernel wrote; factor f may write ``room[f]`` entries from its start on."""
 
-    start: IntArray
+    structures: Structures
     room: IntArray
-    entry: npt.NDArray[np.int32]
-    value: FloatArray
-    size: IntArray
 
     def vertex(self, f: int | np.int64, oracle: Oracle) -> FloatArray:
         """Return factor f's vertex as numbers of all variables and additionals."""
-        entries = slice(self.start[f], self.start[f] + self.size[f])
-        index = self.entry[entries]
+        start, entry, value, size = self.structures
+        entries = slice(start[f], start[f] + size[f])
+        index = entry[entries]
         proper = (
             len(set(index.tolist())) == len(index) and ((index >= 0) & (index < oracle.size)).all()
         )
@@ -90,7 +88,7 @@ class KernelAnswers(NamedTuple):
                 oracle.name,
             )
         vertex = np.zeros(oracle.size)
-        vertex[index] = self.value[entries]
+        vertex[index] = value[entries]
         return vertex
 
 
@@ -102,46 +100,32 @@ def ask_kernel(
     room = _sizes(bucket)
     spare = np.diff(bucket.offsets) + np.diff(bucket.additional_offsets) + 4
     ends = np.cumsum(room + spare)
-    answers = KernelAnswers(
+    structures = Structures(
         start=ends - room - spare,
-        room=room,
         entry=np.full(ends[-1], UNTOUCHED, dtype=np.int32),
         value=np.full(ends[-1], float(UNTOUCHED)),
         size=np.full(bucket.n_factors, UNTOUCHED, dtype=np.int64),
     )
-    bucket.type.map_kernel(
-        rows,
-        bucket.offsets,
-        eta_u,
-        bucket.additional_offsets,
-        eta_v,
-        bucket.parameters,
-        bucket.link_parameter,
-        answers.start,
-        answers.entry,
-        answers.value,
-        answers.size,
-    )
-    return answers
+    bucket.type.map_kernel(rows, bucket.factors, Scores(eta_u, eta_v), structures)
+    return KernelAnswers(structures, room)
 
 
 def _sizes(bucket: Bucket) -> IntArray:
-    return np.asarray(
-        bucket.type.vertex_sizes(bucket.offsets, bucket.additional_offsets, bucket.parameters)
-    )
+    return np.asarray(bucket.type.vertex_sizes(bucket.factors))
 
 
 def _require_room(factor: Factor, bucket: Bucket, rows: IntArray, answers: KernelAnswers) -> None:
     """Require that only the rows asked were written, and they within their room."""
-    may = np.zeros(len(answers.entry), dtype=bool)
+    start, entry, value, size = answers.structures
+    may = np.zeros(len(entry), dtype=bool)
     for f in rows:
-        may[answers.start[f] : answers.start[f] + answers.room[f]] = True
-    wrote = (answers.entry != UNTOUCHED) | (answers.value != UNTOUCHED)
+        may[start[f] : start[f] + answers.room[f]] = True
+    wrote = (entry != UNTOUCHED) | (value != UNTOUCHED)
     asked = np.isin(np.arange(bucket.n_factors), rows)
     outside = np.flatnonzero(wrote & ~may)
-    sized = np.flatnonzero((answers.size != UNTOUCHED) & ~asked)
+    sized = np.flatnonzero((size != UNTOUCHED) & ~asked)
     if outside.size or sized.size:
-        owners = np.searchsorted(answers.start, outside, side="right") - 1
+        owners = np.searchsorted(start, outside, side="right") - 1
         wrong = sorted({*owners.tolist(), *sized.tolist()})
         raise broken(
             "map_kernel writes at most vertex_sizes entries for each of the rows it is asked for, "
@@ -150,12 +134,12 @@ def _require_room(factor: Factor, bucket: Bucket, rows: IntArray, answers: Kerne
             f"writes for factors {rows[:5].tolist()}, ... only, within their room",
             repr(factor),
         )
-    bad = rows[(answers.size[rows] < 0) | (answers.size[rows] > answers.room[rows])]
+    bad = rows[(size[rows] < 0) | (size[rows] > answers.room[rows])]
     if bad.size:
         raise broken(
             "map_kernel writes size[r], the number of entries of the vertex it found, for every "
             "row it is asked for, because the engine reads so many",
-            f"{answers.size[bad[0]]} for factor {bad[0]} of the bucket",
+            f"{size[bad[0]]} for factor {bad[0]} of the bucket",
             f"0 to {answers.room[bad[0]]}, what vertex_sizes says",
             repr(factor),
         )

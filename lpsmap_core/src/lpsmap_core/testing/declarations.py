@@ -154,11 +154,18 @@ def _compare(rule: str, one: Factor, other: Factor) -> None:
 def _difference(one: Factor, other: Factor) -> str | None:
     """Return the first attribute in which two declarations differ, other than their variables."""
     names = [*one.row_parameters, "offsets", "keep", "lengths", "batch_shape", "event_shape"]
-    if one.link_parameter is not None:
-        names.append(one.link_parameter)
+    names += [name for name in (one.link_parameter, one.integer_parameter) if name is not None]
     names.append("n_additionals")
     for name in names:
-        mine, theirs = getattr(one, name, None), getattr(other, name, None)
-        if (mine is None) != (theirs is None) or not np.array_equal(mine, theirs):  # type: ignore[arg-type]
+        if not _equal(getattr(one, name, None), getattr(other, name, None)):
             return name
     return None
+
+
+def _equal(mine: Any, theirs: Any) -> bool:
+    """Return whether two attributes are equal numbers: of arrays, of none, of tuples of arrays."""
+    if mine is None or theirs is None:
+        return mine is theirs
+    if isinstance(mine, tuple) and isinstance(theirs, tuple):
+        return len(mine) == len(theirs) and all(map(np.array_equal, mine, theirs))
+    return np.array_equal(mine, theirs)

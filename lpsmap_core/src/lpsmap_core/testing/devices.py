@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from lpsmap_core.model.factor import Factor, LocalSolution
+from lpsmap_core.kernels.records import LocalSolution
+from lpsmap_core.model.factor import Factor
 from lpsmap_core.plugins.backends import Backend
 from lpsmap_core.plugins.registry import installed
 from lpsmap_core.testing.buckets import LocalProblems, local_problems
@@ -41,12 +42,12 @@ def _groups(problems: LocalProblems) -> Iterator[tuple[Array | None, ...]]:
         rows = np.flatnonzero((sizes == (arity, extra)).all(axis=1))
         slots = bucket.offsets[rows][:, None] + np.arange(arity)
         additionals = bucket.additional_offsets[rows][:, None] + np.arange(extra)
-        links = bucket.link_parameter
+        links = bucket.factors.link_parameter
         yield (
             problems.a[slots],
             problems.eta_v[additionals],
             problems.delta[slots],
-            bucket.parameters[rows],
+            bucket.factors.parameters[rows],
             links[slots] if links.size else None,
         )
 
@@ -64,7 +65,7 @@ def _compare(
     ours, theirs = cls.solve_sparsemap(a, eta_v, delta, parameters, links), None
     try:
         theirs = cls.solve_sparsemap(*there)
-        back = LocalSolution(*(backend.to_numpy(array) for array in theirs))
+        back: list[Any] = [backend.to_numpy(array) for array in theirs]
         products = cls.jvp(theirs, there[0], there[1], *there[2:])
         vectors = [backend.to_numpy(array) for array in products]
     except Exception as error:
@@ -76,7 +77,7 @@ def _compare(
             "what it returns for NumPy arrays",
             f"{factor!r} on {backend.name}, {device}",
         ) from error
-    expected = [*ours, *cls.jvp(ours, a, eta_v, delta, parameters, links)]
+    expected: list[Any] = [*ours, *cls.jvp(ours, a, eta_v, delta, parameters, links)]
     names = [*LocalSolution._fields, "jvp's out_u", "jvp's out_v"]
     for name, got, want in zip(names, [*back, *vectors], expected, strict=True):
         scale = 1.0 + float(np.abs(a).sum(axis=1).max(initial=0.0)) if a is not None else 1.0

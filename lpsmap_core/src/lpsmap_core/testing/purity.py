@@ -210,7 +210,9 @@ def _compiled_questions(problems: LocalProblems) -> dict[str, Callable[[], list[
     bucket, rows = problems.bucket, problems.everything
     asked: dict[str, Callable[[], list[Any]]] = {}
     if bucket.type.map_kernel is not None:
-        asked["map_kernel"] = lambda: list(ask_kernel(bucket, rows, problems.a, problems.eta_v))
+        asked["map_kernel"] = lambda: [
+            *ask_kernel(bucket, rows, problems.a, problems.eta_v).structures
+        ]
     for name in every_solver(bucket, problems.delta):
         if name != "active set":
             asked[name] = functools.partial(_solution_and_product, problems, name)
@@ -240,16 +242,8 @@ def _require_same(factor: Factor, name: str, first: Any, again: Any, when: str) 
 
 def _arrays_of(problems: LocalProblems) -> dict[str, npt.NDArray[Any]]:
     """Return all arrays that kernels read, by the names of their arguments."""
-    bucket = problems.bucket
-    return {
-        "eta_u or a": problems.a,
-        "eta_v": problems.eta_v,
-        "delta": problems.delta,
-        "offsets": bucket.offsets,
-        "additional_offsets": bucket.additional_offsets,
-        "parameters": bucket.parameters,
-        "link_parameter": bucket.link_parameter,
-    }
+    asked = {"eta_u or a": problems.a, "eta_v": problems.eta_v, "delta": problems.delta}
+    return asked | problems.bucket.factors._asdict()
 
 
 @contextmanager
@@ -268,6 +262,8 @@ def _unchanged(factor: Factor, name: str, arrays: dict[str, npt.NDArray[Any]]) -
 
 
 def _bytes_of(value: Any) -> Any:
+    if isinstance(value, tuple):
+        return tuple(map(_bytes_of, value))
     return value.tobytes() if isinstance(value, np.ndarray) and value.dtype != object else None
 
 

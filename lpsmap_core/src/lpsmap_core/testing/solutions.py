@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from typing import NoReturn
+
 import numpy as np
 import numpy.typing as npt
 
-from lpsmap_core.kernels.arrays import FloatArray
+from lpsmap_core.kernels.arrays import ByteArray, FloatArray
+from lpsmap_core.kernels.records import LOWER, UPPER
 from lpsmap_core.local.solvers import LocalSolver, every_solver
-from lpsmap_core.model.factor import LOWER, UPPER, Factor, has_array_code
+from lpsmap_core.model.factor import Factor, has_array_code
 from lpsmap_core.testing.buckets import LocalProblems, Solved, local_problems
 from lpsmap_core.testing.draws import DRAWS
 from lpsmap_core.testing.oracle import oracles_of
@@ -108,27 +111,39 @@ def check_override_is_generic(factor: Factor, *, seed: int = 0, draws: int = DRA
 
 
 def check_faces(factor: Factor, *, seed: int = 0, draws: int = DRAWS) -> None:
-    """A slot whose face is a bound is at that bound exactly.
+    """A slot whose face is a bound is at that bound exactly, and does not move.
 
-    Derivatives read the face, and a person reads the zeros.
+    Derivatives read the face, and a person reads the zeros. Other codes are the type's own.
     """
-    problems = local_problems(factor, np.random.default_rng(seed), draws)
+    rng = np.random.default_rng(seed)
+    problems = local_problems(factor, rng, draws)
     solvers = _solvers(problems)
     del solvers["active set"]  # has no faces of slots
     for name, solver in solvers.items():
         found, upper = problems.solve(solver), 1.0 / problems.delta
         face = solver.face  # type: ignore[attr-defined]
-        wrong = (face == LOWER) & (found.z != 0.0) | (face == UPPER) & (found.z != upper)
-        if wrong.any():
-            f = int(np.searchsorted(problems.bucket.offsets, np.argmax(wrong), side="right")) - 1
-            slots = problems.slots(f)
-            raise broken(
-                "a slot of face LOWER is exactly 0 and one of face UPPER exactly 1 / delta, "
-                "because derivatives are taken on the face",
-                f"{name}: face {face[slots].tolist()}, z = {found.z[slots].tolist()}",
-                "exact bounds",
-                problems.where(f),
-            )
+        d_u, d_v = rng.standard_normal(len(problems.a)), rng.standard_normal(len(problems.eta_v))
+        moved = Solved(np.full_like(d_u, np.nan), np.full_like(d_v, np.nan))
+        solver.jvp(problems.everything, d_u, d_v, *moved)
+        elsewhere = (face == LOWER) & (found.z != 0.0) | (face == UPPER) & (found.z != upper)
+        moves = ((face == LOWER) | (face == UPPER)) & (moved.z != 0.0)
+        for wrong, numbers in ((elsewhere, found.z), (moves, moved.z)):
+            if wrong.any():
+                _refuse_faces(problems, name, face, int(np.argmax(wrong)), numbers)
+
+
+def _refuse_faces(
+    problems: LocalProblems, name: str, face: ByteArray, slot: int, numbers: FloatArray
+) -> NoReturn:
+    f = int(np.searchsorted(problems.bucket.offsets, slot, side="right")) - 1
+    slots = problems.slots(f)
+    raise broken(
+        "a slot of face LOWER is exactly 0 and one of face UPPER exactly 1 / delta, and neither "
+        "moves in products with the Jacobian, because derivatives are taken on the face",
+        f"{name}: face {face[slots].tolist()}, z or the product = {numbers[slots].tolist()}",
+        "exact bounds, and zeros there in the product",
+        problems.where(f),
+    )
 
 
 def check_rows(factor: Factor, *, seed: int = 0, draws: int = DRAWS) -> None:

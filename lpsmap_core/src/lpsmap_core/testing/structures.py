@@ -15,7 +15,7 @@ __all__ = ["check_decode", "check_labels", "check_parameters", "check_shapes", "
 
 
 def check_parameters(factor: Factor, *, seed: int = 0, draws: int = DRAWS) -> None:
-    """Parameters are arrays of one finite number for every factor, or for every variable.
+    """Parameters are arrays of one finite number for every factor or variable, or of integers.
 
     The engine turns them into columns of arrays for whole buckets.
     """
@@ -41,6 +41,24 @@ def check_parameters(factor: Factor, *, seed: int = 0, draws: int = DRAWS) -> No
                 "finite numbers",
                 repr(factor),
             )
+    _require_integers(factor)
+
+
+def _require_integers(factor: Factor) -> None:
+    """Require of the integers that they are one array, or one for every factor."""
+    if factor.integer_parameter is None:
+        return
+    given = getattr(factor, factor.integer_parameter, None)
+    arrays = given if isinstance(given, tuple) else (given,) * factor.n_factors
+    proper = all(isinstance(array, np.ndarray) and array.dtype == np.int64 for array in arrays)
+    if not proper or len(arrays) != factor.n_factors:
+        raise broken(
+            "the integer_parameter is an array of int64 that all factors share, or a tuple of one "
+            "for each, because buckets are built from it",
+            f"{factor.integer_parameter} = {given!r}",
+            "such arrays; set it with self.integers",
+            repr(factor),
+        )
 
 
 def check_shapes(factor: Factor, *, seed: int = 0, draws: int = DRAWS) -> None:

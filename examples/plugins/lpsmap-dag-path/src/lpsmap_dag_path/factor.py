@@ -1,4 +1,4 @@
-"""Paths through a directed acyclic graph, found by networkx."""
+"""Paths through a directed acyclic graph: one found by networkx, many by a kernel."""
 
 from __future__ import annotations
 
@@ -7,11 +7,13 @@ from typing import Any
 
 import networkx as nx
 import numpy as np
+import numpy.typing as npt
 
-from lpsmap_core import Factor, FactorGraph, Variables
+from lpsmap_core import Factor, FactorGraph, Factors, Scores, Structures, Variables, kernel
 
 __all__ = ["DagPath"]
 
+IntArray = npt.NDArray[np.int64]
 Node = Hashable
 Edge = tuple[Node, Node]
 
@@ -35,6 +37,8 @@ class DagPath(Factor):
         path leads from source to target.
     """
 
+    integer_parameter = "steps"
+
     def __init__(
         self, variables: Variables, edges: Sequence[Edge], source: Node, target: Node
     ) -> None:
@@ -56,6 +60,15 @@ class DagPath(Factor):
                 f"DagPath: no path leads from {source!r} to {target!r}; expected one. Add edges."
             )
         self.source, self.target = source, target
+        self.steps = self.integers("steps", self._sorted_edges())
+
+    def _sorted_edges(self) -> list[tuple[int, int, int]]:
+        """Return tail, head and number of every edge on a path, nodes numbered along paths."""
+        nodes = {*nx.descendants(self.dag, self.source), self.source}
+        nodes &= {*nx.ancestors(self.dag, self.target), self.target}
+        order = {n: i for i, n in enumerate(nx.topological_sort(self.dag.subgraph(nodes)))}
+        edges = self.dag.subgraph(nodes).edges(data="number")
+        return sorted((order[tail], order[head], number) for tail, head, number in edges)
 
     def solve_map(self, eta_u: Any, eta_v: Any) -> tuple[int, ...]:
         """Return the numbers of the best path's edges, first to last."""
@@ -89,3 +102,32 @@ class DagPath(Factor):
             cls(graph.variable(5), diamond, "s", "t"),
             cls(graph.variable((2, 7)), ladder, 0, 4),
         ]
+
+
+@kernel
+def _best_paths(rows: IntArray, factors: Factors, scores: Scores, structures: Structures) -> None:
+    """Find the best path of every factor in `rows`, in one pass over its sorted edges."""
+    integers, ranges = factors.integers, factors.integer_ranges
+    start, entry, value, size = structures
+    n_nodes = 0
+    for r in rows:
+        n_nodes = max(n_nodes, integers[ranges[r, 1] - 2] + 1)  # the last head is the target
+    best, last_step = np.empty(n_nodes), np.empty(n_nodes, dtype=np.int64)
+    for r in rows:
+        first, begin, end = factors.offsets[r], ranges[r, 0], ranges[r, 1]
+        best[:] = -np.inf
+        best[0] = 0.0  # the source
+        for step in range(begin, end, 3):
+            tail, head, number = integers[step], integers[step + 1], integers[step + 2]
+            score = best[tail] + scores.eta_u[first + number]
+            if score > best[head]:
+                best[head], last_step[head] = score, step
+        node, at = integers[end - 2], start[r]
+        while node > 0:  # backwards: the order of entries does not count
+            entry[at], value[at] = integers[last_step[node] + 2], 1.0
+            node = integers[last_step[node]]
+            at += 1
+        size[r] = at - start[r]
+
+
+DagPath.map_kernel = staticmethod(_best_paths)

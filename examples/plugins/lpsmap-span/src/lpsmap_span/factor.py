@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from lpsmap_core import Factor, FactorGraph, Variables, kernel
+from lpsmap_core import Factor, FactorGraph, Factors, Scores, Structures, Variables, kernel
 
 __all__ = ["Span"]
 
@@ -16,22 +16,12 @@ IntArray = npt.NDArray[np.int64]
 
 
 @kernel
-def _best_spans(
-    rows: IntArray,
-    offsets: IntArray,
-    eta_u: FloatArray,
-    additional_offsets: IntArray,
-    eta_v: FloatArray,
-    parameters: FloatArray,
-    link_parameter: FloatArray,
-    start: IntArray,
-    index: npt.NDArray[np.int32],
-    value: FloatArray,
-    size: IntArray,
-) -> None:
+def _best_spans(rows: IntArray, factors: Factors, scores: Scores, structures: Structures) -> None:
     """Find the best span of every factor in `rows`, among those no longer than its parameter."""
+    offsets, eta_u = factors.offsets, scores.eta_u
+    start, entry, value, size = structures
     for r in rows:
-        lo, hi, longest = offsets[r], offsets[r + 1], int(parameters[r, 0])
+        lo, hi, longest = offsets[r], offsets[r + 1], int(factors.parameters[r, 0])
         best, first, last = 0.0, lo, lo
         for i in range(lo, hi):
             total = 0.0
@@ -40,7 +30,7 @@ def _best_spans(
                 if total > best:
                     best, first, last = total, i, j + 1
         for k in range(last - first):
-            index[start[r] + k], value[start[r] + k] = first - lo + k, 1.0
+            entry[start[r] + k], value[start[r] + k] = first - lo + k, 1.0
         size[r] = last - first
 
 

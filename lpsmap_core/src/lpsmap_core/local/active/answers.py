@@ -11,8 +11,8 @@ import numpy.typing as npt
 from lpsmap_core.kernels.arrays import BoolArray, FloatArray, IntArray
 from lpsmap_core.kernels.compile import kernel
 from lpsmap_core.kernels.interrupts import interrupted
+from lpsmap_core.kernels.records import Structures
 from lpsmap_core.layout.layout import Bucket
-from lpsmap_core.local.active.handle import Candidates
 from lpsmap_core.model.factor import Factor
 
 __all__ = ["PythonOracles"]
@@ -37,7 +37,7 @@ class PythonOracles:
         Where their answers go, and stay until they are asked again.
     """
 
-    def __init__(self, bucket: Bucket, candidates: Candidates) -> None:
+    def __init__(self, bucket: Bucket, candidates: Structures) -> None:
         self._bucket, self._candidates = bucket, candidates
         self._factors = [
             bucket.declarations[d].row(int(i))
@@ -87,10 +87,10 @@ class PythonOracles:
             self._refuse(wrong)
 
     def _write(self, f: int, vertex: FloatArray) -> None:
-        start, index, value, size = self._candidates
+        start, entry, value, size = self._candidates
         (nonzero,) = vertex.nonzero()
         begin, end = start[f], start[f] + len(nonzero)
-        index[begin:end] = nonzero
+        entry[begin:end] = nonzero
         value[begin:end] = vertex[nonzero]
         size[f] = len(nonzero)
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from lpsmap_core.kernels.arrays import ByteArray, FloatArray, IntArray
 from lpsmap_core.kernels.compile import COMPILED, kernel, leaf
@@ -22,12 +21,15 @@ from lpsmap_core.kernels.native import (
     STATUS,
     bytes_at,
     call_python,
+    factors_at,
     floats,
     floats_at,
-    int32s_at,
     ints_at,
     invoke,
+    structures_at,
+    words_of,
 )
+from lpsmap_core.kernels.records import Factors, Scores, Structures
 from lpsmap_core.local.active.memory import ActiveSet, carve
 
 __all__ = [
@@ -35,9 +37,7 @@ __all__ = [
     "ASK",
     "GROW",
     "MAP",
-    "N_PARAMETERS",
-    "Candidates",
-    "Problem",
+    "LocalProblem",
     "candidates_of",
     "find_candidates",
     "grow",
@@ -48,13 +48,11 @@ __all__ = [
     "status_of",
 ]
 
-IndexArray = npt.NDArray[np.int32]
-
 SHARE = 100_000
 """Links of the factors that an oracle is called for at once, unless one alone has more."""
 
 
-class Problem(NamedTuple):
+class LocalProblem(NamedTuple):
     """What the kernels need to know of a bucket and of its current scores."""
 
     offsets: IntArray
@@ -69,21 +67,15 @@ class Problem(NamedTuple):
     barred: ByteArray
 
 
-class Candidates(NamedTuple):
-    """The oracle's latest structure of every factor, its nonzeros from ``start[f]`` on."""
-
-    start: IntArray
-    entry: IndexArray
-    value: FloatArray
-    size: IntArray
-
-
 GROW, ASK = 0, 1
 """What compiled loops call Python for."""
 
-MAP, N_PARAMETERS, ARRAYS = FIRST_FREE, FIRST_FREE + 1, FIRST_FREE + 2
-_SCORES, _CANDIDATES, _SETS, _BARRED = ARRAYS + 10, ARRAYS + 12, ARRAYS + 20, ARRAYS + 30
-"""Positions in the record: the oracle's address, and addresses and lengths of arrays."""
+MAP, ARRAYS = FIRST_FREE, FIRST_FREE + 1
+_INVERSE_DELTA = ARRAYS + words_of(Factors)
+_SCORES, _CANDIDATES = _INVERSE_DELTA + 2, _INVERSE_DELTA + 4
+_SETS = _CANDIDATES + words_of(Structures)
+_BARRED = _SETS + 10
+"""Positions in the record: the oracle's address, and where arrays are."""
 
 if COMPILED:
 
@@ -109,14 +101,9 @@ if COMPILED:
         return largest
 
     @kernel
-    def candidates_of(sets: Any) -> Candidates:
+    def candidates_of(sets: Any) -> Structures:
         """Return where the oracle writes the factors' best structures."""
-        return Candidates(
-            ints_at(sets, _CANDIDATES),
-            int32s_at(sets, _CANDIDATES + 2),
-            floats_at(sets, _CANDIDATES + 4),
-            ints_at(sets, _CANDIDATES + 6),
-        )
+        return structures_at(sets, _CANDIDATES)  # type: ignore[no-any-return]
 
     @kernel
     def scores_of(sets: Any) -> FloatArray:
@@ -124,12 +111,13 @@ if COMPILED:
         return floats_at(sets, _SCORES)  # type: ignore[no-any-return]
 
     @kernel
-    def problem_of(sets: Any, a: FloatArray, eta_v: FloatArray) -> Problem:
+    def problem_of(sets: Any, a: FloatArray, eta_v: FloatArray) -> LocalProblem:
         """Return what the sets solve for some scores."""
-        return Problem(
-            ints_at(sets, ARRAYS),
-            ints_at(sets, ARRAYS + 2),
-            floats_at(sets, ARRAYS + 4),
+        factors = factors_at(sets, ARRAYS)
+        return LocalProblem(
+            factors.offsets,
+            factors.additional_offsets,
+            floats_at(sets, _INVERSE_DELTA),
             a,
             eta_v,
             sets[FORBIDS] != 0,
@@ -142,24 +130,11 @@ if COMPILED:
         if sets[MAP] == 0:
             sets[FAILED] = _call(sets, ASK, rows, eta_v)
             return sets[FAILED] == 0 and not interrupted()
-        offsets, begin = ints_at(sets, ARRAYS), 0
-        candidates = candidates_of(sets)
+        factors, begin = factors_at(sets, ARRAYS), 0
+        scores, candidates = Scores(scores_of(sets), eta_v), candidates_of(sets)
         while begin < len(rows):
-            end = _end_of_share(rows, begin, offsets)
-            oracle_arguments = (
-                rows[begin:end],
-                offsets,
-                floats_at(sets, _SCORES),
-                ints_at(sets, ARRAYS + 2),
-                eta_v,
-                floats_at(sets, ARRAYS + 6).reshape((len(offsets) - 1, sets[N_PARAMETERS])),
-                floats_at(sets, ARRAYS + 8),
-                candidates.start,
-                candidates.entry,
-                candidates.value,
-                candidates.size,
-            )
-            invoke(sets[MAP], oracle_arguments)
+            end = _end_of_share(rows, begin, factors.offsets)
+            invoke(sets[MAP], (rows[begin:end], factors, scores, candidates))
             if interrupted():
                 return False
             begin = end
@@ -208,7 +183,7 @@ else:
         """Return how many structures the largest of some sets has room for."""
         return max((int(sets.capacity[f]) for f in rows), default=0)
 
-    def candidates_of(sets: Any) -> Candidates:
+    def candidates_of(sets: Any) -> Structures:
         """Return where the oracle writes the factors' best structures."""
         return sets.candidates  # type: ignore[no-any-return]
 
@@ -216,11 +191,11 @@ else:
         """Return where the scores stand that the oracle sees."""
         return sets.scores  # type: ignore[no-any-return]
 
-    def problem_of(sets: Any, a: FloatArray, eta_v: FloatArray) -> Problem:
+    def problem_of(sets: Any, a: FloatArray, eta_v: FloatArray) -> LocalProblem:
         """Return what the sets solve for some scores."""
         offsets, additional_offsets = sets.bucket.offsets, sets.bucket.additional_offsets
         delta, forbids, barred = sets.inverse_delta, sets.forbids, sets.barred
-        return Problem(offsets, additional_offsets, delta, a, eta_v, forbids, barred)
+        return LocalProblem(offsets, additional_offsets, delta, a, eta_v, forbids, barred)
 
     def find_candidates(sets: Any, rows: IntArray, eta_v: FloatArray) -> bool:
         """Write the best structures of `rows`; false if Python code raised, or if interrupted."""

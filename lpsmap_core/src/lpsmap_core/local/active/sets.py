@@ -29,9 +29,10 @@ from lpsmap_core.kernels.native import (
     arrays_at,
     pack,
 )
+from lpsmap_core.kernels.records import Scores, Structures
 from lpsmap_core.layout.layout import Bucket
 from lpsmap_core.local.active.answers import PythonOracles
-from lpsmap_core.local.active.handle import ARRAYS, GROW, MAP, N_PARAMETERS, Candidates
+from lpsmap_core.local.active.handle import ARRAYS, GROW, MAP
 from lpsmap_core.local.active.memory import ActiveSet, block_size, carve, enlarge
 from lpsmap_core.local.active.steps import (
     RUNNING,
@@ -74,9 +75,7 @@ class ActiveSets:
         self.barred = NOTHING_BARRED if barred is None else barred
         self.inverse_delta = 1.0 / delta
         factor_type = bucket.type
-        width = factor_type.vertex_sizes(
-            bucket.offsets, bucket.additional_offsets, bucket.parameters
-        )
+        width = factor_type.vertex_sizes(bucket.factors)
         n = len(width)
         self.width = np.maximum(width, 1)
         self.capacity = first_capacity(bucket)
@@ -91,7 +90,7 @@ class ActiveSets:
         start = np.zeros(n, dtype=np.int64)
         np.cumsum(self.width[:-1], out=start[1:])
         total = int(self.width.sum())
-        self.candidates = Candidates(
+        self.candidates = Structures(
             start=start,
             entry=np.empty(total, dtype=np.int32),
             value=np.empty(total),
@@ -203,16 +202,12 @@ class ActiveSets:
         record[JVP] = address_of(multiply_active_sets, "jvp")
         record[CALL] = self._callback.address
         oracle = bucket.type.map_kernel
-        record[MAP] = 0 if oracle is None else address_of(oracle, "map")
-        record[N_PARAMETERS] = bucket.parameters.shape[1]
+        record[MAP] = 0 if oracle is None else address_of(oracle, "map_kernel")
         record[FORBIDS] = self.forbids
         pack(record, STATUS, (self.status,))
         arrays = (
-            bucket.offsets,
-            bucket.additional_offsets,
+            *bucket.factors,
             self.inverse_delta,
-            bucket.parameters,
-            bucket.link_parameter,
             self.scores,
             *self.candidates,
             self.width,
@@ -268,14 +263,7 @@ class ActiveSets:
         bucket = self.bucket
         if bucket.type.map_kernel is not None:
             bucket.type.map_kernel(
-                rows,
-                bucket.offsets,
-                self.scores,
-                bucket.additional_offsets,
-                eta_v,
-                bucket.parameters,
-                bucket.link_parameter,
-                *self.candidates,
+                rows, bucket.factors, Scores(self.scores, eta_v), self.candidates
             )
             raise_interrupt()
             return

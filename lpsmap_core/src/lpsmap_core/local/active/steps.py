@@ -9,10 +9,10 @@ import numpy as np
 from lpsmap_core.kernels.arrays import FloatArray, IntArray
 from lpsmap_core.kernels.compile import kernel, leaf
 from lpsmap_core.kernels.interrupts import interrupted, stopped
+from lpsmap_core.kernels.records import Structures, largest_arity
 from lpsmap_core.local.active.gram import append, fill_gram, residual_direction
 from lpsmap_core.local.active.handle import (
-    Candidates,
-    Problem,
+    LocalProblem,
     candidates_of,
     find_candidates,
     grow,
@@ -30,7 +30,6 @@ __all__ = [
     "ROUNDING",
     "RUNNING",
     "copy_candidate",
-    "largest_arity",
     "make_finite",
     "measure",
     "multiply_active_sets",
@@ -113,7 +112,7 @@ def _still_running(sets: Any, rows: IntArray) -> IntArray:
 def _restart(
     sets: Any,
     rows: IntArray,
-    problem: Problem,
+    problem: LocalProblem,
     z: FloatArray,
     scores: FloatArray,
 ) -> None:
@@ -139,8 +138,8 @@ def _restart(
 def _advance(
     sets: Any,
     rows: IntArray,
-    problem: Problem,
-    candidates: Candidates,
+    problem: LocalProblem,
+    candidates: Structures,
     z: FloatArray,
     scores: FloatArray,
 ) -> bool:
@@ -164,9 +163,9 @@ def _advance(
 @leaf
 def _join(
     f: int,
-    problem: Problem,
+    problem: LocalProblem,
     own: ActiveSet,
-    candidates: Candidates,
+    candidates: Structures,
     z: FloatArray,
     scores: FloatArray,
     work: FloatArray,
@@ -200,17 +199,8 @@ def _join(
 
 
 @leaf
-def largest_arity(rows: IntArray, offsets: IntArray) -> int:
-    """Return the number of links of the largest of some factors."""
-    largest = 0
-    for f in rows:
-        largest = max(largest, offsets[f + 1] - offsets[f])
-    return largest
-
-
-@leaf
 def optimality_gap(
-    f: int, place: int, problem: Problem, own: ActiveSet, z: FloatArray
+    f: int, place: int, problem: LocalProblem, own: ActiveSet, z: FloatArray
 ) -> tuple[float, float]:
     """Return how far a structure beats the active ones at `z`, and what rounding may account for.
 
@@ -228,7 +218,7 @@ def optimality_gap(
 
 @leaf
 def _score_at(
-    f: int, place: int, problem: Problem, own: ActiveSet, z: FloatArray
+    f: int, place: int, problem: LocalProblem, own: ActiveSet, z: FloatArray
 ) -> tuple[float, float]:
     """Return a structure's score <a - z, w> + <eta_v, n>, and the sum of its terms' magnitudes."""
     lo, hi = problem.offsets[f], problem.offsets[f + 1]
@@ -251,7 +241,7 @@ def _score_at(
 
 
 @leaf
-def _linear_term(f: int, place: int, problem: Problem, own: ActiveSet) -> float:
+def _linear_term(f: int, place: int, problem: LocalProblem, own: ActiveSet) -> float:
     """Return theta = <a, w> + <eta_v, n> of a structure, without forced variables.
 
     Without `eta_v`, the additionals are left out.
@@ -273,7 +263,7 @@ def _linear_term(f: int, place: int, problem: Problem, own: ActiveSet) -> float:
 
 @leaf
 def _write_variables(
-    f: int, problem: Problem, own: ActiveSet, z: FloatArray, scores: FloatArray
+    f: int, problem: LocalProblem, own: ActiveSet, z: FloatArray, scores: FloatArray
 ) -> None:
     """Write z = W p, and the scores (a - z) / delta that the oracle sees next."""
     lo, hi = problem.offsets[f], problem.offsets[f + 1]
@@ -294,7 +284,7 @@ def _write_variables(
 
 
 @leaf
-def make_finite(f: int, problem: Problem, score: FloatArray) -> None:
+def make_finite(f: int, problem: LocalProblem, score: FloatArray) -> None:
     """Give the oracle finite scores of a factor's forced slots."""
     if problem.forbids:
         extra = slice(problem.additional_offsets[f], problem.additional_offsets[f + 1])
@@ -302,7 +292,7 @@ def make_finite(f: int, problem: Problem, score: FloatArray) -> None:
 
 
 @kernel
-def _write_additionals(sets: Any, rows: IntArray, problem: Problem, v: FloatArray) -> None:
+def _write_additionals(sets: Any, rows: IntArray, problem: LocalProblem, v: FloatArray) -> None:
     """Write v = N p. There may be so many that this is left to the end of a solve."""
     for f in rows:
         own = set_of(sets, f)
@@ -319,7 +309,7 @@ def _write_additionals(sets: Any, rows: IntArray, problem: Problem, v: FloatArra
 
 
 @leaf
-def copy_candidate(f: int, place: int, own: ActiveSet, candidates: Candidates, arity: int) -> None:
+def copy_candidate(f: int, place: int, own: ActiveSet, candidates: Structures, arity: int) -> None:
     """Copy the oracle's structure to a place, its variables before its additionals."""
     begin, start, size = place * own.width, candidates.start[f], 0
     for of_variables in (True, False):
@@ -337,7 +327,9 @@ def copy_candidate(f: int, place: int, own: ActiveSet, candidates: Candidates, a
 
 
 @kernel
-def _jvp(sets: Any, rows: IntArray, problem: Problem, out_u: FloatArray, out_v: FloatArray) -> None:
+def _jvp(
+    sets: Any, rows: IntArray, problem: LocalProblem, out_u: FloatArray, out_v: FloatArray
+) -> None:
     """Write [W; N] Q [W; N]^T (d_u, d_v), with d_u and d_v in the problem's score arrays.
 
     Additionals are left out where there is no room for them.
@@ -356,7 +348,7 @@ def _jvp(sets: Any, rows: IntArray, problem: Problem, out_u: FloatArray, out_v: 
 @leaf
 def _differentiate(
     f: int,
-    problem: Problem,
+    problem: LocalProblem,
     own: ActiveSet,
     weights: FloatArray,
     out_u: FloatArray,

@@ -9,10 +9,10 @@ import numpy as np
 from lpsmap_core.kernels.arrays import BoolArray, FloatArray, IntArray
 from lpsmap_core.kernels.compile import general_position, kernel, leaf
 from lpsmap_core.kernels.interrupts import interrupted
+from lpsmap_core.kernels.records import Structures, largest_arity
 from lpsmap_core.local.active.gram import append, fill_gram
 from lpsmap_core.local.active.handle import (
-    Candidates,
-    Problem,
+    LocalProblem,
     candidates_of,
     find_candidates,
     grow,
@@ -24,7 +24,6 @@ from lpsmap_core.local.active.handle import (
 from lpsmap_core.local.active.steps import (
     ROUNDING,
     copy_candidate,
-    largest_arity,
     make_finite,
     multiply_active_sets,
     optimality_gap,
@@ -73,7 +72,7 @@ def _shake(rows: IntArray, offsets: IntArray, attempt: int, wave: FloatArray) ->
 @leaf
 def _tilt(
     rows: IntArray,
-    problem: Problem,
+    problem: LocalProblem,
     z: FloatArray,
     wave: FloatArray,
     along: FloatArray,
@@ -97,8 +96,8 @@ def _tilt(
 def _adopt(
     sets: Any,
     rows: IntArray,
-    problem: Problem,
-    candidates: Candidates,
+    problem: LocalProblem,
+    candidates: Structures,
     z: FloatArray,
     adopted: BoolArray,
 ) -> bool:

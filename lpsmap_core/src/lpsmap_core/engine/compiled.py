@@ -1,0 +1,167 @@
+"""Core's own engine: the compiled loop, and the solved graph that it leaves behind."""
+
+from __future__ import annotations
+
+import functools
+
+import numpy as np
+import numpy.typing as npt
+
+from lpsmap_core.engine.admm import solve_part
+from lpsmap_core.engine.any_scale import solve_on_any_scale
+from lpsmap_core.engine.backward import multiply_jacobian
+from lpsmap_core.engine.certificate import Optimality, check_optimality, error_bounds
+from lpsmap_core.engine.infeasible import find_violations
+from lpsmap_core.engine.options import Options
+from lpsmap_core.engine.protocol import Engine, SolvedGraph, WarmStart
+from lpsmap_core.engine.state import MOST_STRUCTURES, PartState
+from lpsmap_core.engine.status import Status
+from lpsmap_core.kernels.arrays import BoolArray, FloatArray, IntArray
+from lpsmap_core.kernels.interrupts import interruptible
+from lpsmap_core.layout.layout import Part, ranges
+from lpsmap_core.local.active.sets import ActiveSets
+from lpsmap_core.local.vertices import Vertices, join
+
+__all__ = ["CompiledEngine", "SolvedPart"]
+
+
+class SolvedPart(SolvedGraph):
+    """A part as the compiled loop left it.
+
+    Parameters
+    ----------
+    state
+        The state of the loop, whose local solvers hold the faces.
+    """
+
+    def __init__(self, state: PartState) -> None:
+        progress = state.problem.progress
+        self.state = state
+        self.part = state.part
+        self.quadratic = state.problem.quadratic
+        self.iterations = progress.iterations.copy()
+        self.primal_residual = progress.primal.copy()
+        self.dual_residual = progress.change.copy()
+
+    def status(self) -> npt.NDArray[np.object_]:
+        """Return the status of every component."""
+        state, progress = self.state, self.state.problem.progress
+        status: npt.NDArray[np.object_] = np.empty(self.part.n_components, dtype=object)
+        if state.imprecise is None and state.all_exact():
+            status.fill(Status.SOLVED)
+            return status
+        exact = state.exact()
+        status.fill(Status.TIME_LIMIT if state.out_of_time else Status.ITERATION_LIMIT)
+        status[progress.converged] = Status.CONVERGED
+        status[exact] = Status.SOLVED
+        limited = state.problem.direct & (progress.iterations > 0)  # none where the time ran out
+        status[progress.unsolved & limited] = Status.INNER_ITERATION_LIMIT
+        if state.imprecise is not None and not state.out_of_time:
+            status[state.imprecise] = Status.PRECISION_LIMIT
+        status[progress.infeasible] = Status.INFEASIBLE
+        return status
+
+    def marginals(self) -> FloatArray:
+        """Return the means of the variables' copies."""
+        return self.state.marginals()
+
+    def additionals(self) -> FloatArray:
+        """Return the marginals of the additionals of all buckets."""
+        return self.state.problem.extras.v
+
+    def multiply(
+        self, d: FloatArray, d_v: FloatArray, chosen: BoolArray | None, threads: int
+    ) -> tuple[FloatArray, FloatArray]:
+        """Multiply with the Jacobian on the faces at hand, see `SolvedGraph.multiply`.
+
+        Without the quadratic term, solutions are constant until they jump.
+        """
+        if self.quadratic == 0.0:
+            return np.zeros(len(d)), np.zeros(self.state.problem.extras.eta.size)
+        return multiply_jacobian(self.state, d, d_v, chosen, threads)
+
+    @interruptible
+    def structures(self, b: int, rows: IntArray) -> Vertices:
+        """Return rows' structures; those of a closed form are found from its last local scores."""
+        state, solver = self.state, self.state.solvers[b]
+        if not rows.size:
+            return join([])
+        if isinstance(solver, ActiveSets):
+            return solver.structures(rows)
+        part, whole, problem = state.part, state.part.buckets[b], state.problem
+        bucket = whole.select(rows)
+        links = part.starts[b] + ranges(whole.offsets, rows)
+        extra = ranges(whole.additional_offsets, rows)
+        barred = problem.extras.barred[part.additionals_of(b)]
+        sets = ActiveSets(bucket, part.delta[links], barred[extra] if state.forbids else None)
+        z, v = np.empty(bucket.n_links), np.empty(bucket.n_additionals)
+        everything = np.arange(len(rows))
+        eta_v = problem.extras.scaled[part.additionals_of(b)][extra]
+        a = problem.iterate.a[links]
+        sets.solve(everything, a, eta_v, z, v, MOST_STRUCTURES)
+        found = sets.structures(everything)
+        return found._replace(owner=rows[found.owner])
+
+    def forbidden(self) -> tuple[BoolArray, BoolArray]:
+        """Return which variables and additionals were forbidden."""
+        return self.state.forbidden, self.state.problem.extras.barred != 0
+
+    def gap(self) -> FloatArray:
+        """Return how far the maximum can lie above the objective, by a look at every factor."""
+        return (self._optimality.violation + self._optimality.excess) * self.state.shrunk
+
+    def error_bound(self, threads: int) -> FloatArray:
+        """Return a bound on the error, see `error_bounds`."""
+        return error_bounds(self.state, self._optimality, threads)
+
+    @functools.cached_property
+    def _optimality(self) -> Optimality:
+        """What is left of the optimality conditions."""
+        return check_optimality(self.state)
+
+    def contradictions(self) -> dict[int, list[tuple[int, int]]]:
+        """Return (bucket, row) of factors that contradict, for each infeasible component."""
+        return self.state.contradicting
+
+    def trace(self) -> FloatArray:
+        """Return the residuals of all iterations, a finished component's as they last were."""
+        kept = self.state.trace[: self.iterations.max(initial=0)]
+        return np.where(np.isnan(kept), np.stack([self.primal_residual, self.dual_residual]), kept)
+
+    def end(self) -> WarmStart:
+        """Return where the loop ended."""
+        iterate, progress = self.state.problem.iterate, self.state.problem.progress
+        known = (progress.iterations > 0) & ~progress.infeasible
+        gamma, first_gamma = progress.gamma, progress.first_gamma
+        return WarmStart(iterate.u, iterate.dual, gamma, known, first_gamma, self.state)
+
+
+class CompiledEngine(Engine):
+    """ADMM with a polish and acceleration, compiled, on the processor."""
+
+    name = "compiled"
+
+    def refuses(self, part: Part, options: Options) -> str | None:
+        """Return why it cannot solve a part with these options, if so."""
+        if options.step_size != 0.0 or (options.quadratic and part.direct.all()):
+            return None
+        return (
+            "step_size: got 0, which switches the agreement of factors off, but some factors "
+            "share variables; expected a positive number. Leave it at None."
+        )
+
+    def solve(
+        self,
+        part: Part,
+        eta: FloatArray,
+        eta_v: FloatArray,
+        skip: BoolArray,
+        options: Options,
+        warm: WarmStart | None = None,
+    ) -> SolvedPart:
+        """Solve a part, see `Engine.solve`."""
+        # what is huge is told from the rest by the quadratic term
+        run = solve_on_any_scale if options.quadratic else solve_part
+        state = run(part, eta, eta_v, skip, options, warm)
+        find_violations(state)
+        return SolvedPart(state)

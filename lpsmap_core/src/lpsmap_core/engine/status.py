@@ -1,0 +1,48 @@
+"""How the solution of a component ended."""
+
+from __future__ import annotations
+
+import enum
+
+__all__ = ["OK", "Status"]
+
+
+class Status(enum.Enum):
+    """How the solution of a connected component ended; the value says what to do."""
+
+    SOLVED = "Solved exactly: the optimality conditions hold to rounding."
+    CONVERGED = "Converged to tol; Solution.error_bound says how far the values can be off."
+    ITERATION_LIMIT = (
+        "The outer iterations ran out before the residuals fell to tol: raise max_iter, or accept "
+        "the residuals in Solution.primal_residual and dual_residual."
+    )
+    TIME_LIMIT = (
+        "The time ran out before the residuals fell to tol: raise max_time, or accept the "
+        "residuals in Solution.primal_residual and dual_residual."
+    )
+    INNER_ITERATION_LIMIT = (
+        "The active set of a factor ran out of iterations, and the values are the best over the "
+        "structures found: raise max_inner_iter, or accept them. Nearly uniform scores have "
+        "solutions of very many structures."
+    )
+    PRECISION_LIMIT = (
+        "The scores of this component span more orders of magnitude than float64 can hold, and the "
+        "values may be wrong: bring them closer together, or forbid with -inf."
+    )
+    INFEASIBLE = (
+        "The constraints contradict each other, or allow only variables that a score of -inf "
+        "forbids: relax one of the factors in Solution.contradictions, or a mask."
+    )
+    NON_FINITE = (
+        "A score is NaN or +inf: mend the scores. The values of this component are NaN, those of "
+        "other components are not affected."
+    )
+
+    @property
+    def ok(self) -> bool:
+        """Whether the values can be relied upon."""
+        return self in OK
+
+
+OK = (Status.SOLVED, Status.CONVERGED)
+"""Those of components whose values can be relied upon."""

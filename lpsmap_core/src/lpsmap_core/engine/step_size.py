@@ -1,0 +1,103 @@
+"""The step size of a component: what it is first, and how it follows the residuals."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from lpsmap_core.engine.options import Options
+from lpsmap_core.kernels.arrays import BoolArray, FloatArray, IntArray
+from lpsmap_core.kernels.compile import kernel, leaf
+
+__all__ = [
+    "BALANCE_PERIOD",
+    "BALANCE_RATIO",
+    "BALANCE_RATIO_ACCELERATED",
+    "balanced",
+    "first_step_sizes",
+]
+
+FIRST_STEP_SIZE = 5.0
+"""First step size for scores near zero; it grows with their root mean square."""
+
+BALANCE_PERIOD = 6
+BALANCE_RATIO, BALANCE_RATIO_ACCELERATED = 10.0, 50.0
+BALANCE_FACTOR = 2.0
+"""Every so many iterations, a step size changes by the factor if its residuals differ by the ratio.
+That makes what acceleration has found worthless, so that it needs a larger one.
+"""
+
+WIDEST_RANGE = 1e4
+"""A step size stays within this factor of its first value."""
+
+
+def first_step_sizes(
+    component: IntArray, direct: BoolArray, eta: FloatArray, options: Options
+) -> FloatArray:
+    """Return a multiple of the scores' scale, as large as the duals have to become.
+
+    Parameters
+    ----------
+    component
+        For each variable, its component.
+    direct
+        For each component, whether it is solved without the loop: its step size is zero.
+    eta
+        Scores of the variables.
+    options
+        Settings, of which the first step size may be one.
+    """
+    gamma = np.zeros(len(direct))
+    if options.step_size is not None:
+        gamma[:] = options.step_size
+    elif not direct.all():
+        _root_mean_squares(component, eta, options.quadratic, gamma)
+    gamma[direct] = 0.0
+    return gamma
+
+
+@kernel
+def _root_mean_squares(
+    component: IntArray, eta: FloatArray, quadratic: float, out: FloatArray
+) -> None:
+    """Write ``FIRST_STEP_SIZE sqrt(quadratic + mean(eta^2))``, of each component's allowed scores.
+
+    Without the quadratic term all that scores are measured by is each other; where all are zero,
+    any step size is right.
+    """
+    n = len(out)
+    scale, squares, count = np.ones(n), np.zeros(n), np.zeros(n)
+    for v in range(len(eta)):
+        if eta[v] > -np.inf:
+            scale[component[v]] = max(scale[component[v]], abs(eta[v]))
+    for v in range(len(eta)):
+        if eta[v] > -np.inf:
+            c = component[v]
+            squares[c] += (eta[v] / scale[c]) ** 2  # which does not overflow
+            count[c] += 1.0
+    for c in range(n):
+        mean = squares[c] / max(count[c], 1.0)
+        out[c] = FIRST_STEP_SIZE * scale[c] * np.sqrt(quadratic * (1.0 / scale[c]) ** 2 + mean)
+        if out[c] == 0.0:
+            out[c] = FIRST_STEP_SIZE
+
+
+@leaf
+def balanced(gamma: float, first: float, primal: float, change: float, ratio: float) -> float:
+    """Return the step size to go on with: another one if the two residuals differ by a ratio.
+
+    Parameters
+    ----------
+    gamma, first
+        The step size that they were found with, and the first one.
+    primal, change
+        The primal and the dual residual.
+    ratio
+        See `BALANCE_RATIO`.
+    """
+    if primal > ratio * change:
+        other = gamma * BALANCE_FACTOR
+    elif change > ratio * primal:
+        other = gamma / BALANCE_FACTOR
+    else:
+        return gamma
+    return other if first / WIDEST_RANGE <= other <= first * WIDEST_RANGE else gamma

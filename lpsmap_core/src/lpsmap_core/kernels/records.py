@@ -1,0 +1,233 @@
+"""The records of flat arrays that kernels of factor types are called with.
+
+All factors of a type lie side by side in flat arrays. A kernel gets the numbers of the factors to
+serve, and three records: what these factors are, what is asked, and where the answer goes::
+
+    map_kernel(rows, factors: Factors, scores: Scores, structures: Structures)
+    projection_kernel(rows, factors: Factors, scores: LocalScores, solution: LocalSolution)
+    jvp_kernel(rows, factors: Factors, direction: Direction, product: Product)
+
+The fields here are the only list of what a kernel is called with: the signatures by which compiled
+loops call kernels are made from it, and so is how solvers pack and unpack their arrays.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, NamedTuple, get_args, get_origin, get_type_hints
+
+import numpy as np
+
+from lpsmap_core.kernels.arrays import (
+    ByteArray,
+    FloatArray,
+    FloatTable,
+    IndexArray,
+    IntArray,
+    IntTable,
+)
+from lpsmap_core.kernels.compile import leaf
+
+__all__ = [
+    "FREE",
+    "KERNELS",
+    "LOWER",
+    "TIED",
+    "UPPER",
+    "Direction",
+    "Factors",
+    "Field",
+    "LocalScores",
+    "LocalSolution",
+    "Product",
+    "Scores",
+    "Structures",
+    "fields_of",
+    "largest_arity",
+]
+
+
+FREE, LOWER, UPPER, TIED = 0, 1, 2, 3
+"""Face codes of a slot. `LOWER` and `UPPER` say that it is at a bound, exactly, and stays there.
+Every other code is of a slot that may move, and its meaning the type's own: `FREE` and `TIED` are
+names for two, which types use where some slots move by themselves and others together; more
+groups have codes from 4 on."""
+
+
+class Factors(NamedTuple):
+    """All factors of a type, from all declarations of a graph: a bucket.
+
+    Attributes
+    ----------
+    offsets
+        (F + 1,) factor r has the slots ``offsets[r]`` to ``offsets[r + 1]``; their number is
+        its arity.
+    additional_offsets
+        (F + 1,) likewise for its additionals.
+    parameters
+        (F, P) the ``row_parameters``, one column each, in their order.
+    link_parameter
+        The number of every slot; of length 0 if the type has no ``link_parameter``.
+    integers
+        The ``integer_parameter`` of all declarations; of length 0 if the type has none.
+    integer_ranges
+        (F, 2) factor r has ``integers[integer_ranges[r, 0] : integer_ranges[r, 1]]``, which it
+        may share with others.
+    """
+
+    offsets: IntArray
+    additional_offsets: IntArray
+    parameters: FloatTable
+    link_parameter: FloatArray
+    integers: IntArray
+    integer_ranges: IntTable
+
+
+class Scores(NamedTuple):
+    """What a MAP oracle is asked with.
+
+    Attributes
+    ----------
+    eta_u
+        Scores of the variables, one a slot: finite, but hugely negative where forbidden and
+        hugely positive where forced.
+    eta_v
+        Scores of the additionals.
+    """
+
+    eta_u: FloatArray
+    eta_v: FloatArray
+
+
+class Structures(NamedTuple):
+    """Where a MAP oracle writes the best structures, as sparse vectors.
+
+    Attributes
+    ----------
+    start
+        (F,) where factor r may write in ``entry`` and ``value``; to be read only.
+    entry
+        Which of the vertex's numbers are not zero: k for the factor's k-th slot, arity + j for
+        its j-th additional.
+    value
+        These nonzeros, 1 or a count.
+    size
+        (F,) how many.
+    """
+
+    start: IntArray
+    entry: IndexArray
+    value: FloatArray
+    size: IntArray
+
+
+class LocalScores(NamedTuple):
+    """What local problems are: ``min 1/2 ||z - a||^2 - <eta_v, v>``.
+
+    Attributes
+    ----------
+    a
+        Local scores, one a slot.
+    delta
+        Square roots of the degrees, one a slot: all 1 in a factor that shares no variable.
+    eta_v
+        Scores of the additionals.
+    """
+
+    a: FloatArray
+    delta: FloatArray
+    eta_v: FloatArray
+
+
+class LocalSolution(NamedTuple):
+    """Solutions of local problems: flat in kernels, (F, K) and (F, A) arrays in array code.
+
+    Attributes
+    ----------
+    z
+        Scaled marginals in ``[0, 1 / delta]``, one a slot; a bound is met exactly.
+    v
+        Marginals of the additionals.
+    face
+        One a slot: `LOWER` at 0, `UPPER` at ``1 / delta``; any other code is the type's own.
+    branch
+        (F,) the type's own: what its Jacobian wants to know, such as which case holds.
+    """
+
+    z: FloatArray
+    v: FloatArray
+    face: ByteArray
+    branch: ByteArray
+
+
+class Direction(NamedTuple):
+    """What products with local Jacobians are asked with: solutions, and vectors.
+
+    Attributes
+    ----------
+    delta
+        Square roots of the degrees, one a slot.
+    face
+        What the projection wrote last.
+    branch
+        Likewise.
+    d_u, d_v
+        The vector: one number a slot, and one an additional.
+    """
+
+    delta: FloatArray
+    face: ByteArray
+    branch: ByteArray
+    d_u: FloatArray
+    d_v: FloatArray
+
+
+class Product(NamedTuple):
+    """Where products with local Jacobians go, those of ``(z, v)`` in ``(a, eta_v)``.
+
+    Attributes
+    ----------
+    out_u
+        One number a slot.
+    out_v
+        One number an additional.
+    """
+
+    out_u: FloatArray
+    out_v: FloatArray
+
+
+KERNELS: dict[str, tuple[type, type, type]] = {
+    "map_kernel": (Factors, Scores, Structures),
+    "projection_kernel": (Factors, LocalScores, LocalSolution),
+    "jvp_kernel": (Factors, Direction, Product),
+}
+"""The records that each kernel of a factor type takes, after the numbers of its rows."""
+
+
+class Field(NamedTuple):
+    """What an array of a record holds, and its number of axes."""
+
+    dtype: np.dtype[Any]
+    ndim: int
+
+
+def fields_of(record: type) -> dict[str, Field]:
+    """Return the arrays of a record by name, in order."""
+    fields = {}
+    for name, hint in get_type_hints(record, include_extras=True).items():
+        array, ndim = get_args(hint) if get_origin(hint) is Annotated else (hint, 1)
+        (number,) = get_args(get_args(array)[1])
+        fields[name] = Field(np.dtype(number), ndim)
+    return fields
+
+
+@leaf
+def largest_arity(rows: IntArray, offsets: IntArray) -> int:
+    """Return the number of slots of the largest of some factors, 0 for none.
+
+    With ``factors.additional_offsets`` for `offsets`, the largest number of additionals.
+    """
+    largest = 0
+    for r in rows:
+        largest = max(largest, offsets[r + 1] - offsets[r])
+    return largest
