@@ -112,7 +112,7 @@ def begin(c: int, problem: Problem, memory: Memory) -> None:
 def _size(c: int, problem: Problem) -> int:
     """Return how many links a component has."""
     variables, offsets = problem.blocks.variables, problem.links.offsets
-    return int(offsets[variables[c + 1]] - offsets[variables[c]])
+    return int(np.int64(offsets[variables[c + 1]] - offsets[variables[c]]))  # signed, as any int
 
 
 @kernel

@@ -21,6 +21,7 @@ from lpsmap_core.engine.selection import Selection, gather, keep, multiply_local
 from lpsmap_core.engine.state import ONE, PartState, Problem
 from lpsmap_core.engine.threads import in_shares
 from lpsmap_core.kernels.arrays import BoolArray, FloatArray, IntArray
+from lpsmap_core.kernels.by_address import by_address
 from lpsmap_core.kernels.callers import stacklevel
 from lpsmap_core.kernels.compile import kernel, leaf
 from lpsmap_core.kernels.interrupts import interrupted, interruptible
@@ -115,8 +116,8 @@ def _run(
     product: FloatArray,
 ) -> int:
     """Multiply for components one after the other, or all together; return how many failed."""
-    problem, work, solvers = borrowed(problem), borrowed(work), borrowed(solvers)
-    d_v, product = borrowed(d_v), borrowed(product)
+    problem, work = by_address(problem), by_address(work)
+    solvers, d_v, product = borrowed(solvers), borrowed(d_v), borrowed(product)
     links, blocks = problem.links, problem.blocks
     if together:
         chosen = np.zeros(len(problem.progress.gamma), dtype=np.bool_)

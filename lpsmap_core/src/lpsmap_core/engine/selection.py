@@ -148,7 +148,8 @@ def multiply_locally(
 @leaf
 def scatter(selection: Selection, links: Links, x: FloatArray, out: FloatArray) -> None:
     """Write ``C x``, the scaled, signed copies of x on the links."""
-    offsets, index, _, delta, negated = links
+    offsets, index = links.offsets, links.links
+    delta, negated = links.delta, links.negated
     for v in selection.variables:
         copy = x[v] / delta[v]
         for e in range(offsets[v], offsets[v + ONE]):
@@ -158,7 +159,8 @@ def scatter(selection: Selection, links: Links, x: FloatArray, out: FloatArray) 
 @leaf
 def gather(selection: Selection, links: Links, values: FloatArray, out: FloatArray) -> None:
     """Write ``C^T values``, the transpose of `scatter`."""
-    offsets, index, _, delta, negated = links
+    offsets, index = links.offsets, links.links
+    delta, negated = links.delta, links.negated
     for v in selection.variables:
         total = 0.0
         for e in range(offsets[v], offsets[v + ONE]):
@@ -172,7 +174,8 @@ def subtract_gathered(
     selection: Selection, links: Links, values: FloatArray, x: FloatArray, out: FloatArray
 ) -> None:
     """Write ``x - C^T values``."""
-    offsets, index, _, delta, negated = links
+    offsets, index = links.offsets, links.links
+    delta, negated = links.delta, links.negated
     for v in selection.variables:
         total = 0.0
         for e in range(offsets[v], offsets[v + ONE]):
