@@ -18,7 +18,7 @@ from lpsmap_core.command import new_plugin
 from lpsmap_core.command.check import check_registered, registrations_of
 from lpsmap_core.command.explain import explain
 from lpsmap_core.model.factor import override_level
-from lpsmap_core.plugins.files import read
+from lpsmap_core.plugins.files import read_graph
 from lpsmap_core.plugins.registry import DuplicateNameError, Offers, Registry, installed
 from lpsmap_core.testing.draws import DRAWS
 
@@ -110,7 +110,7 @@ def solve(file: Path, max_iter: int, tol: float) -> None:
     printed.
     """
     try:
-        problem = read(file)
+        problem = read_graph(file)
         solution = problem.graph.solve(max_iter=max_iter, tol=tol)
     except (OSError, ValueError, DuplicateNameError) as error:  # they say all in their words
         raise click.ClickException(str(error)) from error

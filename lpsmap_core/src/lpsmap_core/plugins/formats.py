@@ -9,14 +9,14 @@ from typing import ClassVar, NamedTuple
 from lpsmap_core.graph import FactorGraph
 from lpsmap_core.model.variables import Variables
 
-__all__ = ["FileFormat", "FileFormatError", "Problem"]
+__all__ = ["FileFormat", "FileFormatError", "NamedGraph"]
 
 
 class FileFormatError(ValueError):
     """A file is not what its format asks for; the message says where and what to mend."""
 
 
-class Problem(NamedTuple):
+class NamedGraph(NamedTuple):
     """A factor graph as a file describes it.
 
     Attributes
@@ -41,7 +41,7 @@ class FileFormat(abc.ABC):
     """Ends of the names of its files, such as ``(".uai",)``, in small letters."""
 
     @abc.abstractmethod
-    def read(self, path: Path) -> Problem:
+    def read(self, path: Path) -> NamedGraph:
         """Return the problem in the file at `path`.
 
         Raises
