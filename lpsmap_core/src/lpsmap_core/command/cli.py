@@ -16,10 +16,17 @@ import numpy.typing as npt
 import lpsmap_core
 from lpsmap_core.command import new_plugin
 from lpsmap_core.command.check import check_registered, registrations_of
+from lpsmap_core.command.compile_types import compile_types
 from lpsmap_core.command.explain import explain
 from lpsmap_core.model.factor import override_level
 from lpsmap_core.plugins.files import read_graph
-from lpsmap_core.plugins.registry import DuplicateNameError, Offers, Registry, installed
+from lpsmap_core.plugins.registry import (
+    DuplicateNameError,
+    Offers,
+    Registration,
+    Registry,
+    installed,
+)
 from lpsmap_core.testing.draws import DRAWS
 
 UNSOLVED = 3
@@ -161,12 +168,41 @@ def check(names: tuple[str, ...], seed: int, draws: int) -> None:
     PACKAGE_OR_FACTOR is the name of an installed factor type, or of a distribution that brings
     some. The exit code is 1 if a check fails.
     """
+    if not check_registered(_chosen(names), seed, draws):
+        raise SystemExit(1)
+
+
+def _chosen(names: Sequence[str]) -> list[Registration]:
+    """Return the factor types of some names, of types or of distributions."""
     registry = installed()
     try:
-        chosen = [r for name in names for r in registrations_of(registry, name)]
+        return [r for name in names for r in registrations_of(registry, name)]
     except DuplicateNameError as error:
         raise click.ClickException(str(error)) from error
-    if not check_registered(chosen, seed, draws):
+
+
+@main.command("compile")
+@click.argument("names", metavar="[PACKAGE_OR_FACTOR]...", nargs=-1)
+@click.option("--all", "everything", is_flag=True, help="All installed factor types.")
+@click.option(
+    "--jobs",
+    type=click.IntRange(1),
+    help="Processes at a time.  [default: LPSMAP_THREADS, or all cores]",
+)
+def compile_command(names: tuple[str, ...], everything: bool, jobs: int | None) -> None:
+    """Compile now what the first solves would, for images and for CI.
+
+    PACKAGE_OR_FACTOR is the name of an installed factor type, or of a distribution that brings
+    some; without any, core alone is compiled. Every type solves and differentiates the examples
+    that it offers, in a process of its own, so that later processes load what they need from the
+    cache.
+
+    The exit code is 1 if one fails.
+    """
+    chosen = [r.name for r in _chosen(names)]
+    if everything:
+        chosen = list(installed().factors)
+    if not compile_types(sorted(set(chosen)), jobs):
         raise SystemExit(1)
 
 

@@ -64,6 +64,7 @@ from lpsmap_core.engine.step_size import (
 )
 from lpsmap_core.engine.threads import in_shares
 from lpsmap_core.kernels.arrays import BoolArray, FloatArray, IntArray
+from lpsmap_core.kernels.by_address import by_address
 from lpsmap_core.kernels.compile import kernel, leaf
 from lpsmap_core.kernels.interrupts import interrupted, out_of_time, stopped
 from lpsmap_core.kernels.native import borrowed
@@ -193,7 +194,7 @@ def _run(
     trace: FloatArray,
 ) -> None:
     """Run the loop on some components, one after the other or all together."""
-    problem, polish, work = borrowed(problem), borrowed(polish), borrowed(work)
+    problem, polish, work = by_address(problem), by_address(polish), by_address(work)
     solver_table, trace = borrowed(solver_table), borrowed(trace)
     links, blocks, history = problem.links, problem.blocks, make_history(0)
     if together:
@@ -356,8 +357,8 @@ def _average_copies(
     Returns the largest disagreement of its copies, infinite if one is not a number, which no
     comparison would tell; and how far its marginal moved.
     """
-    _, order, _, root_degree, negated = links
-    _, score, u, duals, scores, z = iterate
+    order, root_degree, negated = links.order, links.root_degree, links.negated
+    u, duals, scores, z = iterate.u, iterate.duals, iterate.a, iterate.z
     total = 0.0
     for e in range(lo, hi):
         copy = z[order[e]]
@@ -365,7 +366,7 @@ def _average_copies(
     mean, previous = total / float(hi - lo), u[v]
     relaxed = relax * mean + (1.0 - relax) * previous
     u[v] = relaxed if abs(relaxed) > TINY else 0.0
-    base, step, largest = score[v] + g * relaxed, relax * g, 0.0
+    base, step, largest = iterate.score[v] + g * relaxed, relax * g, 0.0
     for e in range(lo, hi):
         link = order[e]
         copy = z[link]

@@ -119,7 +119,7 @@ def begin_history(c: int, problem: LoopProblem, history: History) -> None:
 def _size(c: int, problem: LoopProblem) -> int:
     """Return how many links a component has."""
     first, offsets = problem.blocks.first_variable, problem.links.offsets
-    return int(offsets[first[c + 1]] - offsets[first[c]])
+    return int(np.int64(offsets[first[c + 1]] - offsets[first[c]]))  # signed, as any int
 
 
 @kernel

@@ -35,6 +35,7 @@ from lpsmap_core.engine.selection import (
 from lpsmap_core.engine.state import ONE, LoopProblem, PartState
 from lpsmap_core.engine.threads import in_shares
 from lpsmap_core.kernels.arrays import BoolArray, FloatArray, IntArray
+from lpsmap_core.kernels.by_address import by_address
 from lpsmap_core.kernels.callers import stacklevel
 from lpsmap_core.kernels.compile import kernel, leaf
 from lpsmap_core.kernels.interrupts import interrupted, interruptible
@@ -129,8 +130,8 @@ def _run(
     product: FloatArray,
 ) -> int:
     """Multiply for components one after the other, or all together; return how many failed."""
-    problem, work, solver_table = borrowed(problem), borrowed(work), borrowed(solver_table)
-    d_v, product = borrowed(d_v), borrowed(product)
+    problem, work = by_address(problem), by_address(work)
+    solver_table, d_v, product = borrowed(solver_table), borrowed(d_v), borrowed(product)
     links, blocks = problem.links, problem.blocks
     if together:
         chosen = np.zeros(len(problem.progress.step_size), dtype=np.bool_)

@@ -148,7 +148,8 @@ def multiply_locally(
 @leaf
 def scatter_to_links(selection: Selection, links: Links, x: FloatArray, out: FloatArray) -> None:
     """Write ``C x``, the scaled, signed copies of x on the links."""
-    offsets, order, _, root_degree, negated = links
+    offsets, order = links.offsets, links.order
+    root_degree, negated = links.root_degree, links.negated
     for v in selection.variables:
         copy = x[v] / root_degree[v]
         for e in range(offsets[v], offsets[v + ONE]):
@@ -156,11 +157,10 @@ def scatter_to_links(selection: Selection, links: Links, x: FloatArray, out: Flo
 
 
 @leaf
-def gather_from_links(
-    selection: Selection, links: Links, values: FloatArray, out: FloatArray
-) -> None:
+def gather_from_links(selection: Selection, links: Links, values: FloatArray, out: FloatArray) -> None:
     """Write ``C^T values``, the transpose of `scatter_to_links`."""
-    offsets, order, _, root_degree, negated = links
+    offsets, order = links.offsets, links.order
+    root_degree, negated = links.root_degree, links.negated
     for v in selection.variables:
         total = 0.0
         for e in range(offsets[v], offsets[v + ONE]):
@@ -174,7 +174,8 @@ def subtract_gathered(
     selection: Selection, links: Links, values: FloatArray, x: FloatArray, out: FloatArray
 ) -> None:
     """Write ``x - C^T values``."""
-    offsets, order, _, root_degree, negated = links
+    offsets, order = links.offsets, links.order
+    root_degree, negated = links.root_degree, links.negated
     for v in selection.variables:
         total = 0.0
         for e in range(offsets[v], offsets[v + ONE]):

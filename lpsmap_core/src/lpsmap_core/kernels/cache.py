@@ -23,6 +23,9 @@ from filelock import FileLock
 
 from lpsmap_core.kernels.callers import stacklevel
 
+with suppress(ImportError):
+    from lpsmap_core.kernels import parts
+
 __all__ = ["CompilationNotice", "keep_on_disk", "locked"]
 
 FIRST_TIME = (
@@ -41,10 +44,10 @@ class CompilationNotice(UserWarning):
     """Kernels are compiled for the first time on this machine, or cannot be kept on it."""
 
 
-def keep_on_disk(dispatcher: Any) -> None:
+def keep_on_disk(dispatcher: Any, is_part: bool = False) -> None:
     """Let a kernel load what earlier processes compiled, and keep what it compiles."""
     try:
-        dispatcher._cache = KernelCache(dispatcher.py_func)
+        dispatcher._cache = (PartCache if is_part else KernelCache)(dispatcher.py_func)
     except RuntimeError:  # numba found no folder that it may write to
         dispatcher._cache = NoCache()
 
@@ -75,14 +78,13 @@ class KernelCache:
         return str(self._folder)
 
     @functools.cached_property
-    def lock_folder(self) -> Path:
-        """The folder of the lock: one for all of a package, whose kernels call each other.
+    def lock_path(self) -> Path:
+        """The lock of the kernel's files.
 
-        Locks of single folders could be taken in two orders, by processes that wait for each other.
+        Whoever holds it may want those of kernels that this one calls. These calls have no circles,
+        so that no two processes wait for each other; and others compile what they need meanwhile.
         """
-        top = _package(self._function) / "__init__.py"
-        locator = type(self._format.locator).from_function(self._function, str(top))
-        return self._folder if locator is None else Path(locator.get_cache_path())
+        return self._folder / f"{self._name}.lock"
 
     def load_overload(self, signature: Any, target: Any) -> Any:
         """Return what was compiled for a signature, or None where that is to be done."""
@@ -90,7 +92,7 @@ class KernelCache:
         try:
             kept, compiled = pickle.loads(_read(self._path(signature, target.codegen())))
             # types of the same name may differ
-            return self._format.rebuild(target, compiled) if kept == signature else None
+            return self._rebuilt(target, compiled) if kept == signature else None
         except FileNotFoundError:
             self._announce()
         except Exception:  # whatever it is, compiling mends it
@@ -101,11 +103,12 @@ class KernelCache:
         """Keep what was compiled for a signature, if there is room."""
         if not self._format.check_cachable(compiled):
             return
-        content = _dumps((signature, self._format.reduce(compiled)))
+        content = _dumps((signature, self._reduced(compiled)))
         try:
             self._folder.mkdir(parents=True, exist_ok=True)
-            for path in self._folder.glob(f"{self._format.filename_base}.*"):
-                if path.suffix != ".nbc" or not path.name.startswith(self._stem):
+            for path in self._folder.glob(f"{self._name}.*"):
+                current = path.suffix == ".nbc" and path.name.startswith(self._stem)
+                if not current and path != self.lock_path:
                     path.unlink()  # of other sources, or never finished
             _write(self._path(signature, compiled.codegen), content)
         except OSError as error:
@@ -116,11 +119,24 @@ class KernelCache:
         for path in self._folder.glob(f"{self._stem}*"):
             path.unlink()
 
+    def _reduced(self, compiled: Any) -> Any:
+        """Return what can be pickled of what was compiled."""
+        return self._format.reduce(compiled)
+
+    def _rebuilt(self, target: Any, reduced: Any) -> Any:
+        """Return what was compiled."""
+        return self._format.rebuild(target, reduced)
+
     @functools.cached_property
     def _stem(self) -> str:
         """What the names of the kernel's files begin with."""
         stamps = map(_stamp, _packages(self._function))
-        return f"{self._format.filename_base}.{_short_digest(*stamps)}."
+        return f"{self._name}.{_short_digest(*stamps)}."
+
+    @property
+    def _name(self) -> str:
+        """What the names of all files of the kernel begin with."""
+        return str(self._format.filename_base)
 
     def _path(self, signature: Any, codegen: Any) -> Path:
         cells = self._function.__closure__ or ()
@@ -131,7 +147,7 @@ class KernelCache:
 
     def _announce(self) -> None:
         """Say that compiling starts, if the kernel was never kept here."""
-        name, _, _ = self._format.filename_base.rpartition("-")  # all but the line of the source
+        name, _, _ = self._name.rpartition("-")  # all but the line of the source
         if any(self._folder.glob(f"{name}-*.nbc")):
             return
         package = self._function.__module__.partition(".")[0]
@@ -139,11 +155,26 @@ class KernelCache:
         _warn_once(FIRST_TIME, package=package, takes=A_MINUTE if nothing_yet else "")
 
 
+class PartCache(KernelCache):
+    """The cache of a kernel as a part of others; see `lpsmap_core.kernels.parts`."""
+
+    @property
+    def _name(self) -> str:
+        name, _, line = super()._name.rpartition("-")
+        return f"{name}-part-{line}"
+
+    def _reduced(self, compiled: Any) -> Any:
+        return parts.stored(compiled)
+
+    def _rebuilt(self, target: Any, reduced: Any) -> Any:
+        return parts.restored(target, reduced)
+
+
 class NoCache:
     """The cache of a kernel as numba asks for it, where there is no folder for files."""
 
     cache_path = None
-    lock_folder = None
+    lock_path = None
 
     def load_overload(self, signature: Any, target: Any) -> None:
         """Load nothing."""
@@ -219,20 +250,24 @@ def _dumps(content: Any) -> bytes:
 
 _locks: dict[Path, FileLock] = {}
 
+LONGEST_WAIT = 600.0
+"""Seconds after which a process no longer waits for another that compiles the same kernel."""
+
 
 @contextmanager
 def locked(dispatcher: Any) -> Iterator[None]:
-    """Hold the lock on the files of a kernel's package, re-entrant within a process.
+    """Hold the lock on the files of a kernel, re-entrant within a process.
 
     It keeps processes that start together from compiling the same kernels; where it cannot be had,
     they do, for files are whole at any time.
     """
-    folder, held = dispatcher._cache.lock_folder, None
-    with suppress(OSError, NotImplementedError):  # nothing can be written, or the disk has no locks
-        if folder is not None:
-            folder.mkdir(parents=True, exist_ok=True)
-            lock = _locks.setdefault(folder, FileLock(folder / "lpsmap.lock"))
-            lock.acquire()
+    path, held = dispatcher._cache.lock_path, None
+    # nothing can be written, the disk has no locks, or the wait is too long
+    with suppress(OSError, NotImplementedError):
+        if path is not None:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            lock = _locks.setdefault(path, FileLock(path))
+            lock.acquire(timeout=LONGEST_WAIT)
             held = lock
     try:
         yield

@@ -18,6 +18,8 @@ from lpsmap_core.kernels.deferral import Deferred
 numba: Any
 try:
     import numba
+
+    from lpsmap_core.kernels import parts
 except ImportError:  # a Python newer than numba's wheels
     numba = None
 
@@ -80,10 +82,20 @@ def _compiled(function: Function, counts: bool) -> Function:
     if not COMPILED:
         return function
     # said both ways: what is not said, numba takes from the kernel that is being compiled
-    options = {"nogil": True, "error_model": "numpy", "_nrt": counts}
+    options = {"nogil": True, "error_model": "numpy", "_nrt": counts, "no_cfunc_wrapper": True}
     dispatcher: Any = numba.njit(**options)(function)
-    compile_or_load = dispatcher.compile
+    part: Any = numba.njit(**options, pipeline_class=parts.ForCallers)(function)
     keep_on_disk(dispatcher)
+    keep_on_disk(part, is_part=True)
+    _watch(dispatcher, counts)
+    _watch(part, counts)
+    parts.offer(part, dispatcher)
+    return dispatcher  # type: ignore[no-any-return]
+
+
+def _watch(dispatcher: Any, counts: bool) -> None:
+    """Let a dispatcher compile undisturbed by other processes and signals, and check leaves."""
+    compile_or_load, name = dispatcher.compile, dispatcher.py_func.__qualname__
 
     def locked_compile(signature: Any) -> Any:
         with _one_thread, locked(dispatcher):
@@ -93,17 +105,16 @@ def _compiled(function: Function, counts: bool) -> Function:
             except numba.core.errors.NumbaError as error:
                 if not counts and any(words in str(error) for words in _MADE_AN_ARRAY):
                     raise TypeError(
-                        f"leaf {function.__qualname__} makes an array, by a NumPy function or by "
+                        f"leaf {name} makes an array, by a NumPy function or by "
                         "assigning to a slice from another; expected views only. Make it a kernel."
                     ) from error
                 raise
         if not counts:
             for compiled in dispatcher.overloads.values():
-                _check_leaf(function.__qualname__, compiled.type_annotation)
+                _check_leaf(name, compiled.type_annotation)
         return address
 
     dispatcher.compile = locked_compile
-    return dispatcher  # type: ignore[no-any-return]
 
 
 _one_thread = threading.RLock()  # taken first, so that threads cannot cross numba's lock and ours

@@ -1,0 +1,157 @@
+"""The command ``lpsmap compile``: kernels before anybody waits for them, for images and for CI.
+
+Each factor type solves and differentiates its own examples in a process of its own. First core is
+compiled, which all others then load.
+"""
+
+from __future__ import annotations
+
+import copy
+import json
+import os
+import subprocess
+import sys
+import time
+import warnings
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from importlib import import_module
+from typing import Any, NamedTuple
+
+import click
+import numpy as np
+
+from lpsmap_core.engine.threads import default_threads
+from lpsmap_core.graph import FactorGraph
+from lpsmap_core.kernels.arrays import FloatArray
+from lpsmap_core.kernels.compile import COMPILED
+from lpsmap_core.model.factor import Factor
+from lpsmap_core.plugins.registry import installed
+from lpsmap_core.solution.tables import text_table
+from lpsmap_core.testing.graphs import declared_again
+
+__all__ = ["compile_types"]
+
+CORE = "core"
+"""What is compiled first: the loop, the active set, and derivatives."""
+
+
+class Job(NamedTuple):
+    """What a process compiled for a factor type."""
+
+    name: str
+    seconds: float
+    functions: int
+    error: str = ""
+
+
+def compile_types(names: Sequence[str], jobs: int | None) -> bool:
+    """Compile core and then what factor types need, tell how long it took; return if all is well.
+
+    Parameters
+    ----------
+    names
+        The factor types, as they are registered.
+    jobs
+        Processes at a time; as many as there are cores, unless said otherwise.
+    """
+    if not COMPILED:
+        raise click.ClickException("kernels are not compiled here: numba is missing, or turned off")
+    begin, done = time.perf_counter(), []
+    with click.progressbar(length=1 + len(names), label="compiling", file=sys.stderr) as bar:
+        for job in _run([CORE, *names], jobs or default_threads()):
+            done.append(job)
+            bar.update(1)
+    _report(done, time.perf_counter() - begin)
+    return not any(job.error for job in done)
+
+
+def _report(done: Sequence[Job], seconds: float) -> None:
+    rows = [
+        {"WHAT": job.name, "FUNCTIONS": str(job.functions), "SECONDS": f"{job.seconds:.1f}"}
+        for job in done
+    ]
+    click.echo(text_table(rows, ["FUNCTIONS", "SECONDS"]))
+    total = sum(job.seconds for job in done)
+    click.echo(f"\n{seconds:.1f} s in all; one after the other {total:.1f} s.")
+    for job in done:
+        if job.error:
+            click.echo(f"\n{job.name}\n{job.error}")
+
+
+def _run(names: Sequence[str], jobs: int) -> Iterator[Job]:
+    """Yield what came of each, the first before all others begin."""
+    first, *others = names
+    yield _compile(first)
+    with ThreadPoolExecutor(jobs) as pool:
+        for future in as_completed([pool.submit(_compile, name) for name in others]):
+            yield future.result()
+
+
+def _compile(name: str) -> Job:
+    """Start a process that compiles what a type needs, and wait for it."""
+    begin = time.perf_counter()
+    done = subprocess.run(
+        [sys.executable, "-m", __name__, name],
+        env={**os.environ, "LPSMAP_THREADS": "1"},
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    seconds = time.perf_counter() - begin
+    if done.returncode:
+        return Job(name, seconds, 0, done.stderr.strip() or f"ended with {done.returncode}")
+    return Job(name, seconds, json.loads(done.stdout))
+
+
+# -------------------------------------------------------------------- in a process of its own
+
+
+class _OneOfMany(Factor):
+    """Exactly one variable is on; its oracle is Python, so that what is compiled is core's."""
+
+    def solve_map(self, eta_u: FloatArray, eta_v: FloatArray) -> int:
+        """Return the best variable."""
+        return int(np.argmax(eta_u))
+
+    def vertex(self, y: Any) -> tuple[FloatArray, FloatArray]:
+        """Return the assignment that turns it on."""
+        return np.eye(self.event_shape[0])[y], np.empty(0)
+
+
+def _examples(name: str) -> Sequence[Factor]:
+    if name == CORE:
+        return [_OneOfMany(FactorGraph().variable((2, 3)))]
+    factor_type: type[Factor] = installed().factors[name].value
+    return factor_type.examples()
+
+
+def _use(factor: Factor) -> None:
+    """Solve and differentiate a factor alone, and then coupled with another of its kind."""
+    rng = np.random.default_rng(0)
+    n_slots, shape = int(factor.offsets[-1]), (1, factor.n_factors, factor.n_additionals)
+    again = declared_again(factor, rng.standard_normal((1, n_slots)), rng.standard_normal(shape))
+    _differentiate(again.graph)
+    again.graph.add(copy.copy(again.factors[0]))
+    _differentiate(again.graph)
+
+
+def _differentiate(graph: FactorGraph) -> None:
+    solution = graph.solve()
+    solution.vjp(np.ones(solution.values.size))
+    assert solution.error_bound.size  # which asks the oracles
+
+
+def main(name: str) -> None:
+    """Compile what a type needs; print how many functions that were."""
+    event = import_module("numba.core.event")
+    with event.install_recorder("numba:compile") as recorder:
+        for factor in _examples(name):
+            _use(factor)
+    print(json.dumps(len(recorder.buffer) // 2))
+
+
+if __name__ == "__main__":
+    warnings.simplefilter("ignore")
+    main(sys.argv[1])

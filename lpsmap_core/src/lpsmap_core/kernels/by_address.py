@@ -1,0 +1,136 @@
+"""Tuples of arrays that kernels hand on by their address.
+
+A named tuple of fifty arrays is three hundred and fifty arguments in machine code, at every call of
+a chain of a hundred kernels; most of the time of compiling them went there. `by_address` writes
+what matters of it, addresses and shapes, to memory once, and its fields are read where they are
+named.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator
+from importlib import import_module
+from typing import Any
+
+from lpsmap_core.kernels.compile import COMPILED
+
+__all__ = ["by_address"]
+
+if COMPILED:
+    # by name, since numba has no types to check these with
+    ir: Any = import_module("llvmlite.ir")
+    types: Any = import_module("numba.core.types")
+    cgutils: Any = import_module("numba.core.cgutils")
+    extending: Any = import_module("numba.extending")
+    templates: Any = import_module("numba.core.typing.templates")
+    imputils: Any = import_module("numba.core.imputils")
+
+    _WORD = ir.IntType(64)
+    _NUMBERS = (types.float64, types.int64)
+
+    class ByAddress(types.Type):  # type: ignore[misc]
+        """A named tuple of contiguous arrays, of numbers, and of such tuples, in memory."""
+
+        def __init__(self, fields: Any) -> None:
+            self.fields = fields
+            # the whole type is thousands of characters, which symbols of callers would repeat
+            digest = hashlib.sha256(str(fields).encode()).hexdigest()[:16]
+            super().__init__(f"ByAddress({fields.instance_class.__name__}, {digest})")
+
+        def place_of(self, name: str) -> tuple[int, Any]:
+            """Return at which word a field begins, and its type."""
+            i = self.fields.fields.index(name)
+            return sum(map(_n_words, self.fields.types[:i])), self.fields.types[i]
+
+    @extending.register_model(ByAddress)
+    class _ByAddressModel(extending.models.PrimitiveModel):  # type: ignore[misc]
+        def __init__(self, manager: Any, kind: Any) -> None:
+            super().__init__(manager, kind, _WORD.as_pointer())
+
+    @templates.infer_getattr
+    class _Fields(templates.AttributeTemplate):  # type: ignore[misc]
+        key = ByAddress
+
+        def generic_resolve(self, kind: Any, name: str) -> Any:
+            if name not in kind.fields.fields:
+                return None
+            _, found = kind.place_of(name)
+            return ByAddress(found) if isinstance(found, types.BaseTuple) else found
+
+    @imputils.lower_getattr_generic(ByAddress)  # type: ignore[untyped-decorator]
+    def _field(context: Any, builder: Any, kind: Any, address: Any, name: str) -> Any:
+        place, found = kind.place_of(name)
+        here = builder.gep(address, [_WORD(place)])
+        if isinstance(found, types.BaseTuple):
+            return here
+        if found in _NUMBERS:
+            return builder.bitcast(_read(builder, here, 0), context.get_value_type(found))
+        words = [_read(builder, here, i) for i in range(1 + found.ndim)]
+        array = context.make_array(found)(context, builder)
+        stride = _WORD(context.get_abi_sizeof(context.get_data_type(found.dtype)))
+        array.data = builder.inttoptr(words[0], array.data.type)
+        array.itemsize, array.nitems, strides = stride, words[1], [stride]
+        for size in words[2:]:
+            array.nitems = builder.mul(array.nitems, size)
+        for size in reversed(words[2:]):
+            strides.insert(0, builder.mul(strides[0], size))
+        array.shape = cgutils.pack_array(builder, words[1:])
+        array.strides = cgutils.pack_array(builder, strides)
+        array.meminfo = cgutils.get_null_value(array.meminfo.type)
+        array.parent = cgutils.get_null_value(array.parent.type)
+        return array._getvalue()
+
+    def _read(builder: Any, address: Any, i: int) -> Any:
+        word = builder.load(builder.gep(address, [_WORD(i)]))
+        # nothing writes to it, so that it need not be read again in a loop that writes elsewhere
+        word.set_metadata("invariant.load", builder.module.add_metadata([]))
+        return word
+
+    def _n_words(kind: Any) -> int:
+        if isinstance(kind, types.BaseTuple):
+            return sum(map(_n_words, kind.types))
+        return 1 if kind in _NUMBERS else 1 + int(kind.ndim)
+
+    def _words(context: Any, builder: Any, kind: Any, value: Any) -> Iterator[Any]:
+        """Yield address and shape of every array of a tuple, and its numbers."""
+        if isinstance(kind, types.BaseTuple):
+            for i, field in enumerate(kind.types):
+                yield from _words(context, builder, field, builder.extract_value(value, i))
+        elif kind in _NUMBERS:
+            yield builder.bitcast(value, _WORD)
+        else:
+            array = context.make_array(kind)(context, builder, value)
+            yield builder.ptrtoint(array.data, _WORD)
+            yield from cgutils.unpack_tuple(builder, array.shape, kind.ndim)
+
+    def _is_plain(kind: Any) -> bool:
+        if isinstance(kind, types.BaseTuple):
+            return all(map(_is_plain, kind.types))
+        return kind in _NUMBERS or (isinstance(kind, types.Array) and kind.layout == "C")
+
+    @extending.intrinsic  # type: ignore[untyped-decorator]
+    def by_address(typing_context: Any, value: Any) -> Any:
+        """Return a named tuple of arrays as an address, for as long as the kernel runs.
+
+        References to the arrays' memory are not counted: they must be held elsewhere.
+        """
+        if not (isinstance(value, types.NamedTuple) and _is_plain(value)):
+            return None
+
+        def generate(context: Any, builder: Any, signature: Any, values: Any) -> Any:
+            words = list(_words(context, builder, signature.args[0], values[0]))
+            memory = cgutils.alloca_once(builder, _WORD, size=len(words))
+            for i, word in enumerate(words):
+                builder.store(word, builder.gep(memory, [_WORD(i)]))
+            # What is read from behind it was always so, as far as the optimiser can see.
+            kind = ir.FunctionType(memory.type, [memory.type])
+            return builder.asm(kind, "", "=r,0,~{memory}", [memory], side_effect=True)
+
+        return ByAddress(value)(value), generate
+
+else:
+
+    def by_address(value: Any) -> Any:
+        """Return the tuple."""
+        return value
