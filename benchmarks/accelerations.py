@@ -102,7 +102,7 @@ class Step:
     z: FloatArray
     """The copies that the factors chose."""
     intermediate: FloatArray
-    """The multipliers before the means move."""
+    """The dual variables before the means move."""
     primal_residual: float
     dual_residual: float
 
@@ -132,7 +132,7 @@ class Loop:
 
     @property
     def gamma(self) -> float:
-        """The step size; the loop goes on from the means and multipliers with another one."""
+        """The step size; the loop goes on from the means and duals with another one."""
         return float(self.progress.step_size[0])
 
     @gamma.setter

@@ -125,11 +125,8 @@ class DenseSolution(SolvedGraph):
             ratio = primal.max() / max(dual.max(), 1e-300)
             if i % PERIOD == 0 and not 1.0 / RATIO <= ratio <= RATIO:
                 factor = 2.0 if ratio > 1.0 else 0.5
-                self.step_size, self.duals, inverse = (
-                    factor * self.step_size,
-                    self.duals / factor,
-                    None,
-                )
+                self.step_size *= factor
+                self.duals, inverse = self.duals / factor, None
         self.converged = np.maximum(self.primal_residual, self.dual_residual) <= options.tol
 
     def status(self) -> npt.NDArray[np.object_]:

@@ -54,7 +54,7 @@ def test_a_file_is_the_graph_that_python_would_build(tmp_path: Path) -> None:
 
 
 def over(view: Any) -> dict[str, Any]:
-    """Return a problem with a factor over a view."""
+    """Return a file's content with a factor over a view."""
     return {**GOOD, "factors": [{"type": "Xor", "over": [view]}]}
 
 
@@ -201,7 +201,7 @@ class FaultyFormat(FileFormat):
         raise AttributeError("no such thing")
 
 
-class NoProblem(FaultyFormat):
+class NoGraph(FaultyFormat):
     """A format whose reader returns something else."""
 
     suffixes = (".none",)
@@ -221,7 +221,7 @@ class FaultyPlugin:
 
     @hookimpl
     def lpsmap_formats(self) -> list[type[FileFormat]]:
-        return [FaultyFormat, NoProblem]
+        return [FaultyFormat, NoGraph]
 
 
 def test_what_a_plugin_does_is_no_traceback(tmp_path: Path) -> None:

@@ -1,12 +1,12 @@
 """Scores of any magnitude: what is far larger than the rest of its component decides first.
 
 A mask of -1e9 says "never", and so do most scores that are a hundred times all others. Added to
-them, the others would lose their digits, and the loop would walk for as long as the multipliers
+them, the others would lose their digits, and the loop would walk for as long as the duals
 are large. So a component whose scores fall into *base* and *huge* ones is solved without the huge
 ones, and whether that is the solution is then asked of the factors:
 
 - Huge negative scores are forbidden. The solution is the true one if no factor's best structure, at
-  the multipliers found and the true scores, holds what was forbidden.
+  the duals found and the true scores, holds what was forbidden.
 - Where a factor cannot do without them (a padded row, masked entirely), or where they are positive,
   they are *released*: with c their levels in units of the largest, their scores become what sets
   those of a level apart, plus a moderate multiple K c. With N the normal cone of the constraints at

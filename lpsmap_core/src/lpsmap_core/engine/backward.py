@@ -209,18 +209,12 @@ def _set_targets(
 
     ``||J J y - J y||`` is zero for projections J up to their rounding.
     """
-    links, component = problem.links, problem.links.component
+    links, blocks, component = problem.links, problem.blocks, problem.links.component
     for v in selection.variables:
         for e in range(links.offsets[v], links.offsets[v + ONE]):
             work.inputs[links.order[e]] = work.outputs[links.order[e]]
     multiply_locally(
-        selection,
-        solver_table,
-        problem.blocks,
-        work.inputs,
-        work.no_v,
-        work.outputs,
-        work.outputs_v,
+        selection, solver_table, blocks, work.inputs, work.no_v, work.outputs, work.outputs_v
     )
     for c in selection.components:
         work.target[c] = work.size[c] = 0.0

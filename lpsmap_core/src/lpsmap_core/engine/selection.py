@@ -157,7 +157,9 @@ def scatter_to_links(selection: Selection, links: Links, x: FloatArray, out: Flo
 
 
 @leaf
-def gather_from_links(selection: Selection, links: Links, values: FloatArray, out: FloatArray) -> None:
+def gather_from_links(
+    selection: Selection, links: Links, values: FloatArray, out: FloatArray
+) -> None:
     """Write ``C^T values``, the transpose of `scatter_to_links`."""
     offsets, order = links.offsets, links.order
     root_degree, negated = links.root_degree, links.negated

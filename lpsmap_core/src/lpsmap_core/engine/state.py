@@ -40,8 +40,8 @@ MOST_STRUCTURES = 1000
 solutions of thousands of structures, whose Gram matrices would fill the memory."""
 
 JUMP = 2.0
-"""Scores that differ by more than this factor are another problem, for which earlier multipliers
-are no start. At 3 they took 0.7 to 1.7 times the iterations, at 10 up to 4 times."""
+"""Scores that differ by more than this factor are another problem, for which earlier duals are
+no start. At 3 they took 0.7 to 1.7 times the iterations, at 10 up to 4 times."""
 
 EXACT = 1e-12
 """Residuals up to this are rounding; those in units of scores relative to the largest score."""
@@ -339,7 +339,7 @@ def restart_components(
 def _set_out_from(warm: WarmStart, part: Part, problem: LoopProblem) -> None:
     """Start where the warm start says; single factors need no start.
 
-    Components whose scores have become much larger or smaller start from nothing: multipliers of
+    Components whose scores have become much larger or smaller start from nothing: duals of
     another size are farther from the solution's than zeros are.
     """
     known = warm.known & ~problem.direct

@@ -1,4 +1,4 @@
-"""Where a solve starts from: multipliers, means, step sizes and active sets of an earlier one."""
+"""Where a solve starts from: the duals, means, step sizes and active sets of an earlier one."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ class GraphStart:
 class WarmStartCache:
     """Starts of examples that are solved again and again, in other batches and other orders.
 
-    Keeps, for every example, the multipliers and means that its latest solve ended with: two
+    Keeps, for every example, the duals and means that its latest solve ended with: two
     numbers a link, at most. In a training loop whose examples have keys::
 
         cache = WarmStartCache()

@@ -11,7 +11,7 @@ __all__ = ["read_graph"]
 
 
 def read_graph(path: str | Path) -> NamedGraph:
-    """Return the problem in the file at `path`, by the installed format of its suffix.
+    """Return the graph in the file at `path`, by the installed format of its suffix.
 
     Raises
     ------
@@ -29,7 +29,7 @@ def read_graph(path: str | Path) -> NamedGraph:
         )
     registration = formats[suffix]
     try:
-        problem: NamedGraph = registration.value().read(path)
+        found: NamedGraph = registration.value().read(path)
     except (OSError, FileFormatError):
         raise
     except Exception as error:
@@ -37,9 +37,9 @@ def read_graph(path: str | Path) -> NamedGraph:
             f"{path}: {in_words(error)}; raised by the format of "
             f"{registration.plugin.distribution}. Mend the file, or tell the plugin's author."
         ) from error
-    if not isinstance(problem, NamedGraph):
+    if not isinstance(found, NamedGraph):
         raise FileFormatError(
             f"{path}: the format of {registration.plugin.distribution} returned a "
-            f"{type(problem).__name__}; expected a NamedGraph. Tell the plugin's author."
+            f"{type(found).__name__}; expected a NamedGraph. Tell the plugin's author."
         )
-    return problem
+    return found

@@ -17,7 +17,7 @@ class FileFormatError(ValueError):
 
 
 class NamedGraph(NamedTuple):
-    """A factor graph as a file describes it.
+    """A factor graph with names for its variables, as a file describes it.
 
     Attributes
     ----------
@@ -42,7 +42,7 @@ class FileFormat(abc.ABC):
 
     @abc.abstractmethod
     def read(self, path: Path) -> NamedGraph:
-        """Return the problem in the file at `path`.
+        """Return the graph in the file at `path`.
 
         Raises
         ------

@@ -46,7 +46,7 @@ class JsonFormat(FileFormat):
     suffixes = (".json",)
 
     def read(self, path: Path) -> NamedGraph:
-        """Return the problem in a file; see `FileFormat.read`."""
+        """Return the graph in a file; see `FileFormat.read`."""
         scores, declarations = _contents(path)
         graph, types = FactorGraph(), installed().factors
         blocks = {}

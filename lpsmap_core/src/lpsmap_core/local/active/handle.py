@@ -194,8 +194,8 @@ else:
     def problem_of(sets: Any, a: FloatArray, eta_v: FloatArray) -> LocalProblem:
         """Return what the sets solve for some scores."""
         offsets, additional_offsets = sets.bucket.offsets, sets.bucket.additional_offsets
-        delta, forbids, barred = sets.inverse_delta, sets.forbids, sets.barred
-        return LocalProblem(offsets, additional_offsets, delta, a, eta_v, forbids, barred)
+        inverse_delta, forbids, barred = sets.inverse_delta, sets.forbids, sets.barred
+        return LocalProblem(offsets, additional_offsets, inverse_delta, a, eta_v, forbids, barred)
 
     def find_candidates(sets: Any, rows: IntArray, eta_v: FloatArray) -> bool:
         """Write the best structures of `rows`; false if Python code raised, or if interrupted."""
