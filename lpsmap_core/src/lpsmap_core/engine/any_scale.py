@@ -1,9 +1,9 @@
 """Scores of any magnitude: what is far larger than the rest of its component decides first.
 
 A mask of -1e9 says "never", and so do most scores that are a hundred times all others. Added to
-them, the others would lose their digits, and the loop would walk for as long as the duals
-are large. So a component whose scores fall into *base* and *huge* ones is solved without the huge
-ones, and whether that is the solution is then asked of the factors:
+them, the others would lose their digits, and the loop would walk for as long as the duals are
+large. So a component whose scores fall into *base* and *huge* ones is solved without the huge ones,
+and whether that is the solution is then asked of the factors:
 
 - Huge negative scores are forbidden. The solution is the true one if no factor's best structure, at
   the duals found and the true scores, holds what was forbidden.

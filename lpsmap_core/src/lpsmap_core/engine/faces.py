@@ -34,8 +34,8 @@ __all__ = [
     "apply_operator",
     "draw_general_position",
     "make_work",
-    "reduce_residual",
     "order_moving_first",
+    "reduce_residual",
 ]
 
 FLAT = 1e-14

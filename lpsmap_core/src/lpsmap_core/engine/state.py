@@ -26,12 +26,12 @@ __all__ = [
     "ONE",
     "Extras",
     "Iterate",
-    "PartState",
     "LoopProblem",
+    "PartState",
     "Progress",
+    "initial_state",
     "restart_components",
     "scale_additionals",
-    "initial_state",
     "sums",
 ]
 
@@ -40,8 +40,8 @@ MOST_STRUCTURES = 1000
 solutions of thousands of structures, whose Gram matrices would fill the memory."""
 
 JUMP = 2.0
-"""Scores that differ by more than this factor are another problem, for which earlier duals are
-no start. At 3 they took 0.7 to 1.7 times the iterations, at 10 up to 4 times."""
+"""Scores that differ by more than this factor are another problem, for which earlier duals are no
+start. At 3 they took 0.7 to 1.7 times the iterations, at 10 up to 4 times."""
 
 EXACT = 1e-12
 """Residuals up to this are rounding; those in units of scores relative to the largest score."""

@@ -77,8 +77,8 @@ class GraphStart:
 class WarmStartCache:
     """Starts of examples that are solved again and again, in other batches and other orders.
 
-    Keeps, for every example, the duals and means that its latest solve ended with: two
-    numbers a link, at most. In a training loop whose examples have keys::
+    Keeps, for every example, the duals and means that its latest solve ended with: two numbers a
+    link, at most. In a training loop whose examples have keys::
 
         cache = WarmStartCache()
         for keys, scores in batches:

@@ -25,10 +25,10 @@ from lpsmap_core.model.factor import Factor, has_array_code
 __all__ = [
     "LocalSolver",
     "SolverChoice",
-    "make_solver_table",
     "choose_solver",
     "every_solver",
     "local_solver",
+    "make_solver_table",
     "mark_unsolved",
     "multiply_rows",
     "solve_rows",
