@@ -208,6 +208,9 @@ class DenseEngine(Engine):
         return solved
 
 
+lpsmap_api_version = 2
+
+
 @hookimpl
 def lpsmap_engines() -> list[type[Engine]]:
     """Return the engine."""
