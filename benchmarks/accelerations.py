@@ -29,12 +29,12 @@ from rich.progress import track
 from rich.table import Table
 
 from lpsmap import ConvergenceWarning, FactorGraph
-from lpsmap_core.engine.admm import INNER_ITERATIONS, Limits, advance
+from lpsmap_core.engine.admm import INNER_ITERATIONS, Limits, advance_components
 from lpsmap_core.engine.faces import make_work
 from lpsmap_core.engine.options import Options
 from lpsmap_core.engine.polish import make_polish
-from lpsmap_core.engine.state import start
-from lpsmap_core.engine.step_size import BALANCE_PERIOD, BALANCE_RATIO, balanced
+from lpsmap_core.engine.state import initial_state
+from lpsmap_core.engine.step_size import BALANCE_PERIOD, BALANCE_RATIO, balanced_step_size
 from lpsmap_core.layout.layout import build_layout
 
 sys.path.insert(0, str(Path(__file__).parent))
@@ -102,9 +102,9 @@ class Step:
     z: FloatArray
     """The copies that the factors chose."""
     intermediate: FloatArray
-    """The multipliers before the means move."""
-    primal: float
-    change: float
+    """The dual variables before the means move."""
+    primal_residual: float
+    dual_residual: float
 
 
 class Loop:
@@ -120,50 +120,50 @@ class Loop:
             for bucket in part.buckets
         ]
         scores = graph.flat_scores()[part.variables]
-        state = start(part, scores, np.concatenate([np.empty(0), *eta_v]), Options())
+        state = initial_state(part, scores, np.concatenate([np.empty(0), *eta_v]), Options())
         self.progress, self.iterate = state.problem.progress, state.problem.iterate
         self._degree = np.diff(part.variable_offsets)
         self._owner = np.repeat(np.arange(part.n_variables), self._degree)
         limits = Limits(0, INNER_ITERATIONS, tol, False, method.relaxation)
         polish, work = make_polish(state, False), make_work(part, 0, False)
-        self._advance = lambda stop: advance(
+        self._advance = lambda stop: advance_components(
             state, np.zeros(1, dtype=np.int64), polish, work, limits._replace(stop=stop)
         )
 
     @property
     def gamma(self) -> float:
-        """The step size; the loop goes on from the means and multipliers with another one."""
-        return float(self.progress.gamma[0])
+        """The step size; the loop goes on from the means and duals with another one."""
+        return float(self.progress.step_size[0])
 
     @gamma.setter
     def gamma(self, gamma: float) -> None:
-        self.progress.gamma[0], self.progress.stale[0] = gamma, True
+        self.progress.step_size[0], self.progress.stale[0] = gamma, True
 
     @property
     def w(self) -> FloatArray:
         """Where the loop is."""
-        w: FloatArray = self.iterate.dual + self.gamma * self.iterate.u[self._owner]
+        w: FloatArray = self.iterate.duals + self.gamma * self.iterate.u[self._owner]
         return w
 
     @w.setter
     def w(self, w: FloatArray) -> None:
         self.iterate.u[:] = np.bincount(self._owner, w) / self._degree / self.gamma
-        self.iterate.dual[:] = w - self.gamma * self.iterate.u[self._owner]
+        self.iterate.duals[:] = w - self.gamma * self.iterate.u[self._owner]
         self.progress.stale[0] = True
 
     def step(self) -> Step:
         """Take one iteration."""
         part, iterate, progress = self.part, self.iterate, self.progress
-        w, u, dual = self.w, iterate.u[self._owner], iterate.dual.copy()
+        w, u, dual = self.w, iterate.u[self._owner], iterate.duals.copy()
         self._advance(int(progress.iterations[0]) + 1)
-        z = (part.sign * iterate.z + part.shift)[part.variable_links]
+        z = (part.sign * iterate.z + part.shift)[part.links.order]
         return Step(
             w=w,
             image=self.w,
             z=z,
             intermediate=dual + self.gamma * (u - z),
-            primal=float(progress.primal[0]),
-            change=float(progress.change[0]),
+            primal_residual=float(progress.primal_residual[0]),
+            dual_residual=float(progress.dual_residual[0]),
         )
 
 
@@ -220,7 +220,9 @@ def iterations(graph: FactorGraph, method: Method, tol: float, limit: int) -> fl
         if loop.progress.converged[0]:
             return i
         if method.step_size == "balanced" and i % BALANCE_PERIOD == 0:
-            gamma = balanced(gamma, first, step.primal, step.change, BALANCE_RATIO)
+            gamma = balanced_step_size(
+                gamma, first, step.primal_residual, step.dual_residual, BALANCE_RATIO
+            )
         elif method.step_size == "spectral" and i % 2 == 0:
             if before is not None:
                 gamma = spectral(before, step, gamma)

@@ -57,15 +57,15 @@ def tabulate(part: Part, forbidden: BoolArray, barred: BoolArray) -> Table:
             declaration = bucket.declarations[bucket.declaration[f]]
             found = structures_of(Oracle(declaration, int(bucket.row[f])), ASKED)
             assert found is not None, "too many structures for a dense engine"
-            links = part.starts[b] + np.arange(bucket.offsets[f], bucket.offsets[f + 1])
-            extra = bucket.additional_offsets[f : f + 2] + part.blocks.additionals[b]
+            links = part.first_link[b] + np.arange(bucket.offsets[f], bucket.offsets[f + 1])
+            extra = bucket.additional_offsets[f : f + 2] + part.blocks.first_additional[b]
             copies = np.zeros((part.n_links, len(found[0])))
             copies[links] = np.where(part.negated[links], 1.0 - found[0], found[0]).T
             additionals = np.zeros((len(barred), len(found[0])))
             additionals[slice(*extra)] = found[1].T
             m.append(copies)
             n.append(additionals)
-            place += [(part.blocks.factors[b] + f, b, f)] * len(found[0])
+            place += [(part.blocks.first_factor[b] + f, b, f)] * len(found[0])
     table = Table(np.hstack(m), np.hstack(n), *np.array(place).T)
     off = (table.m > 0.0)[forbidden[part.link_variable]].any(axis=0)
     off |= (table.n != 0.0)[barred].any(axis=0)
@@ -97,7 +97,7 @@ class DenseSolution(SolvedGraph):
         self.part, self.table = part, table
         self.copies = np.eye(part.n_variables)[part.link_variable]
         self.weights = project(np.zeros(len(table.factor)), table.factor)
-        self.dual, self.gamma = np.zeros_like(self.weights), 1.0 + float(np.abs(eta).mean())
+        self.duals, self.step_size = np.zeros_like(self.weights), 1.0 + float(np.abs(eta).mean())
         self.basis = null_space(np.hstack([self.copies, -table.m]))
         self.linear = self.basis.T @ np.concatenate([eta, table.n.T @ eta_v])
         self.component = part.blocks.component[table.factor]
@@ -109,23 +109,24 @@ class DenseSolution(SolvedGraph):
         self.primal_residual, self.dual_residual = np.zeros((2, n))
         for i in range(1, options.max_iter + 1):
             if inverse is None:
-                inverse = np.linalg.inv(of_mu.T @ of_mu + self.gamma * of_p.T @ of_p)
-            wanted = self.linear + self.gamma * of_p.T @ (self.weights - self.dual)
+                inverse = np.linalg.inv(of_mu.T @ of_mu + self.step_size * of_p.T @ of_p)
+            wanted = self.linear + self.step_size * of_p.T @ (self.weights - self.duals)
             consistent = of_p @ (inverse @ wanted)
             relaxed = RELAXATION * consistent + (1.0 - RELAXATION) * self.weights
-            weights = project(relaxed + self.dual, self.table.factor)
-            self.dual += relaxed - weights
-            primal, change = np.zeros((2, n))
+            weights = project(relaxed + self.duals, self.table.factor)
+            self.duals += relaxed - weights
+            primal, dual = np.zeros((2, n))
             np.maximum.at(primal, self.component, np.abs(consistent - weights))
-            np.maximum.at(change, self.component, self.gamma * np.abs(weights - self.weights))
+            np.maximum.at(dual, self.component, self.step_size * np.abs(weights - self.weights))
             self.weights, self.iterations = weights, np.full(n, i)
-            self.primal_residual, self.dual_residual = primal, change
-            if max(primal.max(), change.max()) <= options.tol:
+            self.primal_residual, self.dual_residual = primal, dual
+            if max(primal.max(), dual.max()) <= options.tol:
                 break
-            ratio = primal.max() / max(change.max(), 1e-300)
+            ratio = primal.max() / max(dual.max(), 1e-300)
             if i % PERIOD == 0 and not 1.0 / RATIO <= ratio <= RATIO:
                 factor = 2.0 if ratio > 1.0 else 0.5
-                self.gamma, self.dual, inverse = factor * self.gamma, self.dual / factor, None
+                self.step_size *= factor
+                self.duals, inverse = self.duals / factor, None
         self.converged = np.maximum(self.primal_residual, self.dual_residual) <= options.tol
 
     def status(self) -> npt.NDArray[np.object_]:
@@ -205,6 +206,9 @@ class DenseEngine(Engine):
         solved = DenseSolution(part, table, eta, eta_v)
         solved.run(options)
         return solved
+
+
+lpsmap_api_version = 2
 
 
 @hookimpl

@@ -60,7 +60,7 @@ the scores, which sums of some thousand terms round at 2e-16 of the largest each
 
 AGREEMENT = 1e-7
 """Allowed error of the objective besides, relative to the largest score: copies agree within
-`TOLERANCE` only, and their disagreement is worth as much as the multipliers."""
+`TOLERANCE` only, and their disagreement is worth as much as the duals."""
 
 UNFINISHED = 1e6
 """Scale of scores from which on the loop may end at its limit, contradictions included: it says so.

@@ -12,7 +12,7 @@ from click.testing import CliRunner
 from lpsmap_core.command import cli
 from lpsmap_core.model.factor import override_level
 from lpsmap_core.plugins import hookspecs
-from lpsmap_core.plugins.files import read
+from lpsmap_core.plugins.files import read_graph
 from lpsmap_core.plugins.registry import KINDS, Registry, installed, registered
 from pages import execute
 
@@ -50,7 +50,7 @@ def test_the_examples_do_what_they_say(page: types.ModuleType, tmp_path: Path) -
     path.write_text("3.0\n1.0\n", encoding="utf-8")
     with registered(page) as found:
         assert CliRunner().invoke(cli.main, ["hello"]).output == "hello\n"
-        problem = read(path)
+        problem = read_graph(path)
         problem.graph.solve()
         assert problem.variables["u"].value.tolist() == [1.0, 0.0]
         graph = found.graphs["PlainGraph"].value()

@@ -17,7 +17,7 @@ import judges
 from lpsmap import AtMostOne
 from lpsmap_core import Factor, FactorGraph
 from lpsmap_core.layout.layout import build_layout
-from lpsmap_core.local.active.memory import block_size, carve
+from lpsmap_core.local.active.memory import block_size, carve_set
 from lpsmap_core.local.active.sets import ActiveSets
 from lpsmap_core.local.active.steps import RUNNING
 from random_graphs import Polytope, random_polytope
@@ -256,7 +256,9 @@ for problem in problems(25, seed=8):
 def test_a_block_is_as_large_as_what_is_carved_from_it(width: int, capacity: int) -> None:
     block = np.empty(block_size(width, capacity))
     one = np.zeros(1, dtype=np.int64)
-    arrays = [x for x in carve(block, width, capacity, one, one)[3:] if isinstance(x, np.ndarray)]
+    arrays = [
+        x for x in carve_set(block, width, capacity, one, one)[3:] if isinstance(x, np.ndarray)
+    ]
     begins = [x.ctypes.data for x in arrays]
     ends = [x.ctypes.data + x.nbytes for x in arrays]
     assert begins[1:] == ends[:-1]

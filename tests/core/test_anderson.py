@@ -6,19 +6,19 @@ import numpy as np
 import pytest
 
 from lpsmap import AtMostOne, FactorGraph, Sequence
-from lpsmap_core.engine.anderson import MOST_MOVES, Memory, _multiply, _solve, make_memory
+from lpsmap_core.engine.anderson import MOST_MOVES, History, _multiply, _solve, make_history
 
 N_LINKS = 30
 
 
-def memory_of(moves: np.ndarray, move: np.ndarray) -> Memory:
-    """Return a memory of these differences, in this order, and the latest move."""
-    memory = make_memory(len(move))
-    memory.move[:] = move
+def history_of(moves: np.ndarray, move: np.ndarray) -> History:
+    """Return a history of these differences, in this order, and the latest move."""
+    history = make_history(len(move))
+    history.move[:] = move
     for k in range(len(moves)):
-        memory.moves[k] = moves[k]
-        _multiply(memory, k, k + 1)
-    return memory
+        history.moves[k] = moves[k]
+        _multiply(history, k, k + 1)
+    return history
 
 
 @pytest.mark.parametrize("n", [1, 3, MOST_MOVES])
@@ -26,17 +26,17 @@ def test_weights_make_the_move_as_short_as_can_be(rng: np.random.Generator, n: i
     moves, move = rng.normal(size=(n, N_LINKS)), rng.normal(size=N_LINKS)
     moves *= 10.0 ** rng.uniform(-6, 0, size=(n, 1))
     moves *= np.abs(moves @ move)[:, None] / np.square(moves).sum(axis=1)[:, None]  # weights near 1
-    memory = memory_of(moves, move)
-    assert _solve(memory, n)
+    history = history_of(moves, move)
+    assert _solve(history, n)
     expected = np.linalg.lstsq(moves.T, move, rcond=None)[0]
-    np.testing.assert_allclose(memory.weights[:n], expected, rtol=1e-7)
+    np.testing.assert_allclose(history.weights[:n], expected, rtol=1e-7)
 
 
 def test_far_jumps_are_not_taken(rng: np.random.Generator) -> None:
     """A move that hardly changes says nothing about where it ends."""
     move = rng.normal(size=N_LINKS)
-    assert not _solve(memory_of(1e-3 * move[None], move), 1)
-    assert not _solve(memory_of(np.zeros((1, N_LINKS)), move), 1)
+    assert not _solve(history_of(1e-3 * move[None], move), 1)
+    assert not _solve(history_of(np.zeros((1, N_LINKS)), move), 1)
 
 
 @pytest.mark.parametrize(("scale", "seed"), [(10.0, 0), (100.0, 16), (100.0, 20)])

@@ -132,6 +132,7 @@ def test_two_engines_of_one_name() -> None:
 
     other = types.ModuleType("other")
     other.lpsmap_engines = hookimpl(lambda: [Other])  # type: ignore[attr-defined]
+    other.lpsmap_api_version = 2  # type: ignore[attr-defined]
     with registered(other), pytest.raises(DuplicateNameError, match="dense is claimed by two"):
         matching().solve(engine="dense")
 
@@ -149,5 +150,6 @@ def test_an_engine_refuses_what_it_cannot_solve() -> None:
 
     picky = types.ModuleType("picky")
     picky.lpsmap_engines = hookimpl(lambda: [Picky])  # type: ignore[attr-defined]
+    picky.lpsmap_api_version = 2  # type: ignore[attr-defined]
     with registered(picky), pytest.raises(ValueError, match="'picky' solves nothing"):
         matching().solve(engine="picky")

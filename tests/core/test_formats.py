@@ -15,8 +15,8 @@ import lpsmap
 import lpsmap_core
 from lpsmap_core import FactorGraph, hookimpl
 from lpsmap_core.command import cli
-from lpsmap_core.plugins.files import read
-from lpsmap_core.plugins.formats import FileFormat, FileFormatError, Problem
+from lpsmap_core.plugins.files import read_graph
+from lpsmap_core.plugins.formats import FileFormat, FileFormatError, NamedGraph
 from lpsmap_core.plugins.json_format import JsonFormat
 from lpsmap_core.plugins.registry import registered
 
@@ -38,7 +38,7 @@ def written(folder: Path, content: Any, name: str = "problem.json") -> Path:
 
 
 def test_a_file_is_the_graph_that_python_would_build(tmp_path: Path) -> None:
-    found = read(written(tmp_path, GOOD))
+    found = read_graph(written(tmp_path, GOOD))
     found.graph.solve()
     graph = FactorGraph()
     u = graph.variable_from(np.array(GOOD["variables"]["u"]))
@@ -54,7 +54,7 @@ def test_a_file_is_the_graph_that_python_would_build(tmp_path: Path) -> None:
 
 
 def over(view: Any) -> dict[str, Any]:
-    """Return a problem with a factor over a view."""
+    """Return a file's content with a factor over a view."""
     return {**GOOD, "factors": [{"type": "Xor", "over": [view]}]}
 
 
@@ -100,7 +100,7 @@ def over(view: Any) -> dict[str, Any]:
 )
 def test_a_file_that_is_wrong_says_where(tmp_path: Path, content: Any, words: str) -> None:
     with pytest.raises(FileFormatError, match=words) as caught:
-        read(written(tmp_path, content))
+        read_graph(written(tmp_path, content))
     assert str(caught.value).startswith(str(tmp_path))
     assert len(str(caught.value)) < 1000
 
@@ -109,9 +109,9 @@ def test_suffixes_choose_the_format(tmp_path: Path) -> None:
     class Counted(FileFormat):
         name, suffixes = "a number of free variables", (".count",)
 
-        def read(self, path: Path) -> Problem:
+        def read(self, path: Path) -> NamedGraph:
             graph = FactorGraph()
-            return Problem(graph, {"u": graph.variable(int(path.read_text()))})
+            return NamedGraph(graph, {"u": graph.variable(int(path.read_text()))})
 
     class Reader:
         lpsmap_api_version = 2
@@ -122,9 +122,9 @@ def test_suffixes_choose_the_format(tmp_path: Path) -> None:
 
     path = written(tmp_path, "3", "three.COUNT")
     with registered(Reader()):
-        assert read(path).variables["u"].shape == (3,)
+        assert read_graph(path).variables["u"].shape == (3,)
     with pytest.raises(FileFormatError, match=r"suffix '.count'; expected one of .json"):
-        read(path)
+        read_graph(path)
     assert JsonFormat.suffixes == (".json",)
 
 
@@ -142,7 +142,7 @@ def test_lpsmap_solve_prints_json(tmp_path: Path) -> None:
 def test_numbers_of_any_size_and_marks_of_editors(tmp_path: Path) -> None:
     budget = {"type": "Budget", "over": ["u"], "budget": 10**4000}
     path = written(tmp_path, "\ufeff" + json.dumps({**GOOD, "factors": [budget]}))
-    assert read(path).graph.solve().ok
+    assert read_graph(path).graph.solve().ok
 
 
 def test_lists_in_a_file_are_arrays() -> None:
@@ -197,16 +197,16 @@ class FaultyFormat(FileFormat):
 
     name, suffixes = "faulty", (".faulty",)
 
-    def read(self, path: Path) -> Problem:
+    def read(self, path: Path) -> NamedGraph:
         raise AttributeError("no such thing")
 
 
-class NoProblem(FaultyFormat):
+class NoGraph(FaultyFormat):
     """A format whose reader returns something else."""
 
     suffixes = (".none",)
 
-    def read(self, path: Path) -> Problem:
+    def read(self, path: Path) -> NamedGraph:
         return None  # type: ignore[return-value]
 
 
@@ -221,7 +221,7 @@ class FaultyPlugin:
 
     @hookimpl
     def lpsmap_formats(self) -> list[type[FileFormat]]:
-        return [FaultyFormat, NoProblem]
+        return [FaultyFormat, NoGraph]
 
 
 def test_what_a_plugin_does_is_no_traceback(tmp_path: Path) -> None:
@@ -230,7 +230,7 @@ def test_what_a_plugin_does_is_no_traceback(tmp_path: Path) -> None:
         for name, words in (
             ("a.json", "ZeroDivisionError: .* raised in .*test_formats.py, line"),
             ("a.faulty", "AttributeError: no such thing; raised by the format of registered-by-h"),
-            ("a.none", "returned a NoneType; expected a Problem"),
+            ("a.none", "returned a NoneType; expected a NamedGraph"),
         ):
             result = CliRunner().invoke(cli.main, ["solve", str(written(tmp_path, content, name))])
             assert result.exit_code == 1

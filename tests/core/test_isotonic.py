@@ -105,8 +105,8 @@ def test_it_keeps_the_protocol(factor: Any, check: Any) -> None:
 
 
 def test_groups_that_share_a_code_are_found_by_the_kit() -> None:
-    with pytest.raises(ConformanceError, match="the derivative of"):
-        for factor in OneGroup.examples():
+    for factor in OneGroup.examples():
+        with pytest.raises(ConformanceError, match="the derivative of"):
             check_jvp(factor)
 
 

@@ -116,7 +116,7 @@ def test_links_and_blocks_say_where_everything_lies(graph: FactorGraph) -> None:
     assert part.link_variable.tolist() == variable
     assert part.negated.tolist() == negated
     by_variable = sorted(range(len(variable)), key=lambda link: variable[link])
-    assert links.links.tolist() == by_variable
+    assert links.order.tolist() == by_variable
     assert links.negated.tolist() == [negated[link] for link in by_variable]
     degree = np.bincount(np.array(variable, dtype=np.int64), minlength=part.n_variables)
     assert np.diff(part.variable_offsets).tolist() == degree.tolist()
@@ -125,19 +125,20 @@ def test_links_and_blocks_say_where_everything_lies(graph: FactorGraph) -> None:
     totals = [(b.n_factors, b.n_links, b.n_additionals) for b in buckets]
     starts = np.array([(0, 0, 0), *totals]).cumsum(axis=0)
     assert (
-        np.stack([blocks.factors, blocks.links, blocks.additionals], 1).tolist() == starts.tolist()
+        np.stack([blocks.first_factor, blocks.first_link, blocks.first_additional], 1).tolist()
+        == starts.tolist()
     )
     owner = [int(c) for bucket in buckets for c in bucket.component]
     assert blocks.component.tolist() == owner
     each = [int(n) for bucket in buckets for n in np.diff(bucket.additional_offsets)]
     assert blocks.additional_offsets.tolist() == np.cumsum([0, *each]).tolist()
     for c in range(part.n_components):
-        mine = slice(blocks.variables[c], blocks.variables[c + 1])
+        mine = slice(blocks.first_variable[c], blocks.first_variable[c + 1])
         assert (part.component[mine] == c).all()
         assert part.sizes[c] == degree[mine].sum()
         assert part.direct[c] == (owner.count(c) == 1 and (degree[mine] == 1).all())
         for b, bucket in enumerate(buckets):
-            rows = np.arange(blocks.of_component[c, b], blocks.of_component[c + 1, b])
+            rows = np.arange(blocks.first_row[c, b], blocks.first_row[c + 1, b])
             assert rows.tolist() == np.flatnonzero(bucket.component == c).tolist()
 
 

@@ -10,9 +10,9 @@ import pytest
 
 from lpsmap import AtMostOne, ConvergenceWarning, Factor, FactorGraph, Xor
 from lpsmap_core import FREE, LocalSolution
-from lpsmap_core.engine.faces import draw, make_work
+from lpsmap_core.engine.faces import draw_general_position, make_work
 from lpsmap_core.engine.polish import OUTSIDE, _find_mu, _find_settled, make_polish
-from lpsmap_core.engine.selection import keep, select
+from lpsmap_core.engine.selection import keep_chosen, select_components
 from lpsmap_core.engine.state import PartState
 from stress import checked
 
@@ -31,16 +31,16 @@ class Looks:
         part, self.problem = self.state.part, self.state.problem
         self.polish = make_polish(self.state, True)
         self.work = make_work(part, 0)
-        self.everything = select(self.problem.blocks, 0, part.n_components)
-        draw(self.everything, self.problem, self.polish.numbers)
+        self.everything = select_components(self.problem.blocks, 0, part.n_components)
+        draw_general_position(self.everything, self.problem, self.polish.numbers)
 
     def __call__(self, *components: int) -> list[int]:
         """Look at some components; return those whose faces are found settled."""
         polish, problem = self.polish, self.problem
         polish.looks[:] += 1
         polish.now[:] = np.isin(np.arange(len(polish.now)), components)
-        some = keep(self.everything, problem.links, problem.blocks, polish.now)
-        _find_settled(some, self.state.calls, problem, polish, self.work)
+        some = keep_chosen(self.everything, problem.links, problem.blocks, polish.now)
+        _find_settled(some, self.state.solver_table, problem, polish, self.work)
         return np.flatnonzero(polish.now).tolist()
 
 
@@ -82,7 +82,7 @@ def test_marginals_far_outside_show_wrong_faces(looks: Looks) -> None:
     problem.iterate.z[:] = problem.iterate.a
     polish.now[:] = True
     looks.work.order[:] = np.arange(scores.size)
-    _find_mu(looks.everything, scores.size, looks.state.calls, problem, polish, work, 1e-6)
+    _find_mu(looks.everything, scores.size, looks.state.solver_table, problem, polish, work, 1e-6)
     np.testing.assert_allclose(polish.mu.reshape(scores.shape), scores, rtol=0, atol=1e-12)
     assert polish.now.tolist() == [True, False, True]
 

@@ -23,7 +23,7 @@ from lpsmap_core import Factor, FactorGraph
 from lpsmap_core.command import cli
 from lpsmap_core.plugins import registry
 from lpsmap_core.plugins.backends import NumpyBackend
-from lpsmap_core.plugins.files import read
+from lpsmap_core.plugins.files import read_graph
 from lpsmap_core.plugins.formats import FileFormat, FileFormatError
 from lpsmap_core.plugins.json_format import JsonFormat
 from lpsmap_core.plugins.registry import (
@@ -456,7 +456,7 @@ def test_a_name_of_a_pack_that_is_not_installed(alone: Path) -> None:
             f'{{"variables": {{"u": [1]}}, "factors": [{{"type": "{name}", "over": ["u"]}}]}}'
         )
         with pytest.raises(FileFormatError, match=f"expected an inst.*pip install {pack}$"):
-            read(path)
+            read_graph(path)
 
 
 def test_names_that_are_near_are_suggested(alone: Path) -> None:

@@ -6,7 +6,12 @@ import numpy as np
 import pytest
 
 from lpsmap_core.engine.options import Options
-from lpsmap_core.engine.step_size import FIRST_STEP_SIZE, WIDEST_RANGE, balanced, first_step_sizes
+from lpsmap_core.engine.step_size import (
+    FIRST_STEP_SIZE,
+    WIDEST_RANGE,
+    balanced_step_size,
+    first_step_sizes,
+)
 
 COMPONENT = np.array([0, 0, 1, 1, 2])
 COUPLED = np.zeros(3, dtype=bool)
@@ -36,15 +41,15 @@ def test_a_component_of_one_factor_has_none() -> None:
 
 
 @pytest.mark.parametrize(
-    ("primal", "change", "expected"),
+    ("primal", "dual", "expected"),
     [(1.0, 0.05, 2.0), (0.05, 1.0, 0.5), (1.0, 0.5, 1.0), (0.0, 0.0, 1.0), (np.nan, 1.0, 1.0)],
 )
 def test_a_step_size_follows_the_larger_residual(
-    primal: float, change: float, expected: float
+    primal: float, dual: float, expected: float
 ) -> None:
-    assert balanced(1.0, 1.0, primal, change, 10.0) == expected
+    assert balanced_step_size(1.0, 1.0, primal, dual, 10.0) == expected
 
 
 def test_a_step_size_stays_near_its_first_value() -> None:
-    assert balanced(0.9 * WIDEST_RANGE, 1.0, 1.0, 0.0, 10.0) == 0.9 * WIDEST_RANGE
-    assert balanced(1.1 / WIDEST_RANGE, 1.0, 0.0, 1.0, 10.0) == 1.1 / WIDEST_RANGE
+    assert balanced_step_size(0.9 * WIDEST_RANGE, 1.0, 1.0, 0.0, 10.0) == 0.9 * WIDEST_RANGE
+    assert balanced_step_size(1.1 / WIDEST_RANGE, 1.0, 0.0, 1.0, 10.0) == 1.1 / WIDEST_RANGE

@@ -277,6 +277,18 @@ class DecodesToArrays(OneOf):
         return {"on": np.flatnonzero(variables)}
 
 
+@caught_by("check_unused")
+class CallsAllUnused(OneOf):
+    def unused(self):
+        return np.ones(self.variables.shape, dtype=bool), None
+
+
+@caught_by("check_unused")
+class UnusedOfAnotherShape(OneOf):
+    def unused(self):
+        return None, np.zeros(self.n_additionals, dtype=bool)
+
+
 # the best structure
 
 

@@ -247,7 +247,7 @@ def test_keys_are_checked() -> None:
 @pytest.mark.parametrize("jump", [1e-5, 1e-3, 0.01, 0.1, 10.0, 100.0, 1e3, 1e5])
 @pytest.mark.parametrize("cached", [False, True])
 def test_after_a_jump_of_the_scores_the_loop_starts_from_nothing(cached: bool, jump: float) -> None:
-    """Multipliers of another size took several times the iterations, or 3,000 and no solution."""
+    """Duals of another size took several times the iterations, or 3,000 and no solution."""
     rng, cache, keys = np.random.default_rng(8), WarmStartCache(), list(range(16))
     scores = rng.normal(size=(16, 6, 8))
     graph, u = matching(scores)

@@ -16,7 +16,7 @@ __all__ = ["LEVEL", "bounded", "faces", "slack", "slack_array"]
 EPSILON = 2.0**-52
 LEVEL = 4096 * EPSILON
 """Slack relative to the mean marginal of a row: about 1e-12."""
-ROUNDING = 8 * EPSILON
+SCORE_ROUNDING = 8 * EPSILON
 """Slack relative to the score that a marginal was computed from."""
 LARGEST = 1e-6
 """Slack whatever the scores: forbidden variables have huge ones."""
@@ -25,7 +25,7 @@ LARGEST = 1e-6
 @leaf
 def slack(level: float, score: float) -> float:
     """Return how near to a bound a marginal counts as at it."""
-    return min(level + ROUNDING * abs(score), LARGEST)
+    return min(level + SCORE_ROUNDING * abs(score), LARGEST)
 
 
 def slack_array(xp: Any, level: Any, score: Any) -> Any:

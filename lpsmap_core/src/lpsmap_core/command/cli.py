@@ -19,7 +19,7 @@ from lpsmap_core.command.check import check_registered, registrations_of
 from lpsmap_core.command.compile_types import compile_types
 from lpsmap_core.command.explain import explain
 from lpsmap_core.model.factor import override_level
-from lpsmap_core.plugins.files import read
+from lpsmap_core.plugins.files import read_graph
 from lpsmap_core.plugins.registry import (
     DuplicateNameError,
     Offers,
@@ -117,8 +117,8 @@ def solve(file: Path, max_iter: int, tol: float) -> None:
     printed.
     """
     try:
-        problem = read(file)
-        solution = problem.graph.solve(max_iter=max_iter, tol=tol)
+        named = read_graph(file)
+        solution = named.graph.solve(max_iter=max_iter, tol=tol)
     except (OSError, ValueError, DuplicateNameError) as error:  # they say all in their words
         raise click.ClickException(str(error)) from error
     except Exception as error:  # an oracle of a plugin can raise anything
@@ -126,7 +126,7 @@ def solve(file: Path, max_iter: int, tol: float) -> None:
     answer = {
         "status": [status.name for status in solution.status],
         "objective": _numbers(solution.objective),
-        "variables": {name: _numbers(u.value) for name, u in problem.variables.items()},
+        "variables": {name: _numbers(u.value) for name, u in named.variables.items()},
     }
     click.echo(json.dumps(answer, allow_nan=False))
     if not solution.ok:

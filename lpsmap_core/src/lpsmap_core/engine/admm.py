@@ -25,28 +25,42 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from lpsmap_core.engine.anderson import Memory, accelerate, begin, make_memory, prepare, review
-from lpsmap_core.engine.faces import Work, draw, make_work
+from lpsmap_core.engine.anderson import (
+    History,
+    accelerate,
+    begin_history,
+    make_history,
+    note_start,
+    review_acceleration,
+)
+from lpsmap_core.engine.faces import Work, draw_general_position, make_work
 from lpsmap_core.engine.infeasible import FIRST_TEST, InfeasibilityTest
 from lpsmap_core.engine.options import Options
-from lpsmap_core.engine.polish import EARLY, PERIOD, Polish, make_polish, polish_settled, take_back
+from lpsmap_core.engine.polish import (
+    EARLY,
+    PERIOD,
+    Polish,
+    make_polish,
+    polish_settled,
+    take_back_polish,
+)
 from lpsmap_core.engine.protocol import WarmStart
-from lpsmap_core.engine.selection import Selection, keep, select, solve_locally
+from lpsmap_core.engine.selection import Selection, keep_chosen, select_components, solve_locally
 from lpsmap_core.engine.state import (
     MOST_STRUCTURES,
     ONE,
     Iterate,
+    LoopProblem,
     PartState,
-    Problem,
     Progress,
+    initial_state,
     scale_additionals,
-    start,
 )
 from lpsmap_core.engine.step_size import (
     BALANCE_PERIOD,
     BALANCE_RATIO,
     BALANCE_RATIO_ACCELERATED,
-    balanced,
+    balanced_step_size,
 )
 from lpsmap_core.engine.threads import in_shares
 from lpsmap_core.kernels.arrays import BoolArray, FloatArray, IntArray
@@ -57,7 +71,7 @@ from lpsmap_core.kernels.native import borrowed
 from lpsmap_core.layout.arrangement import Links
 from lpsmap_core.layout.layout import Part
 
-__all__ = ["INNER_ITERATIONS", "Limits", "advance", "run", "solve_part"]
+__all__ = ["INNER_ITERATIONS", "Limits", "advance_components", "run_loop", "solve_part"]
 
 INNER_ITERATIONS = 5
 """Active-set iterations for a factor in one outer iteration, unless asked otherwise. Early local
@@ -113,12 +127,12 @@ def solve_part(
     warm
         Where to start from.
     """
-    state = start(part, eta, eta_v, options, warm)
-    run(state, ~skip, options)
+    state = initial_state(part, eta, eta_v, options, warm)
+    run_loop(state, ~skip, options)
     return state
 
 
-def run(state: PartState, chosen: BoolArray, options: Options) -> None:
+def run_loop(state: PartState, chosen: BoolArray, options: Options) -> None:
     """Run the loop on some components until they are solved, or a limit is reached."""
     part, progress, alone = state.part, state.problem.progress, state.problem.direct
     direct, coupled = np.flatnonzero(alone & chosen), np.flatnonzero(~alone & chosen)
@@ -128,7 +142,7 @@ def run(state: PartState, chosen: BoolArray, options: Options) -> None:
     if len(direct):
         inner = options.max_inner_iter or MOST_STRUCTURES
         limits = Limits(1, inner, options.tol, False, 1.0)
-        advance(state, direct, polish, work, limits, options.threads)
+        advance_components(state, direct, polish, work, limits, options.threads)
         state.out_of_time = out_of_time()
     inner = options.max_inner_iter or INNER_ITERATIONS
     test, stop = InfeasibilityTest(state), 0
@@ -137,7 +151,7 @@ def run(state: PartState, chosen: BoolArray, options: Options) -> None:
         if options.max_time is not None:
             stop = min(stop, last + CLOCK_PERIOD)
         limits = Limits(stop, inner, options.tol, options.adapt, options.relaxation)
-        advance(state, coupled, polish, work, limits, options.threads)
+        advance_components(state, coupled, polish, work, limits, options.threads)
         coupled = coupled[~progress.converged[coupled]]
         last_chance = stop == options.max_iter and stop > FIRST_TEST
         if len(coupled) and (stop == test.next_iteration or last_chance):
@@ -145,7 +159,7 @@ def run(state: PartState, chosen: BoolArray, options: Options) -> None:
         state.out_of_time = out_of_time()
 
 
-def advance(
+def advance_components(
     state: PartState,
     components: IntArray,
     polish: Polish,
@@ -155,9 +169,9 @@ def advance(
 ) -> None:
     """Run the loop on some components until they are solved, or the limits are reached."""
     together = any(solver.vectorised for solver in state.solvers)
-    calls, problem, trace = state.calls, state.problem, state.trace
+    solver_table, problem, trace = state.solver_table, state.problem, state.trace
     in_shares(
-        lambda some: _run(some, together, calls, problem, polish, work, limits, trace),
+        lambda some: _run(some, together, solver_table, problem, polish, work, limits, trace),
         components,
         state.part.sizes[components],
         1 if together else threads,
@@ -172,8 +186,8 @@ def advance(
 def _run(
     components: IntArray,
     together: bool,
-    solvers: Any,
-    problem: Problem,
+    solver_table: Any,
+    problem: LoopProblem,
     polish: Polish,
     work: Work,
     limits: Limits,
@@ -181,37 +195,37 @@ def _run(
 ) -> None:
     """Run the loop on some components, one after the other or all together."""
     problem, polish, work = by_address(problem), by_address(polish), by_address(work)
-    solvers, trace = borrowed(solvers), borrowed(trace)
-    links, blocks, memory = problem.links, problem.blocks, make_memory(0)
+    solver_table, trace = borrowed(solver_table), borrowed(trace)
+    links, blocks, history = problem.links, problem.blocks, make_history(0)
     if together:
-        chosen = np.zeros(len(problem.progress.gamma), dtype=np.bool_)
+        chosen = np.zeros(len(problem.progress.step_size), dtype=np.bool_)
         for c in components:
             chosen[c] = True
-        everything = select(blocks, 0, len(chosen))
-        selection = keep(everything, links, blocks, chosen)
-        _iterate(selection, solvers, problem, polish, work, memory, limits, trace)
+        everything = select_components(blocks, 0, len(chosen))
+        selection = keep_chosen(everything, links, blocks, chosen)
+        _iterate(selection, solver_table, problem, polish, work, history, limits, trace)
     else:
         n_variables = 0
         for c in components:
-            n_variables += blocks.variables[c + 1] - blocks.variables[c]
+            n_variables += blocks.first_variable[c + 1] - blocks.first_variable[c]
             if n_variables > LOOK_PERIOD:
                 n_variables = 0
                 if interrupted():
                     break
-            selection = select(blocks, c, c + 1)
-            begin(c, problem, memory)
-            if not _iterate(selection, solvers, problem, polish, work, memory, limits, trace):
+            selection = select_components(blocks, c, c + 1)
+            begin_history(c, problem, history)
+            if not _iterate(selection, solver_table, problem, polish, work, history, limits, trace):
                 break
 
 
 @kernel
 def _iterate(
     selection: Selection,
-    solvers: Any,
-    problem: Problem,
+    solver_table: Any,
+    problem: LoopProblem,
     polish: Polish,
     work: Work,
-    memory: Memory,
+    history: History,
     limits: Limits,
     trace: FloatArray,
 ) -> bool:
@@ -224,29 +238,29 @@ def _iterate(
     iteration = progress.iterations[selection.components[0]]
     running = np.empty(0, dtype=np.bool_)
     if iteration == 0 and len(polish.numbers) > 0:
-        draw(selection, problem, polish.numbers)
+        draw_general_position(selection, problem, polish.numbers)
     while len(selection.components) > 0 and iteration < limits.stop:
         iteration += 1
         only, alone = selection.components[0], len(selection.components) == 1
-        accelerated = alone and polish.allowed[only] and iteration >= memory.phase[0]
+        accelerated = alone and polish.allowed[only] and iteration >= history.phase[0]
         if accelerated:
-            memory = prepare(only, problem, memory)
+            history = note_start(only, problem, history)
         _write_stale(selection, problem)
-        if not solve_locally(selection, solvers, problem, limits.max_inner_iter) or stopped():
+        if not solve_locally(selection, solver_table, problem, limits.max_inner_iter) or stopped():
             return False
         for c in selection.components:
             polish.now[c] = False
             progress.iterations[c] = iteration
         regular = iteration % PERIOD == 0
         if limits.adapt and (regular or iteration <= EARLY):
-            polish_settled(selection, solvers, problem, polish, work, limits.tol, regular)
+            polish_settled(selection, solver_table, problem, polish, work, limits.tol, regular)
         _average(selection, problem, polish.now, limits.relaxation)
         ratio = BALANCE_RATIO_ACCELERATED if accelerated else BALANCE_RATIO
         if not (limits.adapt and iteration % BALANCE_PERIOD == 0):
             ratio = np.inf
         n_finished = _judge(selection.components, progress, polish.now, limits.tol, ratio)
         if limits.adapt:
-            take_back(selection, problem, polish)
+            take_back_polish(selection, problem, polish)
         if len(trace) > 0:
             _write_trace(selection.components, progress, trace[iteration - 1])
         if n_finished == len(selection.components):
@@ -254,14 +268,14 @@ def _iterate(
         if interrupted():
             return False
         if accelerated:
-            accelerate(only, problem, memory)
-            review(only, iteration, problem, memory)
+            accelerate(only, problem, history)
+            review_acceleration(only, iteration, problem, history)
         if n_finished > 0:
             if len(running) == 0:
-                running = np.empty(len(progress.gamma), dtype=np.bool_)
+                running = np.empty(len(progress.step_size), dtype=np.bool_)
             for c in selection.components:
                 running[c] = not progress.converged[c]
-            selection = keep(selection, problem.links, problem.blocks, running)
+            selection = keep_chosen(selection, problem.links, problem.blocks, running)
     return True
 
 
@@ -269,11 +283,11 @@ def _iterate(
 def _write_trace(components: IntArray, progress: Progress, residuals: FloatArray) -> None:
     """Write the residuals of some components, the primal ones in the first row."""
     for c in components:
-        residuals[0, c], residuals[1, c] = progress.primal[c], progress.change[c]
+        residuals[0, c], residuals[1, c] = progress.primal_residual[c], progress.dual_residual[c]
 
 
 @kernel
-def _write_stale(selection: Selection, problem: Problem) -> None:
+def _write_stale(selection: Selection, problem: LoopProblem) -> None:
     """Write the local scores of components whose iterate or step size changed."""
     links, iterate, progress = problem.links, problem.iterate, problem.progress
     n_stale = 0
@@ -281,14 +295,14 @@ def _write_stale(selection: Selection, problem: Problem) -> None:
         n_stale += progress.stale[c]
     if n_stale == 0:
         return
-    chosen = keep(selection, links, problem.blocks, progress.stale)
+    chosen = keep_chosen(selection, links, problem.blocks, progress.stale)
     for v in chosen.variables:
-        g = progress.gamma[links.component[v]]
+        g = progress.step_size[links.component[v]]
         base = iterate.score[v] + g * iterate.u[v]
         inverse = 1.0 / (problem.quadratic + g)
         for e in range(links.offsets[v], links.offsets[v + ONE]):
-            a = (base + iterate.dual[e]) * inverse
-            iterate.a[links.links[e]] = 1.0 / links.delta[v] - a if links.negated[e] else a
+            a = (base + iterate.duals[e]) * inverse
+            iterate.a[links.order[e]] = 1.0 / links.root_degree[v] - a if links.negated[e] else a
     if len(problem.extras.eta) > 0:
         for b in range(len(chosen.first)):
             scale_additionals(chosen.rows[chosen.first[b] : chosen.last[b]], b, problem)
@@ -297,7 +311,9 @@ def _write_stale(selection: Selection, problem: Problem) -> None:
 
 
 @leaf
-def _average(selection: Selection, problem: Problem, moved: BoolArray, relaxation: float) -> None:
+def _average(
+    selection: Selection, problem: LoopProblem, moved: BoolArray, relaxation: float
+) -> None:
     """Average the copies of every variable, update the duals, write the next local scores.
 
     Leaves out the components that were `moved`, whose local solutions are not of their iterate.
@@ -307,9 +323,10 @@ def _average(selection: Selection, problem: Problem, moved: BoolArray, relaxatio
     for v in selection.variables:
         if links.component[v] != current:
             if current >= 0 and not skip:
-                progress.primal[current], progress.change[current] = primal, g * change
+                progress.primal_residual[current] = primal
+                progress.dual_residual[current] = g * change
             current = links.component[v]
-            skip, g = moved[current], progress.gamma[current]
+            skip, g = moved[current], progress.step_size[current]
             inverse, primal, change = 1.0 / (problem.quadratic + g), 0.0, 0.0
         if skip:
             continue
@@ -320,7 +337,8 @@ def _average(selection: Selection, problem: Problem, moved: BoolArray, relaxatio
             gap, moves = _average_copies(v, lo, hi, links, iterate, g, relaxation, inverse)
         primal, change = max(primal, gap), max(change, moves)
     if current >= 0 and not skip:
-        progress.primal[current], progress.change[current] = primal, g * change
+        progress.primal_residual[current] = primal
+        progress.dual_residual[current] = g * change
 
 
 @leaf
@@ -339,28 +357,28 @@ def _average_copies(
     Returns the largest disagreement of its copies, infinite if one is not a number, which no
     comparison would tell; and how far its marginal moved.
     """
-    index, delta, negated = links.links, links.delta, links.negated
-    u, duals, scores, z = iterate.u, iterate.dual, iterate.a, iterate.z
+    order, root_degree, negated = links.order, links.root_degree, links.negated
+    u, duals, scores, z = iterate.u, iterate.duals, iterate.a, iterate.z
     total = 0.0
     for e in range(lo, hi):
-        copy = z[index[e]]
-        total += 1.0 / delta[v] - copy if negated[e] else copy
+        copy = z[order[e]]
+        total += 1.0 / root_degree[v] - copy if negated[e] else copy
     mean, previous = total / float(hi - lo), u[v]
     relaxed = relax * mean + (1.0 - relax) * previous
     u[v] = relaxed if abs(relaxed) > TINY else 0.0
     base, step, largest = iterate.score[v] + g * relaxed, relax * g, 0.0
     for e in range(lo, hi):
-        link = index[e]
+        link = order[e]
         copy = z[link]
-        gap = mean - (1.0 / delta[v] - copy if negated[e] else copy)
+        gap = mean - (1.0 / root_degree[v] - copy if negated[e] else copy)
         largest = max(largest, abs(gap))
         dual = duals[e] + step * gap
         duals[e] = dual
         a = (base + dual) * inverse
-        scores[link] = 1.0 / delta[v] - a if negated[e] else a
+        scores[link] = 1.0 / root_degree[v] - a if negated[e] else a
     if not abs(mean) < np.inf:
         return np.inf, 0.0
-    return delta[v] * largest, delta[v] * abs(mean - previous)
+    return root_degree[v] * largest, root_degree[v] * abs(mean - previous)
 
 
 @leaf
@@ -372,14 +390,15 @@ def _judge(
     for c in components:
         if moved[c]:
             continue
-        primal, change = progress.primal[c], progress.change[c]
-        changed_little = change <= max(tol, progress.rounding[c])
+        primal, dual = progress.primal_residual[c], progress.dual_residual[c]
+        changed_little = dual <= max(tol, progress.rounding[c])
         if primal <= tol and changed_little and not progress.unsolved[c]:
             progress.converged[c] = True
             n_finished += 1
         elif ratio < np.inf:
-            before = progress.gamma[c]
-            gamma = balanced(before, progress.first_gamma[c], primal, change, ratio)
-            progress.gamma[c] = gamma
-            progress.stale[c] |= gamma != before
+            before = progress.step_size[c]
+            first = progress.first_step_size[c]
+            step_size = balanced_step_size(before, first, primal, dual, ratio)
+            progress.step_size[c] = step_size
+            progress.stale[c] |= step_size != before
     return n_finished

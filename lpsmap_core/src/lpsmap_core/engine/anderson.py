@@ -18,11 +18,18 @@ from typing import NamedTuple
 
 import numpy as np
 
-from lpsmap_core.engine.state import ONE, Problem
+from lpsmap_core.engine.state import ONE, LoopProblem
 from lpsmap_core.kernels.arrays import FloatArray, IntArray
 from lpsmap_core.kernels.compile import kernel, leaf
 
-__all__ = ["Memory", "accelerate", "begin", "make_memory", "prepare", "review"]
+__all__ = [
+    "History",
+    "accelerate",
+    "begin_history",
+    "make_history",
+    "note_start",
+    "review_acceleration",
+]
 
 NEVER = 2**62
 
@@ -51,7 +58,7 @@ RIDGE = 1e-10
 """Relative to the squared differences: moves that are nearly dependent have no large weights."""
 
 
-class Memory(NamedTuple):
+class History(NamedTuple):
     """What is known of the component that is being solved; a number for each of its links."""
 
     point: FloatArray
@@ -71,7 +78,7 @@ class Memory(NamedTuple):
     used: IntArray
     """How many iterations in a row have gone into it."""
     component: IntArray
-    """Whose memory it is; -1 for nobody's."""
+    """Whose history it is; -1 for nobody's."""
     phase: IntArray
     """The next iteration to accelerate; the next one to see what came of it, 0 if none is; and the
     length of the next rest."""
@@ -80,9 +87,9 @@ class Memory(NamedTuple):
 
 
 @kernel
-def make_memory(n_links: int) -> Memory:
-    """Return an empty memory, which accelerates nothing until `begin`."""
-    return Memory(
+def make_history(n_links: int) -> History:
+    """Return an empty history, which accelerates nothing until `begin_history`."""
+    return History(
         point=np.empty(n_links),
         image=np.empty(n_links),
         move=np.empty(n_links),
@@ -100,42 +107,42 @@ def make_memory(n_links: int) -> Memory:
 
 
 @leaf
-def begin(c: int, problem: Problem, memory: Memory) -> None:
+def begin_history(c: int, problem: LoopProblem, history: History) -> None:
     """Turn to component `c`."""
-    memory.component[0] = -1
+    history.component[0] = -1
     allowed = _size(c, problem) <= MOST_LINKS
-    memory.phase[0] = FIRST_ACCELERATED if allowed else NEVER
-    memory.phase[1], memory.phase[2] = 0, FIRST_REST
+    history.phase[0] = FIRST_ACCELERATED if allowed else NEVER
+    history.phase[1], history.phase[2] = 0, FIRST_REST
 
 
 @leaf
-def _size(c: int, problem: Problem) -> int:
+def _size(c: int, problem: LoopProblem) -> int:
     """Return how many links a component has."""
-    variables, offsets = problem.blocks.variables, problem.links.offsets
-    return int(np.int64(offsets[variables[c + 1]] - offsets[variables[c]]))  # signed, as any int
+    first, offsets = problem.blocks.first_variable, problem.links.offsets
+    return int(np.int64(offsets[first[c + 1]] - offsets[first[c]]))  # signed, as any int
 
 
 @kernel
-def prepare(c: int, problem: Problem, memory: Memory) -> Memory:
+def note_start(c: int, problem: LoopProblem, history: History) -> History:
     """Note where component `c` starts an iteration.
 
-    Returns the memory, or a new one if its size is not the component's.
+    Returns the history, or a new one if its size is not the component's.
     """
-    if memory.component[0] != c:
+    if history.component[0] != c:
         n_links = _size(c, problem)
-        if len(memory.point) != n_links:
-            memory = make_memory(n_links)
-            begin(c, problem, memory)
-        memory.component[0], memory.used[0] = c, 0
-    _note_point(c, problem, memory)
-    return memory
+        if len(history.point) != n_links:
+            history = make_history(n_links)
+            begin_history(c, problem, history)
+        history.component[0], history.used[0] = c, 0
+    _note_point(c, problem, history)
+    return history
 
 
 @leaf
-def review(c: int, iteration: int, problem: Problem, memory: Memory) -> None:
+def review_acceleration(c: int, iteration: int, problem: LoopProblem, history: History) -> None:
     """Let the acceleration rest if the residuals have not fallen."""
-    progress, phase, reference = problem.progress, memory.phase, memory.reference
-    residual = max(progress.primal[c], progress.change[c])
+    progress, phase, reference = problem.progress, history.phase, history.reference
+    residual = max(progress.primal_residual[c], progress.dual_residual[c])
     if phase[1] == 0 or iteration >= phase[1] and residual <= FALL * reference[0]:
         reference[0], phase[1] = residual, iteration + PHASE
     elif iteration >= phase[1]:
@@ -144,96 +151,96 @@ def review(c: int, iteration: int, problem: Problem, memory: Memory) -> None:
 
 
 @leaf
-def _note_point(c: int, problem: Problem, memory: Memory) -> None:
+def _note_point(c: int, problem: LoopProblem, history: History) -> None:
     """Write ``lambda + gamma u``."""
     links, blocks, iterate = problem.links, problem.blocks, problem.iterate
-    variables = blocks.variable_counting[blocks.variables[c] : blocks.variables[c + 1]]
-    gamma, i = problem.progress.gamma[c], 0
+    variables = blocks.variable_counting[blocks.first_variable[c] : blocks.first_variable[c + 1]]
+    gamma, i = problem.progress.step_size[c], 0
     for v in variables:
         base = gamma * iterate.u[v]
         for e in range(links.offsets[v], links.offsets[v + ONE]):
-            memory.point[i] = base + iterate.dual[e]
+            history.point[i] = base + iterate.duals[e]
             i += 1
 
 
 @leaf
-def accelerate(c: int, problem: Problem, memory: Memory) -> None:
+def accelerate(c: int, problem: LoopProblem, history: History) -> None:
     """Move component `c` from where its iteration led to where it should go on.
 
     Its local scores are stale then. If they are already, something else has moved it, or its step
-    size, and the memory begins anew.
+    size, and the history begins anew.
     """
-    count = memory.used[0]
+    count = history.used[0]
     if problem.progress.stale[c]:
-        memory.used[0] = 0
+        history.used[0] = 0
         return
-    length = _difference(c, problem, memory, count)
-    if count > 1 and length > SAFEGUARD * memory.length[0]:
-        _set(c, problem, memory.image)
-        memory.used[0] = 0
+    length = _difference(c, problem, history, count)
+    if count > 1 and length > SAFEGUARD * history.length[0]:
+        _set(c, problem, history.image)
+        history.used[0] = 0
         return
-    memory.length[0] = length if count < 2 else min(length, memory.length[0])
-    memory.used[0] = count + 1
+    history.length[0] = length if count < 2 else min(length, history.length[0])
+    history.used[0] = count + 1
     n_moves = min(count, MOST_MOVES)
     if n_moves == 0:
         return
-    _multiply(memory, (count - 1) % MOST_MOVES, n_moves)
-    if not _solve(memory, n_moves):
-        memory.used[0] = 0
+    _multiply(history, (count - 1) % MOST_MOVES, n_moves)
+    if not _solve(history, n_moves):
+        history.used[0] = 0
         return
-    _combine(memory, n_moves)
-    _set(c, problem, memory.point)
+    _combine(history, n_moves)
+    _set(c, problem, history.point)
 
 
 @leaf
-def _difference(c: int, problem: Problem, memory: Memory, count: int) -> float:
+def _difference(c: int, problem: LoopProblem, history: History, count: int) -> float:
     """Write the latest differences, and the latest image and move; return the move's length.
 
     But for a move that is too long, which leaves all as it was.
     """
     links, blocks, iterate = problem.links, problem.blocks, problem.iterate
-    variables = blocks.variable_counting[blocks.variables[c] : blocks.variables[c + 1]]
-    gamma, square, i = float(problem.progress.gamma[c]), 0.0, 0
+    variables = blocks.variable_counting[blocks.first_variable[c] : blocks.first_variable[c + 1]]
+    gamma, square, i = float(problem.progress.step_size[c]), 0.0, 0
     for v in variables:
         base = gamma * iterate.u[v]
         for e in range(links.offsets[v], links.offsets[v + ONE]):
-            move = base + iterate.dual[e] - memory.point[i]
+            move = base + iterate.duals[e] - history.point[i]
             square += move * move
             i += 1
     length = float(np.sqrt(square))
-    if count > 1 and length > SAFEGUARD * memory.length[0]:
+    if count > 1 and length > SAFEGUARD * history.length[0]:
         return length
     place, i = (count - 1) % MOST_MOVES, 0
     for v in variables:
         base = gamma * iterate.u[v]
         for e in range(links.offsets[v], links.offsets[v + ONE]):
-            image = base + iterate.dual[e]
-            move = image - memory.point[i]
+            image = base + iterate.duals[e]
+            move = image - history.point[i]
             if count > 0:
-                memory.images[place, i] = image - memory.image[i]
-                memory.moves[place, i] = move - memory.move[i]
-            memory.image[i], memory.move[i] = image, move
+                history.images[place, i] = image - history.image[i]
+                history.moves[place, i] = move - history.move[i]
+            history.image[i], history.move[i] = image, move
             i += 1
     return length
 
 
 @leaf
-def _multiply(memory: Memory, latest: int, n_moves: int) -> None:
+def _multiply(history: History, latest: int, n_moves: int) -> None:
     """Write the inner products with the latest difference, and those of all with the move."""
-    newest, move = memory.moves[latest], memory.move
+    newest, move = history.moves[latest], history.move
     for k in range(n_moves):
-        other, product, with_move = memory.moves[k], 0.0, 0.0
+        other, product, with_move = history.moves[k], 0.0, 0.0
         for i in range(len(move)):
             product += newest[i] * other[i]
             with_move += move[i] * other[i]
-        memory.products[latest, k] = memory.products[k, latest] = product
-        memory.weights[k] = with_move
+        history.products[latest, k] = history.products[k, latest] = product
+        history.weights[k] = with_move
 
 
 @leaf
-def _solve(memory: Memory, n: int) -> bool:
+def _solve(history: History, n: int) -> bool:
     """Turn the products with the move into weights; false if they are not to be used."""
-    products, factor, x = memory.products, memory.factor, memory.weights
+    products, factor, x = history.products, history.factor, history.weights
     for j in range(n):
         for k in range(j + 1):
             scale = np.sqrt(products[j, j]) * np.sqrt(products[k, k])
@@ -265,29 +272,29 @@ def _solve(memory: Memory, n: int) -> bool:
 
 
 @leaf
-def _combine(memory: Memory, n: int) -> None:
+def _combine(history: History, n: int) -> None:
     """Write the next point."""
-    point = memory.point
+    point = history.point
     for i in range(len(point)):
-        point[i] = memory.image[i]
+        point[i] = history.image[i]
     for k in range(n):
-        weight, difference = memory.weights[k], memory.images[k]
+        weight, difference = history.weights[k], history.images[k]
         for i in range(len(point)):
             point[i] -= weight * difference[i]
 
 
 @leaf
-def _set(c: int, problem: Problem, w: FloatArray) -> None:
+def _set(c: int, problem: LoopProblem, w: FloatArray) -> None:
     """Set means and duals of component `c` from ``lambda + gamma u``."""
     links, blocks, iterate = problem.links, problem.blocks, problem.iterate
-    gamma, i = problem.progress.gamma[c], 0
-    for v in blocks.variable_counting[blocks.variables[c] : blocks.variables[c + 1]]:
+    gamma, i = problem.progress.step_size[c], 0
+    for v in blocks.variable_counting[blocks.first_variable[c] : blocks.first_variable[c + 1]]:
         lo, hi, total = links.offsets[v], links.offsets[v + ONE], 0.0
         for k in range(int(hi - lo)):
             total += w[i + k]
         mean = total / float(hi - lo)
         iterate.u[v] = mean / gamma
         for e in range(lo, hi):
-            iterate.dual[e] = w[i] - mean
+            iterate.duals[e] = w[i] - mean
             i += 1
     problem.progress.stale[c] = True

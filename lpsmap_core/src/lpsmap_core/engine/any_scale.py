@@ -1,12 +1,12 @@
 """Scores of any magnitude: what is far larger than the rest of its component decides first.
 
 A mask of -1e9 says "never", and so do most scores that are a hundred times all others. Added to
-them, the others would lose their digits, and the loop would walk for as long as the multipliers
-are large. So a component whose scores fall into *base* and *huge* ones is solved without the huge
-ones, and whether that is the solution is then asked of the factors:
+them, the others would lose their digits, and the loop would walk for as long as the duals are
+large. So a component whose scores fall into *base* and *huge* ones is solved without the huge ones,
+and whether that is the solution is then asked of the factors:
 
 - Huge negative scores are forbidden. The solution is the true one if no factor's best structure, at
-  the multipliers found and the true scores, holds what was forbidden.
+  the duals found and the true scores, holds what was forbidden.
 - Where a factor cannot do without them (a padded row, masked entirely), or where they are positive,
   they are *released*: with c their levels in units of the largest, their scores become what sets
   those of a level apart, plus a moderate multiple K c. With N the normal cone of the constraints at
@@ -22,7 +22,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from lpsmap_core.engine.admm import run, solve_part
+from lpsmap_core.engine.admm import run_loop, solve_part
 from lpsmap_core.engine.certificate import best_vertices
 from lpsmap_core.engine.infeasible import factor_of_links, holders
 from lpsmap_core.engine.magnitudes import (
@@ -39,8 +39,8 @@ from lpsmap_core.engine.protocol import WarmStart
 from lpsmap_core.engine.state import (
     MOST_STRUCTURES,
     PartState,
-    restart,
-    start,
+    initial_state,
+    restart_components,
 )
 from lpsmap_core.engine.step_size import first_step_sizes
 from lpsmap_core.kernels.arrays import BoolArray, FloatArray
@@ -105,12 +105,12 @@ def _solve_split(
 ) -> PartState:
     """Solve with huge scores forbidden or released, until what was found is proven."""
     part = split.part
-    state = start(part, *split.reduced(), options, warm)
+    state = initial_state(part, *split.reduced(), options, warm)
     _release_needed(state, split, options)
     chosen, spent = ~skip, np.zeros(part.n_components, dtype=np.int64)
     progress = state.problem.progress
     for _ in range(MOST_ROUNDS):
-        run(state, chosen, options)
+        run_loop(state, chosen, options)
         again = _mend(state, split, chosen, options)
         state.out_of_time = out_of_time()
         if state.out_of_time:  # nor are proofs that were cut short any
@@ -120,7 +120,7 @@ def _solve_split(
             break
         chosen = again
         spent[chosen] += progress.iterations[chosen]
-        restart(state, chosen, *split.reduced(), options)
+        restart_components(state, chosen, *split.reduced(), options)
     progress.iterations[:] += spent
     split.unproven |= again & progress.converged
     return state
@@ -137,7 +137,7 @@ def _release_needed(state: PartState, split: Split, options: Options) -> None:
         raised = split.raise_cut(needing)
         held &= ~raised[split.owner]
         split.released |= held
-        restart(state, needing, *split.reduced(), options)
+        restart_components(state, needing, *split.reduced(), options)
         if held.any():
             _charge(state, split, factors, held, options)
 
@@ -155,7 +155,7 @@ def _charge(
     ladder = split.ladder()
     degree = np.diff(part.variable_offsets)
     of_link = np.repeat(np.arange(n_variables), degree)  # in the order of the variables
-    pays = (factors[factor_of_links(state)])[part.variable_links] & held[of_link]
+    pays = (factors[factor_of_links(state)])[part.links.order] & held[of_link]
     payers, first = np.unique(of_link[pays], return_index=True)
     share = np.zeros(n_variables)
     share[payers] = ladder.stand_in[payers] / part.root_degree[payers]
@@ -163,14 +163,14 @@ def _charge(
     chosen[payers] = True
     dual = -share[of_link]
     dual[np.flatnonzero(pays)[first]] += (share * degree)[payers]
-    np.copyto(iterate.dual, dual, where=chosen[of_link])
+    np.copyto(iterate.duals, dual, where=chosen[of_link])
     components = np.zeros(part.n_components, dtype=bool)
     components[part.component[payers]] = True
     base = np.where(split.huge, ladder.rest, split.scores)
     felt, direct = np.where(split.withheld, -np.inf, base)[:n_variables], state.problem.direct
-    gamma = first_step_sizes(part.component, direct, felt, options)
-    for sizes in (progress.gamma, progress.first_gamma):
-        np.copyto(sizes, gamma, where=components)
+    step_size = first_step_sizes(part.component, direct, felt, options)
+    for sizes in (progress.step_size, progress.first_step_size):
+        np.copyto(sizes, step_size, where=components)
 
 
 def _mend(state: PartState, split: Split, solved: BoolArray, options: Options) -> BoolArray:
@@ -342,7 +342,7 @@ def _stays(
     scores += np.where(felt, ladder.stand_in / RATIO**k, 0.0)
     scores -= np.where(felt, margin[split.owner] * (2.0 * found - 1.0), 0.0)
     eta, eta_v = split.parted(np.where(np.isneginf(split.scores), -np.inf, scores))
-    warm = WarmStart(iterate.u, iterate.dual, state.problem.progress.gamma, chosen)
+    warm = WarmStart(iterate.u, iterate.duals, state.problem.progress.step_size, chosen)
     tight = Options(max_iter=options.max_iter, tol=min(options.tol, 1e-8), threads=options.threads)
     other = solve_part(part, eta, eta_v, ~chosen, tight, warm)
     moved = np.zeros(part.n_components)

@@ -16,9 +16,23 @@ from typing import Any
 
 import numpy as np
 
-from lpsmap_core.engine.faces import Work, apply, draw, make_work, reduce, sort_out
-from lpsmap_core.engine.selection import Selection, gather, keep, multiply_locally, scatter, select
-from lpsmap_core.engine.state import ONE, PartState, Problem
+from lpsmap_core.engine.faces import (
+    Work,
+    apply_operator,
+    draw_general_position,
+    make_work,
+    order_moving_first,
+    reduce_residual,
+)
+from lpsmap_core.engine.selection import (
+    Selection,
+    gather_from_links,
+    keep_chosen,
+    multiply_locally,
+    scatter_to_links,
+    select_components,
+)
+from lpsmap_core.engine.state import ONE, LoopProblem, PartState
 from lpsmap_core.engine.threads import in_shares
 from lpsmap_core.kernels.arrays import BoolArray, FloatArray, IntArray
 from lpsmap_core.kernels.by_address import by_address
@@ -83,11 +97,11 @@ def multiply_jacobian(
         direct, coupled = direct & chosen, coupled & chosen
         product[~chosen[state.part.component]] = 0.0
     together = any(solver.vectorised for solver in state.solvers)
-    calls, problem, n_unfinished = state.calls, state.problem, 0
+    solver_table, problem, n_unfinished = state.solver_table, state.problem, 0
     for kind in (direct.nonzero()[0], coupled.nonzero()[0]):
         n_unfinished += sum(
             in_shares(
-                lambda some: int(_run(some, together, calls, problem, work, d_v, product)),
+                lambda some: int(_run(some, together, solver_table, problem, work, d_v, product)),
                 kind,
                 state.part.sizes[kind] // CHEAPER,
                 1 if together else threads,
@@ -109,40 +123,40 @@ def multiply_jacobian(
 def _run(
     components: IntArray,
     together: bool,
-    solvers: Any,
-    problem: Problem,
+    solver_table: Any,
+    problem: LoopProblem,
     work: Work,
     d_v: FloatArray,
     product: FloatArray,
 ) -> int:
     """Multiply for components one after the other, or all together; return how many failed."""
     problem, work = by_address(problem), by_address(work)
-    solvers, d_v, product = borrowed(solvers), borrowed(d_v), borrowed(product)
+    solver_table, d_v, product = borrowed(solver_table), borrowed(d_v), borrowed(product)
     links, blocks = problem.links, problem.blocks
     if together:
-        chosen = np.zeros(len(problem.progress.gamma), dtype=np.bool_)
+        chosen = np.zeros(len(problem.progress.step_size), dtype=np.bool_)
         for c in components:
             chosen[c] = True
-        everything = select(blocks, 0, len(chosen))
-        selection = keep(everything, links, blocks, chosen)
-        return _multiply(selection, solvers, problem, work, d_v, product)
+        everything = select_components(blocks, 0, len(chosen))
+        selection = keep_chosen(everything, links, blocks, chosen)
+        return _multiply(selection, solver_table, problem, work, d_v, product)
     n_unfinished, n_variables = 0, 0
     for c in components:
-        n_variables += blocks.variables[c + 1] - blocks.variables[c]
+        n_variables += blocks.first_variable[c + 1] - blocks.first_variable[c]
         if n_variables > LOOK_PERIOD:
             n_variables = 0
             if interrupted():
                 break
-        selection = select(blocks, c, c + 1)
-        n_unfinished += _multiply(selection, solvers, problem, work, d_v, product)
+        selection = select_components(blocks, c, c + 1)
+        n_unfinished += _multiply(selection, solver_table, problem, work, d_v, product)
     return n_unfinished
 
 
 @leaf
 def _multiply(
     selection: Selection,
-    solvers: Any,
-    problem: Problem,
+    solver_table: Any,
+    problem: LoopProblem,
     work: Work,
     d_v: FloatArray,
     product: FloatArray,
@@ -152,32 +166,34 @@ def _multiply(
     if problem.direct[selection.components[0]]:
         # alone, a factor's Jacobian is the answer: what iterations would see is only rounding
         inputs_v = d_v if len(d_v) > 0 else work.no_v
-        scatter(selection, links, product, work.inputs)
+        scatter_to_links(selection, links, product, work.inputs)
         multiply_locally(
-            selection, solvers, blocks, work.inputs, inputs_v, work.outputs, work.outputs_v
+            selection, solver_table, blocks, work.inputs, inputs_v, work.outputs, work.outputs_v
         )
-        gather(selection, links, work.outputs, product)
+        gather_from_links(selection, links, work.outputs, product)
         return 0
     if len(d_v) > 0:
         for v in selection.variables:
             for e in range(links.offsets[v], links.offsets[v + ONE]):
-                work.inputs[links.links[e]] = 0.0
-        multiply_locally(selection, solvers, blocks, work.inputs, d_v, work.outputs, work.outputs_v)
-        gather(selection, links, work.outputs, work.image)
+                work.inputs[links.order[e]] = 0.0
+        multiply_locally(
+            selection, solver_table, blocks, work.inputs, d_v, work.outputs, work.outputs_v
+        )
+        gather_from_links(selection, links, work.outputs, work.image)
         for v in selection.variables:
             product[v] += work.image[v]
-    draw(selection, problem, work.inputs)
+    draw_general_position(selection, problem, work.inputs)
     multiply_locally(
-        selection, solvers, blocks, work.inputs, work.no_v, work.outputs, work.outputs_v
+        selection, solver_table, blocks, work.inputs, work.no_v, work.outputs, work.outputs_v
     )
-    n_moving = sort_out(selection, links, work.outputs, work)
-    apply(selection, solvers, problem, work, product, work.residual)
-    _set_targets(selection, solvers, problem, work, product)
-    reduce(selection, n_moving, solvers, problem, work, product, MAX_PRODUCTS)
+    n_moving = order_moving_first(selection, links, work.outputs, work)
+    apply_operator(selection, solver_table, problem, work, product, work.residual)
+    _set_targets(selection, solver_table, problem, work, product)
+    reduce_residual(selection, n_moving, solver_table, problem, work, product, MAX_PRODUCTS)
     if len(work.outputs_v) > 0:
-        scatter(selection, links, product, work.inputs)
+        scatter_to_links(selection, links, product, work.inputs)
         multiply_locally(
-            selection, solvers, blocks, work.inputs, work.no_v, work.outputs, work.outputs_v
+            selection, solver_table, blocks, work.inputs, work.no_v, work.outputs, work.outputs_v
         )
     n_unfinished = 0
     for c in selection.components:
@@ -187,25 +203,25 @@ def _multiply(
 
 @leaf
 def _set_targets(
-    selection: Selection, solvers: Any, problem: Problem, work: Work, product: FloatArray
+    selection: Selection, solver_table: Any, problem: LoopProblem, work: Work, product: FloatArray
 ) -> None:
     """Write the squared residuals to reach, after a product with the operator.
 
     ``||J J y - J y||`` is zero for projections J up to their rounding.
     """
-    links, component = problem.links, problem.links.component
+    links, blocks, component = problem.links, problem.blocks, problem.links.component
     for v in selection.variables:
         for e in range(links.offsets[v], links.offsets[v + ONE]):
-            work.inputs[links.links[e]] = work.outputs[links.links[e]]
+            work.inputs[links.order[e]] = work.outputs[links.order[e]]
     multiply_locally(
-        selection, solvers, problem.blocks, work.inputs, work.no_v, work.outputs, work.outputs_v
+        selection, solver_table, blocks, work.inputs, work.no_v, work.outputs, work.outputs_v
     )
     for c in selection.components:
         work.target[c] = work.size[c] = 0.0
     for v in selection.variables:
         work.target[component[v]] += (TOLERANCE * product[v]) ** 2
         for e in range(links.offsets[v], links.offsets[v + ONE]):
-            change = work.outputs[links.links[e]] - work.inputs[links.links[e]]
+            change = work.outputs[links.order[e]] - work.inputs[links.order[e]]
             work.size[component[v]] += (NOISE * change) ** 2
     for c in selection.components:
         work.target[c] = max(work.target[c], work.size[c])

@@ -133,7 +133,7 @@ def _bounds_at_rounding(state: PartState, found: Optimality) -> FloatArray:
     small = np.maximum(found.violation, found.distance) <= EXACT * found.size
     left = found.disagreement + found.distance + found.violation + EPSILON * found.size
     n_variables = np.bincount(part.component, minlength=part.n_components)
-    other_scores = np.sqrt(n_variables) * state.problem.progress.change
+    other_scores = np.sqrt(n_variables) * state.problem.progress.dual_residual
     return np.where(state.exact() & small, AMPLIFICATION * left + other_scores, np.inf)
 
 
@@ -144,7 +144,7 @@ def _solve_on(state: PartState, chosen: BoolArray, threads: int) -> PartState:
     eta = np.where(state.forbidden, -np.inf, iterate.eta)
     eta_v = np.where(problem.extras.barred, -np.inf, problem.extras.eta)
     most = max(FEWEST_ITERATIONS, 2 * int(progress.iterations[chosen].max()))
-    warm = WarmStart(iterate.u, iterate.dual, progress.gamma, chosen)
+    warm = WarmStart(iterate.u, iterate.duals, progress.step_size, chosen)
     options = Options(max_iter=most, tol=TIGHT, threads=threads)
     return solve_part(part, eta, eta_v, ~chosen, options, warm)
 

@@ -20,7 +20,7 @@ from lpsmap_core.kernels.arrays import BoolArray, FloatArray, IntArray
 from lpsmap_core.kernels.interrupts import interruptible
 from lpsmap_core.layout.layout import Part, ranges
 from lpsmap_core.local.active.sets import ActiveSets
-from lpsmap_core.local.vertices import Vertices, join
+from lpsmap_core.local.vertices import Vertices, join_vertices
 
 __all__ = ["CompiledEngine", "SolvedPart"]
 
@@ -40,8 +40,8 @@ class SolvedPart(SolvedGraph):
         self.part = state.part
         self.quadratic = state.problem.quadratic
         self.iterations = progress.iterations.copy()
-        self.primal_residual = progress.primal.copy()
-        self.dual_residual = progress.change.copy()
+        self.primal_residual = progress.primal_residual.copy()
+        self.dual_residual = progress.dual_residual.copy()
 
     def status(self) -> npt.NDArray[np.object_]:
         """Return the status of every component."""
@@ -85,12 +85,12 @@ class SolvedPart(SolvedGraph):
         """Return rows' structures; those of a closed form are found from its last local scores."""
         state, solver = self.state, self.state.solvers[b]
         if not rows.size:
-            return join([])
+            return join_vertices([])
         if isinstance(solver, ActiveSets):
             return solver.structures(rows)
         part, whole, problem = state.part, state.part.buckets[b], state.problem
         bucket = whole.select(rows)
-        links = part.starts[b] + ranges(whole.offsets, rows)
+        links = part.first_link[b] + ranges(whole.offsets, rows)
         extra = ranges(whole.additional_offsets, rows)
         barred = problem.extras.barred[part.additionals_of(b)]
         sets = ActiveSets(bucket, part.delta[links], barred[extra] if state.forbids else None)
@@ -132,8 +132,8 @@ class SolvedPart(SolvedGraph):
         """Return where the loop ended."""
         iterate, progress = self.state.problem.iterate, self.state.problem.progress
         known = (progress.iterations > 0) & ~progress.infeasible
-        gamma, first_gamma = progress.gamma, progress.first_gamma
-        return WarmStart(iterate.u, iterate.dual, gamma, known, first_gamma, self.state)
+        step_size, first_step_size = progress.step_size, progress.first_step_size
+        return WarmStart(iterate.u, iterate.duals, step_size, known, first_step_size, self.state)
 
 
 class CompiledEngine(Engine):

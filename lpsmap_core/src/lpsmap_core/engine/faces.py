@@ -16,15 +16,27 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from lpsmap_core.engine.selection import Selection, multiply_locally, scatter, subtract_gathered
-from lpsmap_core.engine.state import ONE, Problem
+from lpsmap_core.engine.selection import (
+    Selection,
+    multiply_locally,
+    scatter_to_links,
+    subtract_gathered,
+)
+from lpsmap_core.engine.state import ONE, LoopProblem
 from lpsmap_core.kernels.arrays import BoolArray, FloatArray, IntArray
 from lpsmap_core.kernels.compile import general_position, leaf
 from lpsmap_core.kernels.interrupts import interrupted
 from lpsmap_core.layout.arrangement import Links
 from lpsmap_core.layout.layout import Part
 
-__all__ = ["Work", "apply", "draw", "make_work", "reduce", "sort_out"]
+__all__ = [
+    "Work",
+    "apply_operator",
+    "draw_general_position",
+    "make_work",
+    "order_moving_first",
+    "reduce_residual",
+]
 
 FLAT = 1e-14
 """Curvature of ``I - S`` along a direction of length 1 that is none, but rounding."""
@@ -44,7 +56,7 @@ class Work(NamedTuple):
     direction: FloatArray
     image: FloatArray
     order: npt.NDArray[np.uint64]
-    """Variables that can move, then those that cannot; see `sort_out`."""
+    """Variables that can move, then those that cannot; see `order_moving_first`."""
     target: FloatArray
     """Squared norm of a component's residual at which it is done, then its squared norm now, later,
     and the curvature along its direction."""
@@ -80,25 +92,25 @@ def make_work(part: Part, n_additionals: int, wanted: bool = True) -> Work:
 
 
 @leaf
-def apply(
+def apply_operator(
     selection: Selection,
-    solvers: Any,
-    problem: Problem,
+    solver_table: Any,
+    problem: LoopProblem,
     work: Work,
     x: FloatArray,
     out: FloatArray,
 ) -> None:
     """Write ``(I - S) x`` for the selected components."""
     links, blocks = problem.links, problem.blocks
-    scatter(selection, links, x, work.inputs)
+    scatter_to_links(selection, links, x, work.inputs)
     multiply_locally(
-        selection, solvers, blocks, work.inputs, work.no_v, work.outputs, work.outputs_v
+        selection, solver_table, blocks, work.inputs, work.no_v, work.outputs, work.outputs_v
     )
     subtract_gathered(selection, links, work.outputs, x, out)
 
 
 @leaf
-def draw(selection: Selection, problem: Problem, out: FloatArray) -> None:
+def draw_general_position(selection: Selection, problem: LoopProblem, out: FloatArray) -> None:
     """Write numbers in general position on the links; a component's are always the same.
 
     Products of the local Jacobians with them tell faces apart, and are zero only for copies that
@@ -106,16 +118,16 @@ def draw(selection: Selection, problem: Problem, out: FloatArray) -> None:
     """
     links, blocks = problem.links, problem.blocks
     for v in selection.variables:
-        first = links.offsets[blocks.variables[links.component[v]]]
+        first = links.offsets[blocks.first_variable[links.component[v]]]
         for e in range(links.offsets[v], links.offsets[v + ONE]):
-            out[links.links[e]] = general_position(int(e - first), 0)
+            out[links.order[e]] = general_position(int(e - first), 0)
 
 
 @leaf
-def sort_out(selection: Selection, links: Links, products: FloatArray, work: Work) -> int:
+def order_moving_first(selection: Selection, links: Links, products: FloatArray, work: Work) -> int:
     """Write the selected variables to ``work.order``; return how many can move.
 
-    `products` are those of the local Jacobians with the numbers that `draw` writes.
+    `products` are those of the local Jacobians with numbers of `draw_general_position`.
     """
     if len(selection.variables) == 0:
         return 0
@@ -124,7 +136,7 @@ def sort_out(selection: Selection, links: Links, products: FloatArray, work: Wor
     for v in selection.variables:
         moves = False
         for e in range(links.offsets[v], links.offsets[v + ONE]):
-            moves |= products[links.links[e]] != 0.0
+            moves |= products[links.order[e]] != 0.0
         if moves:
             work.order[n] = v
             n += ONE
@@ -135,11 +147,11 @@ def sort_out(selection: Selection, links: Links, products: FloatArray, work: Wor
 
 
 @leaf
-def reduce(
+def reduce_residual(
     selection: Selection,
     n_moving: int,
-    solvers: Any,
-    problem: Problem,
+    solver_table: Any,
+    problem: LoopProblem,
     work: Work,
     x: FloatArray,
     max_products: int,
@@ -154,8 +166,8 @@ def reduce(
     selection
         Components to treat. Entries of other components are neither read nor written.
     n_moving
-        How many of their variables can move, after `sort_out`.
-    solvers, problem
+        How many of their variables can move, after `order_moving_first`.
+    solver_table, problem
         The part, whose local solvers hold the faces.
     work
         ``work.residual`` holds the residual, in the range of ``I - S``, and ``work.target`` the
@@ -173,7 +185,7 @@ def reduce(
     for v in order[n_moving:]:
         x[v] -= work.residual[v]
         for e in range(links.offsets[v], links.offsets[v + ONE]):
-            work.inputs[links.links[e]] = 0.0
+            work.inputs[links.order[e]] = 0.0
     moving = Selection(
         selection.components, order[:n_moving], selection.rows, selection.first, selection.last
     )
@@ -189,7 +201,7 @@ def reduce(
     for _ in range(max_products):
         if n_running == 0 or interrupted():
             break
-        apply(moving, solvers, problem, work, work.direction, work.image)
+        apply_operator(moving, solver_table, problem, work, work.direction, work.image)
         n_running = _advance(moving, component, work, x)
 
 

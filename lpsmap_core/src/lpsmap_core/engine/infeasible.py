@@ -52,7 +52,7 @@ class InfeasibilityTest:
         self.next_iteration *= 2
         progress = self.state.problem.progress
         suspect = np.zeros(self.state.part.n_components, dtype=np.bool_)
-        suspect[running] = ((progress.primal > SUSPECT) | self._hold_forbidden())[running]
+        suspect[running] = ((progress.primal_residual > SUSPECT) | self._hold_forbidden())[running]
         if not suspect.any():
             return suspect[running]
         gap = self._gap()
@@ -145,8 +145,8 @@ class InfeasibilityTest:
         """
         state, part, problem = self.state, self.state.part, self.state.problem
         bucket = part.buckets[b]
-        links = part.starts[b] + ranges(bucket.offsets, rows)
-        extra = problem.blocks.additionals[b] + ranges(bucket.additional_offsets, rows)
+        links = part.first_link[b] + ranges(bucket.offsets, rows)
+        extra = problem.blocks.first_additional[b] + ranges(bucket.additional_offsets, rows)
         some, generic = bucket.select(rows), isinstance(state.solvers[b], ActiveSets)
         barred = problem.extras.barred[extra] if state.forbids else None
         solver = local_solver(some, part.delta[links], generic=generic, barred=barred)
@@ -200,6 +200,6 @@ def _note(state: PartState, named: BoolArray) -> None:
     """Note which factors contradict, by their components."""
     blocks = state.problem.blocks
     for f in np.flatnonzero(named):
-        b = int(np.searchsorted(blocks.factors, f, side="right")) - 1
+        b = int(np.searchsorted(blocks.first_factor, f, side="right")) - 1
         which = state.contradicting.setdefault(int(blocks.component[f]), [])
-        which.append((b, int(f - blocks.factors[b])))
+        which.append((b, int(f - blocks.first_factor[b])))

@@ -185,15 +185,15 @@ def _largest_up_to(
 ) -> tuple[float, float]:
     """Return a component's largest magnitude up to a limit, and its smallest finite one beyond."""
     largest, beyond = 0.0, np.inf
-    for v in range(blocks.variables[c], blocks.variables[c + 1]):
+    for v in range(blocks.first_variable[c], blocks.first_variable[c + 1]):
         if abs(eta[v]) <= limit:
             largest = max(largest, abs(eta[v]))
         else:
             beyond = min(beyond, abs(eta[v]))
     if len(eta_v) > 0:
-        for b in range(len(blocks.factors) - 1):
-            first = blocks.factors[b] + blocks.of_component[c, b]
-            last = blocks.factors[b] + blocks.of_component[c + 1, b]
+        for b in range(len(blocks.first_factor) - 1):
+            first = blocks.first_factor[b] + blocks.first_row[c, b]
+            last = blocks.first_factor[b] + blocks.first_row[c + 1, b]
             for i in range(blocks.additional_offsets[first], blocks.additional_offsets[last]):
                 if abs(eta_v[i]) <= limit:
                     largest = max(largest, abs(eta_v[i]))

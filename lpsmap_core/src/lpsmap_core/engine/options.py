@@ -80,11 +80,11 @@ def _inner_iterations(limit: Any) -> int | None:
     return None if limit is None else count("max_inner_iter", limit, ", or None for no limit")
 
 
-def _step_size(gamma: Any) -> float | None:
-    if gamma is None:
+def _step_size(step_size: Any) -> float | None:
+    if step_size is None:
         return None
     expected = "a number that is not negative, or None for the default"
-    return number("step_size", gamma, expected, _is_finite_and_not_negative)
+    return number("step_size", step_size, expected, _is_finite_and_not_negative)
 
 
 def _seconds(limit: Any) -> float | None:

@@ -23,14 +23,20 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from lpsmap_core.engine.faces import Work, reduce, sort_out
-from lpsmap_core.engine.selection import Selection, gather, keep, multiply_locally, scatter
-from lpsmap_core.engine.state import ONE, PartState, Problem
+from lpsmap_core.engine.faces import Work, order_moving_first, reduce_residual
+from lpsmap_core.engine.selection import (
+    Selection,
+    gather_from_links,
+    keep_chosen,
+    multiply_locally,
+    scatter_to_links,
+)
+from lpsmap_core.engine.state import ONE, LoopProblem, PartState
 from lpsmap_core.kernels.arrays import BoolArray, FloatArray, IntArray
 from lpsmap_core.kernels.compile import kernel, leaf
 from lpsmap_core.layout.arrangement import Links
 
-__all__ = ["MOST_LINKS", "PERIOD", "Polish", "make_polish", "polish_settled", "take_back"]
+__all__ = ["MOST_LINKS", "PERIOD", "Polish", "make_polish", "polish_settled", "take_back_polish"]
 
 PERIOD = 2
 """Iterations between two probes of the faces."""
@@ -93,7 +99,7 @@ class Polish(NamedTuple):
     t: FloatArray
     u: FloatArray
     """The iterate before the polish."""
-    dual: FloatArray
+    duals: FloatArray
 
 
 def make_polish(state: PartState, wanted: bool) -> Polish:
@@ -106,7 +112,7 @@ def make_polish(state: PartState, wanted: bool) -> Polish:
     if n_links and np.abs(eta).max() >= LARGEST_SCORE:
         allowed[part.component[np.abs(eta) >= LARGEST_SCORE]] = False
     tried, now, pending, worse = np.zeros((4, n), dtype=np.bool_)
-    numbers, offset, dual = np.empty((3, n_links))
+    numbers, offset, duals = np.empty((3, n_links))
     mu, t, u = np.empty((3, n_variables))
     before, counts = np.zeros(n), np.zeros((4, n), dtype=np.int64)
     return Polish(
@@ -126,15 +132,15 @@ def make_polish(state: PartState, wanted: bool) -> Polish:
         mu=mu,
         t=t,
         u=u,
-        dual=dual,
+        duals=duals,
     )
 
 
 @kernel
 def polish_settled(
     selection: Selection,
-    solvers: Any,
-    problem: Problem,
+    solver_table: Any,
+    problem: LoopProblem,
     polish: Polish,
     work: Work,
     tol: float,
@@ -148,27 +154,27 @@ def polish_settled(
     links, blocks, progress, now = problem.links, problem.blocks, problem.progress, polish.now
     n_allowed = 0
     for c in selection.components:
-        calm = regular and progress.change[c] <= CALM * progress.gamma[c]
+        calm = regular and progress.dual_residual[c] <= CALM * progress.step_size[c]
         due = (calm or progress.warm[c]) and progress.iterations[c] >= polish.rests_until[c]
         now[c] = polish.allowed[c] and due and not progress.unsolved[c]
         n_allowed += now[c]
         polish.looks[c] += 1
     if n_allowed == 0:
         return False
-    probed = keep(selection, links, blocks, now)
+    probed = keep_chosen(selection, links, blocks, now)
     turn = polish.looks[probed.components[0]] % 2
     products, error = polish.probed[turn], polish.probed[1 - turn]
-    if not _find_settled(probed, solvers, problem, polish, work):
+    if not _find_settled(probed, solver_table, problem, polish, work):
         return False
-    settled = keep(probed, links, blocks, now)
+    settled = keep_chosen(probed, links, blocks, now)
     for c in settled.components:
-        polish.before[c] = max(progress.primal[c], progress.change[c])
-    n_moving = sort_out(settled, links, products, work)
-    _find_mu(settled, n_moving, solvers, problem, polish, work, tol)
-    plausible = keep(settled, links, blocks, now)
+        polish.before[c] = max(progress.primal_residual[c], progress.dual_residual[c])
+    n_moving = order_moving_first(settled, links, products, work)
+    _find_mu(settled, n_moving, solver_table, problem, polish, work, tol)
+    plausible = keep_chosen(settled, links, blocks, now)
     if len(plausible.components) < len(settled.components):
-        n_moving = sort_out(plausible, links, products, work)
-    _find_duals(plausible, n_moving, solvers, problem, polish, work, error)
+        n_moving = order_moving_first(plausible, links, products, work)
+    _find_duals(plausible, n_moving, solver_table, problem, polish, work, error)
     for c in settled.components:
         if not now[c]:
             _rest(c, progress.iterations[c], polish)
@@ -186,7 +192,7 @@ def _rest(c: int, iteration: int, polish: Polish) -> None:
 
 
 @leaf
-def take_back(selection: Selection, problem: Problem, polish: Polish) -> None:
+def take_back_polish(selection: Selection, problem: LoopProblem, polish: Polish) -> None:
     """Put components back that a polish did not bring nearer; their local scores are stale."""
     links, iterate, progress = problem.links, problem.iterate, problem.progress
     any_worse = False
@@ -194,9 +200,9 @@ def take_back(selection: Selection, problem: Problem, polish: Polish) -> None:
         polish.worse[c] = False
         if polish.pending[c] and not polish.now[c]:
             polish.pending[c] = False
-            reached = max(progress.primal[c], progress.change[c])
+            reached = max(progress.primal_residual[c], progress.dual_residual[c])
             if not progress.converged[c] and not reached <= 0.5 * polish.before[c]:
-                progress.primal[c] = progress.change[c] = polish.before[c]
+                progress.primal_residual[c] = progress.dual_residual[c] = polish.before[c]
                 polish.worse[c] = progress.stale[c] = any_worse = True
                 _rest(c, progress.iterations[c], polish)
     if not any_worse:
@@ -205,18 +211,18 @@ def take_back(selection: Selection, problem: Problem, polish: Polish) -> None:
         if polish.worse[links.component[v]]:
             iterate.u[v] = polish.u[v]
             for e in range(links.offsets[v], links.offsets[v + ONE]):
-                iterate.dual[e] = polish.dual[e]
+                iterate.duals[e] = polish.duals[e]
 
 
 @leaf
 def _find_settled(
-    selection: Selection, solvers: Any, problem: Problem, polish: Polish, work: Work
+    selection: Selection, solver_table: Any, problem: LoopProblem, polish: Polish, work: Work
 ) -> bool:
     """Leave in ``polish.now`` the components whose faces are the last probe's and not tried yet."""
     links, now, look = problem.links, polish.now, polish.looks[selection.components[0]]
     latest, before = polish.probed[look % 2], polish.probed[1 - look % 2]
     multiply_locally(
-        selection, solvers, problem.blocks, polish.numbers, work.no_v, latest, work.outputs_v
+        selection, solver_table, problem.blocks, polish.numbers, work.no_v, latest, work.outputs_v
     )
     for c in selection.components:
         now[c] = 0 < polish.probed_at[c] == look - 1
@@ -227,7 +233,7 @@ def _find_settled(
         if not now[c]:
             continue
         for e in range(links.offsets[v], links.offsets[v + ONE]):
-            now[c] &= latest[links.links[e]] == before[links.links[e]]
+            now[c] &= latest[links.order[e]] == before[links.order[e]]
         polish.tried[c] &= now[c]
     any_settled = False
     for c in selection.components:
@@ -241,8 +247,8 @@ def _find_settled(
 def _find_mu(
     selection: Selection,
     n_moving: int,
-    solvers: Any,
-    problem: Problem,
+    solver_table: Any,
+    problem: LoopProblem,
     polish: Polish,
     work: Work,
     tol: float,
@@ -255,30 +261,34 @@ def _find_mu(
     inputs, outputs, offset, mu = work.inputs, work.outputs, polish.offset, polish.mu
     for v in selection.variables:
         for e in range(links.offsets[v], links.offsets[v + ONE]):
-            inputs[links.links[e]] = iterate.a[links.links[e]]
-    multiply_locally(selection, solvers, blocks, inputs, extras.scaled, outputs, work.outputs_v)
+            inputs[links.order[e]] = iterate.a[links.order[e]]
+    multiply_locally(
+        selection, solver_table, blocks, inputs, extras.scaled, outputs, work.outputs_v
+    )
     for v in selection.variables:
         for e in range(links.offsets[v], links.offsets[v + ONE]):
-            link = links.links[e]
+            link = links.order[e]
             offset[e] = _shift(v, e, links) - iterate.z[link] + outputs[link]
             inputs[link] = 0.0
         mu[v] = iterate.eta[v]
     if len(extras.eta) > 0:
-        multiply_locally(selection, solvers, blocks, inputs, extras.eta, outputs, work.outputs_v)
-        gather(selection, links, outputs, work.image)
+        multiply_locally(
+            selection, solver_table, blocks, inputs, extras.eta, outputs, work.outputs_v
+        )
+        gather_from_links(selection, links, outputs, work.image)
         for v in selection.variables:
             mu[v] += work.image[v]
     _set_targets(selection, problem, mu, work, ACCURACY * tol)
-    scatter(selection, links, mu, inputs)
+    scatter_to_links(selection, links, mu, inputs)
     for v in selection.variables:
         for e in range(links.offsets[v], links.offsets[v + ONE]):
-            inputs[links.links[e]] += offset[e]
-    multiply_locally(selection, solvers, blocks, inputs, work.no_v, outputs, work.outputs_v)
+            inputs[links.order[e]] += offset[e]
+    multiply_locally(selection, solver_table, blocks, inputs, work.no_v, outputs, work.outputs_v)
     for v in selection.variables:
         for e in range(links.offsets[v], links.offsets[v + ONE]):
-            outputs[links.links[e]] = inputs[links.links[e]] - outputs[links.links[e]]
-    gather(selection, links, outputs, work.residual)
-    reduce(selection, n_moving, solvers, problem, work, mu, MAX_PRODUCTS)
+            outputs[links.order[e]] = inputs[links.order[e]] - outputs[links.order[e]]
+    gather_from_links(selection, links, outputs, work.residual)
+    reduce_residual(selection, n_moving, solver_table, problem, work, mu, MAX_PRODUCTS)
     for c in selection.components:
         polish.now[c] = not work.running[c]
     for v in selection.variables:
@@ -292,12 +302,12 @@ def _sign(e: int, links: Links) -> float:
 
 @leaf
 def _shift(v: int, e: int, links: Links) -> float:
-    return 1.0 / links.delta[v] if links.negated[e] else 0.0
+    return 1.0 / links.root_degree[v] if links.negated[e] else 0.0
 
 
 @leaf
 def _set_targets(
-    selection: Selection, problem: Problem, mu: FloatArray, work: Work, accuracy: float
+    selection: Selection, problem: LoopProblem, mu: FloatArray, work: Work, accuracy: float
 ) -> None:
     """Write the squared residuals to reach: an accuracy, but no less than the scores' rounding.
 
@@ -317,8 +327,8 @@ def _set_targets(
 def _find_duals(
     selection: Selection,
     n_moving: int,
-    solvers: Any,
-    problem: Problem,
+    solver_table: Any,
+    problem: LoopProblem,
     polish: Polish,
     work: Work,
     error: FloatArray,
@@ -326,33 +336,33 @@ def _find_duals(
     """Write the correction of the duals, in local signs, to `error`."""
     links, blocks, iterate, extras = problem.links, problem.blocks, problem.iterate, problem.extras
     inputs, outputs = work.inputs, work.outputs
-    scatter(selection, links, iterate.eta, inputs)
+    scatter_to_links(selection, links, iterate.eta, inputs)
     for v in selection.variables:
         for e in range(links.offsets[v], links.offsets[v + ONE]):
-            inputs[links.links[e]] += _sign(e, links) * iterate.dual[e] + _shift(v, e, links)
-    multiply_locally(selection, solvers, blocks, inputs, extras.eta, outputs, work.outputs_v)
+            inputs[links.order[e]] += _sign(e, links) * iterate.duals[e] + _shift(v, e, links)
+    multiply_locally(selection, solver_table, blocks, inputs, extras.eta, outputs, work.outputs_v)
     for v in selection.variables:
         polish.t[v] = 0.0
-        copy = polish.mu[v] / links.delta[v]
+        copy = polish.mu[v] / links.root_degree[v]
         for e in range(links.offsets[v], links.offsets[v + ONE]):
-            link = links.links[e]
+            link = links.order[e]
             error[link] = _sign(e, links) * copy + polish.offset[e] - outputs[link]
             outputs[link] = -error[link]
-    gather(selection, links, outputs, work.residual)
-    reduce(selection, n_moving, solvers, problem, work, polish.t, MAX_PRODUCTS)
+    gather_from_links(selection, links, outputs, work.residual)
+    reduce_residual(selection, n_moving, solver_table, problem, work, polish.t, MAX_PRODUCTS)
     for c in selection.components:
         polish.now[c] = polish.now[c] and not work.running[c]
-    scatter(selection, links, polish.t, inputs)
-    multiply_locally(selection, solvers, blocks, inputs, work.no_v, outputs, work.outputs_v)
+    scatter_to_links(selection, links, polish.t, inputs)
+    multiply_locally(selection, solver_table, blocks, inputs, work.no_v, outputs, work.outputs_v)
     for v in selection.variables:
         for e in range(links.offsets[v], links.offsets[v + ONE]):
-            link = links.links[e]
+            link = links.order[e]
             error[link] += outputs[link] - inputs[link]
             polish.now[links.component[v]] &= abs(error[link]) < np.inf
 
 
 @leaf
-def _move(selection: Selection, problem: Problem, polish: Polish, error: FloatArray) -> bool:
+def _move(selection: Selection, problem: LoopProblem, polish: Polish, error: FloatArray) -> bool:
     """Set means and duals of the components that succeeded, and keep the old ones."""
     links, iterate = problem.links, problem.iterate
     any_moved = False
@@ -365,13 +375,13 @@ def _move(selection: Selection, problem: Problem, polish: Polish, error: FloatAr
             continue
         lo, hi = links.offsets[v], links.offsets[v + ONE]
         polish.u[v] = iterate.u[v]
-        iterate.u[v] = polish.mu[v] / links.delta[v]
+        iterate.u[v] = polish.mu[v] / links.root_degree[v]
         total = 0.0
         for e in range(lo, hi):
-            polish.dual[e] = iterate.dual[e]
-            iterate.dual[e] += _sign(e, links) * error[links.links[e]]
-            total += iterate.dual[e]
+            polish.duals[e] = iterate.duals[e]
+            iterate.duals[e] += _sign(e, links) * error[links.order[e]]
+            total += iterate.duals[e]
         # what conjugate gradients left of the sum would change the scores
         for e in range(lo, hi):
-            iterate.dual[e] -= total / float(hi - lo)
+            iterate.duals[e] -= total / float(hi - lo)
     return any_moved

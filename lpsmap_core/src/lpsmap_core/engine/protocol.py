@@ -27,12 +27,12 @@ class WarmStart(NamedTuple):
 
     u: FloatArray
     """One scaled mean a variable, its marginal over the square root of its degree."""
-    dual: FloatArray
+    duals: FloatArray
     """One dual variable a link, in the order of the variables; they sum to zero over each one's."""
-    gamma: FloatArray
+    step_size: FloatArray
     """Step sizes of the components."""
     known: BoolArray
-    first_gamma: FloatArray | None = None
+    first_step_size: FloatArray | None = None
     """What step sizes were first, in proportion to the scores, if these may be others now."""
     solved: object = None
     """What else the engine that ended there keeps, for itself: active sets that serve again."""
@@ -103,7 +103,7 @@ class SolvedGraph(abc.ABC):
 
     def forbidden(self) -> tuple[BoolArray, BoolArray]:
         """Return which variables and additionals were forbidden, by ``-inf`` or by far less."""
-        n_additionals = int(self.part.blocks.additionals[-1])
+        n_additionals = int(self.part.blocks.first_additional[-1])
         return np.zeros(self.part.n_variables, dtype=bool), np.zeros(n_additionals, dtype=bool)
 
     def gap(self) -> FloatArray:

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from lpsmap_core.engine.state import ONE, Problem
+from lpsmap_core.engine.state import ONE, LoopProblem
 from lpsmap_core.kernels.arrays import BoolArray, FloatArray, IntArray
 from lpsmap_core.kernels.compile import kernel, leaf
 from lpsmap_core.layout.arrangement import Blocks, Links
@@ -15,11 +15,11 @@ from lpsmap_core.local.solvers import mark_unsolved, multiply_rows, solve_rows
 
 __all__ = [
     "Selection",
-    "gather",
-    "keep",
+    "gather_from_links",
+    "keep_chosen",
     "multiply_locally",
-    "scatter",
-    "select",
+    "scatter_to_links",
+    "select_components",
     "solve_locally",
     "subtract_gathered",
 ]
@@ -36,20 +36,20 @@ class Selection(NamedTuple):
 
 
 @kernel
-def select(blocks: Blocks, begin: int, end: int) -> Selection:
+def select_components(blocks: Blocks, begin: int, end: int) -> Selection:
     """Return the selection of the components ``begin`` to ``end - 1``."""
     numbers = blocks.counting
     return Selection(
         numbers[begin:end],
-        blocks.variable_counting[blocks.variables[begin] : blocks.variables[end]],
+        blocks.variable_counting[blocks.first_variable[begin] : blocks.first_variable[end]],
         numbers,
-        blocks.of_component[begin],
-        blocks.of_component[end],
+        blocks.first_row[begin],
+        blocks.first_row[end],
     )
 
 
 @kernel
-def keep(selection: Selection, links: Links, blocks: Blocks, chosen: BoolArray) -> Selection:
+def keep_chosen(selection: Selection, links: Links, blocks: Blocks, chosen: BoolArray) -> Selection:
     """Return the chosen components of a selection."""
     n = 0
     for c in selection.components:
@@ -77,7 +77,7 @@ def keep(selection: Selection, links: Links, blocks: Blocks, chosen: BoolArray) 
     for b in range(n_buckets):
         first[b] = n
         for row in selection.rows[selection.first[b] : selection.last[b]]:
-            if chosen[blocks.component[blocks.factors[b] + row]]:
+            if chosen[blocks.component[blocks.first_factor[b] + row]]:
                 rows[n] = row
                 n += 1
         last[b] = n
@@ -86,7 +86,7 @@ def keep(selection: Selection, links: Links, blocks: Blocks, chosen: BoolArray) 
 
 @leaf
 def solve_locally(
-    selection: Selection, solvers: Any, problem: Problem, max_iterations: int
+    selection: Selection, solver_table: Any, problem: LoopProblem, max_iterations: int
 ) -> bool:
     """Solve the local problems at the current local scores; false if Python code raised.
 
@@ -100,10 +100,10 @@ def solve_locally(
         rows = selection.rows[selection.first[b] : selection.last[b]]
         if len(rows) == 0:
             continue
-        lo, hi = blocks.links[b], blocks.links[b + 1]
-        first, last = blocks.additionals[b], blocks.additionals[b + 1]
+        lo, hi = blocks.first_link[b], blocks.first_link[b + 1]
+        first, last = blocks.first_additional[b], blocks.first_additional[b + 1]
         if not solve_rows(
-            solvers,
+            solver_table,
             b,
             rows,
             iterate.a[lo:hi],
@@ -113,15 +113,15 @@ def solve_locally(
             max_iterations,
         ):
             return False
-        owners = blocks.component[blocks.factors[b] : blocks.factors[b + 1]]
-        mark_unsolved(solvers, b, rows, owners, unsolved)
+        owners = blocks.component[blocks.first_factor[b] : blocks.first_factor[b + 1]]
+        mark_unsolved(solver_table, b, rows, owners, unsolved)
     return True
 
 
 @leaf
 def multiply_locally(
     selection: Selection,
-    solvers: Any,
+    solver_table: Any,
     blocks: Blocks,
     inputs: FloatArray,
     inputs_v: FloatArray,
@@ -132,10 +132,10 @@ def multiply_locally(
     for b in range(len(selection.first)):
         rows = selection.rows[selection.first[b] : selection.last[b]]
         if len(rows) > 0:
-            lo, hi = blocks.links[b], blocks.links[b + 1]
-            first, last = blocks.additionals[b], blocks.additionals[b + 1]
+            lo, hi = blocks.first_link[b], blocks.first_link[b + 1]
+            first, last = blocks.first_additional[b], blocks.first_additional[b + 1]
             multiply_rows(
-                solvers,
+                solver_table,
                 b,
                 rows,
                 inputs[lo:hi],
@@ -146,27 +146,29 @@ def multiply_locally(
 
 
 @leaf
-def scatter(selection: Selection, links: Links, x: FloatArray, out: FloatArray) -> None:
+def scatter_to_links(selection: Selection, links: Links, x: FloatArray, out: FloatArray) -> None:
     """Write ``C x``, the scaled, signed copies of x on the links."""
-    offsets, index = links.offsets, links.links
-    delta, negated = links.delta, links.negated
+    offsets, order = links.offsets, links.order
+    root_degree, negated = links.root_degree, links.negated
     for v in selection.variables:
-        copy = x[v] / delta[v]
+        copy = x[v] / root_degree[v]
         for e in range(offsets[v], offsets[v + ONE]):
-            out[index[e]] = -copy if negated[e] else copy
+            out[order[e]] = -copy if negated[e] else copy
 
 
 @leaf
-def gather(selection: Selection, links: Links, values: FloatArray, out: FloatArray) -> None:
-    """Write ``C^T values``, the transpose of `scatter`."""
-    offsets, index = links.offsets, links.links
-    delta, negated = links.delta, links.negated
+def gather_from_links(
+    selection: Selection, links: Links, values: FloatArray, out: FloatArray
+) -> None:
+    """Write ``C^T values``, the transpose of `scatter_to_links`."""
+    offsets, order = links.offsets, links.order
+    root_degree, negated = links.root_degree, links.negated
     for v in selection.variables:
         total = 0.0
         for e in range(offsets[v], offsets[v + ONE]):
-            value = values[index[e]]
+            value = values[order[e]]
             total += -value if negated[e] else value
-        out[v] = total / delta[v]
+        out[v] = total / root_degree[v]
 
 
 @leaf
@@ -174,11 +176,11 @@ def subtract_gathered(
     selection: Selection, links: Links, values: FloatArray, x: FloatArray, out: FloatArray
 ) -> None:
     """Write ``x - C^T values``."""
-    offsets, index = links.offsets, links.links
-    delta, negated = links.delta, links.negated
+    offsets, order = links.offsets, links.order
+    root_degree, negated = links.root_degree, links.negated
     for v in selection.variables:
         total = 0.0
         for e in range(offsets[v], offsets[v + ONE]):
-            value = values[index[e]]
+            value = values[order[e]]
             total += -value if negated[e] else value
-        out[v] = x[v] - total / delta[v]
+        out[v] = x[v] - total / root_degree[v]

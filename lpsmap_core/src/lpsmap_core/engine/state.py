@@ -18,7 +18,7 @@ from lpsmap_core.layout.arrangement import Blocks, Links
 from lpsmap_core.layout.layout import Part
 from lpsmap_core.local.active.sets import ActiveSets
 from lpsmap_core.local.forced import FORBIDDEN
-from lpsmap_core.local.solvers import LocalSolver, call_solvers, local_solver
+from lpsmap_core.local.solvers import LocalSolver, local_solver, make_solver_table
 
 __all__ = [
     "EXACT",
@@ -26,12 +26,12 @@ __all__ = [
     "ONE",
     "Extras",
     "Iterate",
+    "LoopProblem",
     "PartState",
-    "Problem",
     "Progress",
-    "restart",
+    "initial_state",
+    "restart_components",
     "scale_additionals",
-    "start",
     "sums",
 ]
 
@@ -40,14 +40,14 @@ MOST_STRUCTURES = 1000
 solutions of thousands of structures, whose Gram matrices would fill the memory."""
 
 JUMP = 2.0
-"""Scores that differ by more than this factor are another problem, for which earlier multipliers
-are no start. At 3 they took 0.7 to 1.7 times the iterations, at 10 up to 4 times."""
+"""Scores that differ by more than this factor are another problem, for which earlier duals are no
+start. At 3 they took 0.7 to 1.7 times the iterations, at 10 up to 4 times."""
 
 EXACT = 1e-12
 """Residuals up to this are rounding; those in units of scores relative to the largest score."""
 
-ROUNDING = 1e-14
-"""Changes below this multiple of a component's largest score are rounding."""
+RESIDUAL_ROUNDING = 1e-14
+"""Dual residuals below this multiple of a component's largest score are rounding."""
 
 ONE = np.uint64(1)
 """Added to a variable's number, which is unsigned, see `Blocks.variable_counting`."""
@@ -61,7 +61,7 @@ class Iterate(NamedTuple):
     score: FloatArray
     """eta / delta, one a variable; ``-inf`` where it is forbidden."""
     u: FloatArray
-    dual: FloatArray
+    duals: FloatArray
     """In the order of the variables; local scores and solutions are in that of the factors."""
     a: FloatArray
     z: FloatArray
@@ -72,7 +72,7 @@ class Extras(NamedTuple):
 
     eta: FloatArray
     scaled: FloatArray
-    """Scores over quadratic + gamma, as in the local problems."""
+    """Scores over quadratic + step size, as in the local problems."""
     v: FloatArray
     barred: ByteArray
     """Whether they are forbidden."""
@@ -81,11 +81,11 @@ class Extras(NamedTuple):
 class Progress(NamedTuple):
     """The loop's state on components."""
 
-    gamma: FloatArray
-    first_gamma: FloatArray
-    primal: FloatArray
+    step_size: FloatArray
+    first_step_size: FloatArray
+    primal_residual: FloatArray
     """Largest |mu_v - (M p)_l| of the last iteration."""
-    change: FloatArray
+    dual_residual: FloatArray
     """Largest gamma |mu_v - previous mu_v|, likewise."""
     iterations: IntArray
     converged: BoolArray
@@ -95,12 +95,12 @@ class Progress(NamedTuple):
     stale: BoolArray
     """Whether the local scores have to be written anew."""
     rounding: FloatArray
-    """What rounding leaves of `change`, whatever tolerance is asked for."""
+    """What rounding leaves of `dual_residual`, whatever tolerance is asked for."""
     warm: BoolArray
     """Whether the loop started from an earlier solution."""
 
 
-class Problem(NamedTuple):
+class LoopProblem(NamedTuple):
     """All that the loops work on."""
 
     links: Links
@@ -119,9 +119,9 @@ class PartState:
     """A solved part: the iterate, and the solvers that hold the faces of its factors."""
 
     part: Part
-    problem: Problem
+    problem: LoopProblem
     solvers: list[LocalSolver]
-    calls: Any
+    solver_table: Any
     """How compiled loops call the solvers."""
     trace: FloatArray
     """(iterations, 2, n_components) residuals of every iteration if they are to be kept; NaN where
@@ -171,14 +171,14 @@ class PartState:
     def exact(self) -> BoolArray:
         """Return for each component whether it converged with residuals that are rounding."""
         progress = self.problem.progress
-        largest_score = progress.rounding / ROUNDING
-        small = (progress.primal <= EXACT) & (progress.change <= EXACT * largest_score)
-        return progress.converged & small
+        largest_score = progress.rounding / RESIDUAL_ROUNDING
+        agree = progress.primal_residual <= EXACT
+        return progress.converged & agree & (progress.dual_residual <= EXACT * largest_score)
 
     def all_exact(self) -> bool:
         """Return whether all components are feasible and `exact`."""
         progress = self.problem.progress
-        numbers = progress.primal, progress.change, progress.rounding
+        numbers = progress.primal_residual, progress.dual_residual, progress.rounding
         return bool(_all_exact(*numbers, progress.converged, progress.infeasible))
 
     def slot_scores(self) -> FloatArray:
@@ -189,9 +189,9 @@ class PartState:
         """
         part, iterate = self.part, self.problem.iterate
         degree = np.diff(part.variable_offsets)
-        mean = np.add.reduceat(iterate.dual, part.variable_offsets[:-1]) / degree
+        mean = np.add.reduceat(iterate.duals, part.variable_offsets[:-1]) / degree
         a = np.empty(part.n_links)
-        a[part.variable_links] = np.repeat(iterate.score - mean, degree) + iterate.dual
+        a[part.links.order] = np.repeat(iterate.score - mean, degree) + iterate.duals
         return part.sign * a + part.shift
 
     def marginals(self) -> FloatArray:
@@ -201,7 +201,7 @@ class PartState:
         return means
 
 
-def start(
+def initial_state(
     part: Part,
     eta: FloatArray,
     eta_v: FloatArray,
@@ -213,18 +213,18 @@ def start(
     scores = _prepare(part, direct, eta, eta_v, options)
     forbids = scores.forbids
     n, n_links, n_variables = part.n_components, part.n_links, part.n_variables
-    dual, z = np.zeros((2, n_links))
-    primal, change = np.full((2, n), np.inf)
+    duals, z = np.zeros((2, n_links))
+    primal_residual, dual_residual = np.full((2, n), np.inf)
     converged, infeasible, unsolved, from_earlier = np.zeros((4, n), dtype=np.bool_)
     solvers = _solvers(part, scores, options)
-    problem = Problem(
+    problem = LoopProblem(
         links=part.links,
         blocks=part.blocks,
         iterate=Iterate(
             eta=scores.eta,
             score=scores.score,
             u=np.zeros(n_variables),
-            dual=dual,
+            duals=duals,
             a=np.empty(n_links),
             z=z,
         ),
@@ -236,16 +236,16 @@ def start(
             scores.barred,
         ),
         progress=Progress(
-            gamma=scores.gamma,
-            first_gamma=scores.gamma.copy(),
-            primal=primal,
-            change=change,
+            step_size=scores.step_size,
+            first_step_size=scores.step_size.copy(),
+            primal_residual=primal_residual,
+            dual_residual=dual_residual,
             iterations=np.zeros(n, dtype=np.int64),
             converged=converged,
             infeasible=infeasible,
             unsolved=unsolved,
             stale=np.ones(n, dtype=np.bool_),
-            rounding=ROUNDING * scores.largest,
+            rounding=RESIDUAL_ROUNDING * scores.largest,
             warm=from_earlier,
         ),
         direct=direct,
@@ -256,7 +256,7 @@ def start(
         if isinstance(warm.solved, PartState):
             _take_active_sets(warm.solved, solvers, problem)
     trace = np.full((options.max_iter, 2, n), np.nan) if options.trace else np.empty((0, 2, n))
-    return PartState(part, problem, solvers, call_solvers(solvers), trace, forbids)
+    return PartState(part, problem, solvers, make_solver_table(solvers), trace, forbids)
 
 
 class _Scores(NamedTuple):
@@ -267,20 +267,19 @@ class _Scores(NamedTuple):
     eta_v: FloatArray
     barred: ByteArray
     largest: FloatArray
-    gamma: FloatArray
+    step_size: FloatArray
     forbids: bool
 
 
 def _solvers(part: Part, scores: _Scores, options: Options) -> list[LocalSolver]:
     """Return the solvers of the buckets' local problems."""
-    links, additionals = part.blocks.links, part.blocks.additionals
     return [
         local_solver(
             bucket,
-            part.delta[links[b] : links[b + 1]],
+            part.delta[part.links_of(b)],
             options.generic,
             options.max_inner_iter is not None,
-            scores.barred[additionals[b] : additionals[b + 1]] if scores.forbids else None,
+            scores.barred[part.additionals_of(b)] if scores.forbids else None,
         )
         for b, bucket in enumerate(part.buckets)
     ]
@@ -290,13 +289,13 @@ def _prepare(
     part: Part, direct: BoolArray, eta: FloatArray, eta_v: FloatArray, options: Options
 ) -> _Scores:
     """Set scores of ``-inf`` apart, and choose the first step sizes."""
-    gamma = first_step_sizes(part.component, direct, eta, options)
+    step_size = first_step_sizes(part.component, direct, eta, options)
     score, barred = eta / part.root_degree, np.zeros(len(eta_v), dtype=np.int8)
     largest = _largest_scores(part, eta, eta_v)
     forbids = bool(np.isinf(largest).any())
     if forbids:
         eta, eta_v, largest = _made_finite(part, eta, eta_v, barred)
-    return _Scores(eta, score, eta_v, barred, largest, gamma, forbids)
+    return _Scores(eta, score, eta_v, barred, largest, step_size, forbids)
 
 
 def _made_finite(
@@ -312,7 +311,7 @@ def _made_finite(
     return eta, np.where(barred, -FORBIDDEN * largest[part.additional_component], eta_v), largest
 
 
-def restart(
+def restart_components(
     state: PartState, chosen: BoolArray, eta: FloatArray, eta_v: FloatArray, options: Options
 ) -> None:
     """Give some components other scores; the loop goes on from the means and duals that it has.
@@ -328,34 +327,34 @@ def restart(
     np.copyto(extras.eta, scores.eta_v, where=additionals)
     np.copyto(extras.scaled, scores.eta_v, where=additionals)
     np.copyto(extras.barred, scores.barred, where=additionals)
-    np.copyto(progress.rounding, ROUNDING * scores.largest, where=chosen)
-    for gamma in (progress.gamma, progress.first_gamma):
-        np.copyto(gamma, scores.gamma, where=chosen)
+    np.copyto(progress.rounding, RESIDUAL_ROUNDING * scores.largest, where=chosen)
+    for step_size in (progress.step_size, progress.first_step_size):
+        np.copyto(step_size, scores.step_size, where=chosen)
     for flags in (progress.converged, progress.infeasible, progress.unsolved, progress.warm):
         flags[chosen] = False
     progress.iterations[chosen] = 0
     progress.stale[chosen] = True
 
 
-def _set_out_from(warm: WarmStart, part: Part, problem: Problem) -> None:
+def _set_out_from(warm: WarmStart, part: Part, problem: LoopProblem) -> None:
     """Start where the warm start says; single factors need no start.
 
-    Components whose scores have become much larger or smaller start from nothing: multipliers of
+    Components whose scores have become much larger or smaller start from nothing: duals of
     another size are farther from the solution's than zeros are.
     """
     known = warm.known & ~problem.direct
-    if warm.first_gamma is not None:
-        before, now = warm.first_gamma, problem.progress.first_gamma
+    if warm.first_step_size is not None:
+        before, now = warm.first_step_size, problem.progress.first_step_size
         known &= (now <= JUMP * before) & (before <= JUMP * now)
     of_variable = known[part.component]
     of_link = np.repeat(of_variable, np.diff(part.variable_offsets))
     problem.iterate.u[of_variable] = warm.u[of_variable]
-    problem.iterate.dual[of_link] = warm.dual[of_link]
-    problem.progress.gamma[known] = warm.gamma[known]
+    problem.iterate.duals[of_link] = warm.duals[of_link]
+    problem.progress.step_size[known] = warm.step_size[known]
     problem.progress.warm[:] = known
 
 
-def _take_active_sets(old: PartState, solvers: list[LocalSolver], problem: Problem) -> None:
+def _take_active_sets(old: PartState, solvers: list[LocalSolver], problem: LoopProblem) -> None:
     """Copy active sets, unless other variables or additionals are forbidden than before."""
     if not np.array_equal(np.isneginf(problem.iterate.score), old.forbidden):
         return
@@ -378,7 +377,7 @@ def _magnitudes(blocks: Blocks, eta: FloatArray, eta_v: FloatArray, largest: Flo
     """Write what `_largest_scores` returns."""
     for c in range(len(largest)):
         largest[c] = 1.0
-        for v in range(blocks.variables[c], blocks.variables[c + 1]):
+        for v in range(blocks.first_variable[c], blocks.first_variable[c + 1]):
             largest[c] = max(largest[c], abs(eta[v]))
     if len(eta_v) > 0:
         for f in range(len(blocks.component)):
@@ -388,18 +387,18 @@ def _magnitudes(blocks: Blocks, eta: FloatArray, eta_v: FloatArray, largest: Flo
 
 
 @leaf
-def scale_additionals(rows: IntArray, b: int, problem: Problem) -> None:
-    """Write the local scores, eta_N / (quadratic + gamma), of some factors of a bucket.
+def scale_additionals(rows: IntArray, b: int, problem: LoopProblem) -> None:
+    """Write the local scores, eta_N / (quadratic + step size), of some factors of a bucket.
 
     Where a component is one factor, they are the scores already.
     """
     blocks, extras = problem.blocks, problem.extras
     for row in rows:
-        f = blocks.factors[b] + row
+        f = blocks.first_factor[b] + row
         c = blocks.component[f]
         if problem.direct[c]:
             continue
-        factor = 1.0 / (problem.quadratic + problem.progress.gamma[c])
+        factor = 1.0 / (problem.quadratic + problem.progress.step_size[c])
         for i in range(blocks.additional_offsets[f], blocks.additional_offsets[f + 1]):
             extras.scaled[i] = extras.eta[i] * factor
 
@@ -411,18 +410,19 @@ def sums(owner: IntArray, values: FloatArray, n: int) -> FloatArray:
 
 @leaf
 def _all_exact(
-    primal: FloatArray,
-    change: FloatArray,
+    primal_residual: FloatArray,
+    dual_residual: FloatArray,
     rounding: FloatArray,
     converged: BoolArray,
     infeasible: BoolArray,
 ) -> bool:
     """Return what `PartState.all_exact` does."""
     n_exact = 0
-    for c in range(len(primal)):
-        small = primal[c] <= EXACT and change[c] <= EXACT * (rounding[c] / ROUNDING)
+    for c in range(len(primal_residual)):
+        largest_score = rounding[c] / RESIDUAL_ROUNDING
+        small = primal_residual[c] <= EXACT and dual_residual[c] <= EXACT * largest_score
         n_exact += small and converged[c] and not infeasible[c]
-    return n_exact == len(primal)
+    return n_exact == len(primal_residual)
 
 
 @leaf
@@ -432,6 +432,6 @@ def _means(links: Links, z: FloatArray, means: FloatArray) -> None:
         lo, hi = links.offsets[v], links.offsets[v + 1]
         total = 0.0
         for e in range(lo, hi):
-            copy = z[links.links[e]]
-            total += 1.0 / links.delta[v] - copy if links.negated[e] else copy
-        means[v] = min(1.0, max(0.0, total / links.delta[v]))
+            copy = z[links.order[e]]
+            total += 1.0 / links.root_degree[v] - copy if links.negated[e] else copy
+        means[v] = min(1.0, max(0.0, total / links.root_degree[v]))

@@ -12,7 +12,7 @@ __all__ = [
     "BALANCE_PERIOD",
     "BALANCE_RATIO",
     "BALANCE_RATIO_ACCELERATED",
-    "balanced",
+    "balanced_step_size",
     "first_step_sizes",
 ]
 
@@ -46,13 +46,13 @@ def first_step_sizes(
     options
         Settings, of which the first step size may be one.
     """
-    gamma = np.zeros(len(direct))
+    step_size = np.zeros(len(direct))
     if options.step_size is not None:
-        gamma[:] = options.step_size
+        step_size[:] = options.step_size
     elif not direct.all():
-        _root_mean_squares(component, eta, options.quadratic, gamma)
-    gamma[direct] = 0.0
-    return gamma
+        _root_mean_squares(component, eta, options.quadratic, step_size)
+    step_size[direct] = 0.0
+    return step_size
 
 
 @kernel
@@ -82,22 +82,24 @@ def _root_mean_squares(
 
 
 @leaf
-def balanced(gamma: float, first: float, primal: float, change: float, ratio: float) -> float:
+def balanced_step_size(
+    step_size: float, first: float, primal: float, dual: float, ratio: float
+) -> float:
     """Return the step size to go on with: another one if the two residuals differ by a ratio.
 
     Parameters
     ----------
-    gamma, first
+    step_size, first
         The step size that they were found with, and the first one.
-    primal, change
+    primal, dual
         The primal and the dual residual.
     ratio
         See `BALANCE_RATIO`.
     """
-    if primal > ratio * change:
-        other = gamma * BALANCE_FACTOR
-    elif change > ratio * primal:
-        other = gamma / BALANCE_FACTOR
+    if primal > ratio * dual:
+        other = step_size * BALANCE_FACTOR
+    elif dual > ratio * primal:
+        other = step_size / BALANCE_FACTOR
     else:
-        return gamma
-    return other if first / WIDEST_RANGE <= other <= first * WIDEST_RANGE else gamma
+        return step_size
+    return other if first / WIDEST_RANGE <= other <= first * WIDEST_RANGE else step_size

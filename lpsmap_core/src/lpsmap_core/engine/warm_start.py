@@ -1,4 +1,4 @@
-"""Where a solve starts from: multipliers, means, step sizes and active sets of an earlier one."""
+"""Where a solve starts from: the duals, means, step sizes and active sets of an earlier one."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ class GraphStart:
     ----------
     u
         (n_variables,) scaled means, in the order of the graph.
-    dual
+    duals
         (n_links,) one a slot, bucket by bucket of the graph's layout.
-    gamma, first_gamma
+    step_size, first_step_size
         (n_components,) step sizes, at the end and at the beginning.
     known
         (n_components,) whether there is a start for the component.
@@ -37,9 +37,9 @@ class GraphStart:
     """
 
     u: FloatArray
-    dual: FloatArray
-    gamma: FloatArray
-    first_gamma: FloatArray
+    duals: FloatArray
+    step_size: FloatArray
+    first_step_size: FloatArray
     known: BoolArray
     solved: object = None
 
@@ -48,8 +48,10 @@ class GraphStart:
         """Return a start that knows no component, to be filled in."""
         n_links, n = sum(bucket.n_links for bucket in layout.buckets), layout.n_components
         known = np.zeros(n, dtype=bool)
-        gamma, first_gamma = np.zeros((2, n))
-        return cls(np.zeros(layout.n_variables), np.zeros(n_links), gamma, first_gamma, known)
+        step_size, first_step_size = np.zeros((2, n))
+        return cls(
+            np.zeros(layout.n_variables), np.zeros(n_links), step_size, first_step_size, known
+        )
 
     @classmethod
     def of_solved(cls, layout: Layout, solved: SolvedGraph) -> GraphStart:
@@ -58,25 +60,25 @@ class GraphStart:
         if end is None:
             return start
         start.u[part.variables] = end.u
-        start.dual[_links_in_graph(layout)[part.variable_links]] = end.dual
-        start.gamma[:], start.first_gamma[:] = end.gamma, end.gamma
-        if end.first_gamma is not None:
-            start.first_gamma[:] = end.first_gamma
+        start.duals[_links_in_graph(layout)[part.links.order]] = end.duals
+        start.step_size[:], start.first_step_size[:] = end.step_size, end.step_size
+        if end.first_step_size is not None:
+            start.first_step_size[:] = end.first_step_size
         start.known[:] = end.known
         return replace(start, solved=end.solved)
 
     def of_part(self, layout: Layout) -> WarmStart:
         """Return the start in the order of the graph's part that is solved."""
-        dual = self.dual[_links_in_graph(layout)[layout.part.variable_links]]
+        duals = self.duals[_links_in_graph(layout)[layout.part.links.order]]
         u = self.u[layout.part.variables]
-        return WarmStart(u, dual, self.gamma, self.known, self.first_gamma, self.solved)
+        return WarmStart(u, duals, self.step_size, self.known, self.first_step_size, self.solved)
 
 
 class WarmStartCache:
     """Starts of examples that are solved again and again, in other batches and other orders.
 
-    Keeps, for every example, the multipliers and means that its latest solve ended with: two
-    numbers a link, at most. In a training loop whose examples have keys::
+    Keeps, for every example, the duals and means that its latest solve ended with: two numbers a
+    link, at most. In a training loop whose examples have keys::
 
         cache = WarmStartCache()
         for keys, scores in batches:
@@ -133,9 +135,9 @@ class _Kept(NamedTuple):
     """The start of one component: its variables', its links', its step sizes."""
 
     u: FloatArray
-    dual: FloatArray
-    gamma: float
-    first_gamma: float
+    duals: FloatArray
+    step_size: float
+    first_step_size: float
 
 
 @dataclass(frozen=True)
@@ -159,15 +161,15 @@ class CachedStart:
             if key not in self.kept:
                 continue
             kept = self.kept[key]
-            if (len(kept.u), len(kept.dual)) != (len(variables), len(links)):
+            if (len(kept.u), len(kept.duals)) != (len(variables), len(links)):
                 raise ValueError(
                     f"warm_start: example {key[0]!r} has {len(variables)} variables in "
-                    f"{len(links)} slots of factors, and had {len(kept.u)} in {len(kept.dual)} "
+                    f"{len(links)} slots of factors, and had {len(kept.u)} in {len(kept.duals)} "
                     "when it was solved before; expected the same graph for the same key. Give it "
                     "another key, or use another WarmStartCache."
                 )
-            start.u[variables], start.dual[links] = kept.u, kept.dual
-            start.gamma[c], start.first_gamma[c] = kept.gamma, kept.first_gamma
+            start.u[variables], start.duals[links] = kept.u, kept.duals
+            start.step_size[c], start.first_step_size[c] = kept.step_size, kept.first_step_size
             start.known[c] = True
         return start
 
@@ -176,8 +178,8 @@ class CachedStart:
         start = GraphStart.of_solved(layout, solved)
         for c, key, variables, links in self._components(layout):
             if start.known[c]:
-                sizes = float(start.gamma[c]), float(start.first_gamma[c])
-                self.kept[key] = _Kept(start.u[variables], start.dual[links], *sizes)
+                sizes = float(start.step_size[c]), float(start.first_step_size[c])
+                self.kept[key] = _Kept(start.u[variables], start.duals[links], *sizes)
 
     def _components(
         self, layout: Layout

@@ -21,10 +21,10 @@ class Links(NamedTuple):
 
     offsets: npt.NDArray[np.uint64]
     """The links of variable v are ``offsets[v]:offsets[v + 1]`` in the order of the variables."""
-    links: npt.NDArray[np.uint32]
+    order: npt.NDArray[np.uint32]
     """For each link in the order of the variables, its place in the other order."""
     component: IntArray
-    delta: FloatArray
+    root_degree: FloatArray
     """For each variable, the square root of its degree."""
     negated: BoolArray
     """In the order of the variables."""
@@ -33,18 +33,18 @@ class Links(NamedTuple):
 class Blocks(NamedTuple):
     """Where buckets and components lie in the flat arrays."""
 
-    links: IntArray
+    first_link: IntArray
     """For each bucket, its first link; then the number of links. Likewise for its additionals and
     its factors."""
-    additionals: IntArray
-    factors: IntArray
+    first_additional: IntArray
+    first_factor: IntArray
     component: IntArray
     """For each factor of all buckets, its component."""
     additional_offsets: IntArray
     """For each factor of all buckets, its first additional; then their number."""
-    of_component: IntArray
+    first_row: IntArray
     """(components + 1, buckets) first factor, counted in the bucket, of every component."""
-    variables: IntArray
+    first_variable: IntArray
     """For each component, its first variable; then the number of variables."""
     counting: IntArray
     """The numbers 0, 1, 2, ...: consecutive components or factors are slices of it."""
@@ -257,13 +257,13 @@ def _fill_sizes(
 ) -> None:
     """Write the root degrees by link, the components' sizes, and which are a single factor."""
     for link in range(len(link_variable)):
-        delta[link] = links.delta[link_variable[link]]
+        delta[link] = links.root_degree[link_variable[link]]
     for c in range(len(sizes)):
-        first, last = blocks.variables[c], blocks.variables[c + 1]
+        first, last = blocks.first_variable[c], blocks.first_variable[c + 1]
         sizes[c] = links.offsets[last] - links.offsets[first]
         n_factors = 0
         for b in range(starts.shape[1] - 1):
-            n_factors += blocks.of_component[c + 1, b] - blocks.of_component[c, b]
+            n_factors += blocks.first_row[c + 1, b] - blocks.first_row[c, b]
         direct[c] = n_factors == 1 and sizes[c] == last - first
 
 
@@ -280,11 +280,11 @@ def _fill_links(
     for v in link_variable:
         offsets[v + 1] += 1
     for v in range(n_variables):
-        links.delta[v] = np.sqrt(np.float64(offsets[v + 1]))
+        links.root_degree[v] = np.sqrt(np.float64(offsets[v + 1]))
         offsets[v + 1] += offsets[v]
     for link in range(len(link_variable)):  # offsets[v] runs from v's first link to its last
         v = link_variable[link]
-        links.links[offsets[v]], links.negated[offsets[v]] = link, negated[link]
+        links.order[offsets[v]], links.negated[offsets[v]] = link, negated[link]
         offsets[v] += 1
     for v in range(n_variables, 0, -1):
         offsets[v] = offsets[v - 1]
@@ -300,18 +300,18 @@ def _fill_blocks(
     blocks: Blocks,
 ) -> None:
     """Write where buckets and components lie; the other arguments are those of `arrange`."""
-    additional_offsets, of_component = blocks.additional_offsets, blocks.of_component
-    n_components = len(blocks.variables) - 1
+    additional_offsets, first_row = blocks.additional_offsets, blocks.first_row
+    n_components = len(blocks.first_variable) - 1
     for b in range(starts.shape[1] - 1):
         begin, end = starts[0, b], starts[0, b + 1]
         c = 0
         for f in range(begin, end):
             additional_offsets[f + 1] = starts[2, b] + bucket_offsets[f + b + 1]
             while c <= of_factor[f]:
-                of_component[c, b] = f - begin
+                first_row[c, b] = f - begin
                 c += 1
         for later in range(c, n_components + 1):
-            of_component[later, b] = end - begin
-    blocks.variables[n_components] = len(component)
+            first_row[later, b] = end - begin
+    blocks.first_variable[n_components] = len(component)
     for v in range(len(component) - 1, -1, -1):
-        blocks.variables[component[v]] = v
+        blocks.first_variable[component[v]] = v

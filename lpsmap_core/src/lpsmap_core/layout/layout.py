@@ -168,11 +168,11 @@ class Part:
 
     def links_of(self, b: int) -> slice:
         """Return where a bucket lies in arrays of links."""
-        return slice(*self.blocks.links[b : b + 2])
+        return slice(*self.blocks.first_link[b : b + 2])
 
     def additionals_of(self, b: int) -> slice:
         """Return where a bucket lies in arrays of additionals."""
-        return slice(*self.blocks.additionals[b : b + 2])
+        return slice(*self.blocks.first_additional[b : b + 2])
 
     def by_declaration(self, values: FloatArray, factors: Sequence[Factor]) -> list[FloatArray]:
         """Return numbers on all additionals as an (n_factors, n_additionals) array a declaration.
@@ -191,14 +191,14 @@ class Part:
         return [found[id(factor)] for factor in factors]
 
     @property
-    def starts(self) -> IntArray:
+    def first_link(self) -> IntArray:
         """For each bucket, its first link; then the number of links."""
-        return self.blocks.links
+        return self.blocks.first_link
 
     @property
     def first_variable(self) -> IntArray:
         """For each component, its first variable; then their number."""
-        return self.blocks.variables
+        return self.blocks.first_variable
 
     @property
     def component(self) -> IntArray:
@@ -213,17 +213,12 @@ class Part:
     @property
     def root_degree(self) -> FloatArray:
         """For each variable, the square root of its degree."""
-        return self.links.delta
+        return self.links.root_degree
 
     @property
     def variable_offsets(self) -> IntArray:
-        """For each variable, where its links begin in `variable_links`; then their number."""
+        """For each variable, where its links begin in `Links.order`; then their number."""
         return self.links.offsets.view(np.int64)
-
-    @property
-    def variable_links(self) -> npt.NDArray[np.uint32]:
-        """The links in the order of the variables."""
-        return self.links.links
 
     @property
     def sign(self) -> FloatArray:

@@ -25,10 +25,10 @@ from lpsmap_core.model.factor import Factor, has_array_code
 __all__ = [
     "LocalSolver",
     "SolverChoice",
-    "call_solvers",
     "choose_solver",
     "every_solver",
     "local_solver",
+    "make_solver_table",
     "mark_unsolved",
     "multiply_rows",
     "solve_rows",
@@ -166,7 +166,7 @@ if COMPILED:
 
     @leaf
     def solve_rows(
-        solvers: Any,
+        solver_table: Any,
         b: int,
         rows: IntArray,
         a: FloatArray,
@@ -176,13 +176,13 @@ if COMPILED:
         max_iterations: int,
     ) -> bool:
         """Solve some local problems of bucket `b`; false if Python code raised."""
-        record = solvers[b]
+        record = solver_table[b]
         invoke(record[SOLVE], (record, rows, a, eta_v, z, v, np.int64(max_iterations)))
         return record[FAILED] == 0  # type: ignore[no-any-return]
 
     @leaf
     def multiply_rows(
-        solvers: Any,
+        solver_table: Any,
         b: int,
         rows: IntArray,
         d_u: FloatArray,
@@ -191,15 +191,15 @@ if COMPILED:
         out_v: FloatArray,
     ) -> None:
         """Multiply some local Jacobians of bucket `b` with ``(d_u, d_v)``."""
-        record = solvers[b]
+        record = solver_table[b]
         invoke(record[JVP], (record, rows, d_u, d_v, out_u, out_v))
 
     @leaf
     def mark_unsolved(
-        solvers: Any, b: int, rows: IntArray, owner: IntArray, unsolved: BoolArray
+        solver_table: Any, b: int, rows: IntArray, owner: IntArray, unsolved: BoolArray
     ) -> None:
         """Mark the owners of rows of bucket `b` whose latest local problem is not solved."""
-        status = ints_at(solvers[b], STATUS)
+        status = ints_at(solver_table[b], STATUS)
         if len(status) > 0:
             for f in rows:
                 if status[f] == RUNNING:
@@ -208,7 +208,7 @@ if COMPILED:
 else:
 
     def solve_rows(
-        solvers: Any,
+        solver_table: Any,
         b: int,
         rows: IntArray,
         a: FloatArray,
@@ -218,11 +218,11 @@ else:
         max_iterations: int,
     ) -> bool:
         """Solve some local problems of bucket `b`."""
-        solvers[b].solve(rows, a, eta_v, z, v, max_iterations)
+        solver_table[b].solve(rows, a, eta_v, z, v, max_iterations)
         return True
 
     def multiply_rows(
-        solvers: Any,
+        solver_table: Any,
         b: int,
         rows: IntArray,
         d_u: FloatArray,
@@ -231,16 +231,16 @@ else:
         out_v: FloatArray,
     ) -> None:
         """Multiply some local Jacobians of bucket `b` with ``(d_u, d_v)``."""
-        solvers[b].jvp(rows, d_u, d_v, out_u, out_v)
+        solver_table[b].jvp(rows, d_u, d_v, out_u, out_v)
 
     def mark_unsolved(
-        solvers: Any, b: int, rows: IntArray, owner: IntArray, unsolved: BoolArray
+        solver_table: Any, b: int, rows: IntArray, owner: IntArray, unsolved: BoolArray
     ) -> None:
         """Mark the owners of rows of bucket `b` whose latest local problem is not solved."""
-        unsolved[owner[np.intersect1d(rows, solvers[b].unsolved())]] = True
+        unsolved[owner[np.intersect1d(rows, solver_table[b].unsolved())]] = True
 
 
-def call_solvers(solvers: Sequence[LocalSolver]) -> Any:
+def make_solver_table(solvers: Sequence[LocalSolver]) -> Any:
     """Return what compiled loops call solvers by: a table of their records, which it becomes."""
     if not COMPILED:
         return tuple(solvers)

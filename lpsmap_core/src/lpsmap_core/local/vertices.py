@@ -23,9 +23,9 @@ from lpsmap_core.kernels.arrays import BoolArray, FloatArray, IntArray
 from lpsmap_core.kernels.compile import kernel
 from lpsmap_core.layout.layout import ranges
 
-__all__ = ["Vertices", "WeightMap", "join", "structure_scores"]
+__all__ = ["Vertices", "WeightMap", "join_vertices", "structure_scores"]
 
-ROUNDING = 1e-12
+WEIGHT_ROUNDING = 1e-12
 """Weights up to this are rounding: local scores carry the errors of many additions."""
 
 
@@ -60,7 +60,7 @@ class Vertices(NamedTuple):
         return np.repeat(np.arange(len(self.owner)), np.diff(self.offsets))
 
 
-def join(groups: Sequence[Vertices]) -> Vertices:
+def join_vertices(groups: Sequence[Vertices]) -> Vertices:
     """Return all structures sorted by their factors, the likeliest of a factor first.
 
     Leaves out structures whose weight is rounding.
@@ -70,7 +70,7 @@ def join(groups: Sequence[Vertices]) -> Vertices:
     size = np.concatenate([np.diff(g.offsets) for g in groups] or [np.empty(0, np.int64)])
     offsets = np.concatenate([[0], np.cumsum(size)])
     order = np.lexsort((-weight, owner))
-    order = order[weight[order] > ROUNDING]
+    order = order[weight[order] > WEIGHT_ROUNDING]
     entries = ranges(offsets, order)
     return Vertices(
         owner[order],

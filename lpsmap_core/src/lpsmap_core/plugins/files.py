@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from lpsmap_core.plugins.formats import FileFormatError, Problem, in_words
+from lpsmap_core.plugins.formats import FileFormatError, NamedGraph, in_words
 from lpsmap_core.plugins.registry import installed
 
-__all__ = ["read"]
+__all__ = ["read_graph"]
 
 
-def read(path: str | Path) -> Problem:
-    """Return the problem in the file at `path`, by the installed format of its suffix.
+def read_graph(path: str | Path) -> NamedGraph:
+    """Return the graph in the file at `path`, by the installed format of its suffix.
 
     Raises
     ------
@@ -29,7 +29,7 @@ def read(path: str | Path) -> Problem:
         )
     registration = formats[suffix]
     try:
-        problem: Problem = registration.value().read(path)
+        found: NamedGraph = registration.value().read(path)
     except (OSError, FileFormatError):
         raise
     except Exception as error:
@@ -37,9 +37,9 @@ def read(path: str | Path) -> Problem:
             f"{path}: {in_words(error)}; raised by the format of "
             f"{registration.plugin.distribution}. Mend the file, or tell the plugin's author."
         ) from error
-    if not isinstance(problem, Problem):
+    if not isinstance(found, NamedGraph):
         raise FileFormatError(
             f"{path}: the format of {registration.plugin.distribution} returned a "
-            f"{type(problem).__name__}; expected a Problem. Tell the plugin's author."
+            f"{type(found).__name__}; expected a NamedGraph. Tell the plugin's author."
         )
-    return problem
+    return found

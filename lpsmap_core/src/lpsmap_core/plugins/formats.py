@@ -9,15 +9,15 @@ from typing import ClassVar, NamedTuple
 from lpsmap_core.graph import FactorGraph
 from lpsmap_core.model.variables import Variables
 
-__all__ = ["FileFormat", "FileFormatError", "Problem"]
+__all__ = ["FileFormat", "FileFormatError", "NamedGraph"]
 
 
 class FileFormatError(ValueError):
     """A file is not what its format asks for; the message says where and what to mend."""
 
 
-class Problem(NamedTuple):
-    """A factor graph as a file describes it.
+class NamedGraph(NamedTuple):
+    """A factor graph with names for its variables, as a file describes it.
 
     Attributes
     ----------
@@ -41,8 +41,8 @@ class FileFormat(abc.ABC):
     """Ends of the names of its files, such as ``(".uai",)``, in small letters."""
 
     @abc.abstractmethod
-    def read(self, path: Path) -> Problem:
-        """Return the problem in the file at `path`.
+    def read(self, path: Path) -> NamedGraph:
+        """Return the graph in the file at `path`.
 
         Raises
         ------

@@ -13,7 +13,7 @@ import numpy as np
 
 from lpsmap_core.graph import FactorGraph
 from lpsmap_core.model.variables import Variables
-from lpsmap_core.plugins.formats import FileFormat, FileFormatError, Problem, in_words
+from lpsmap_core.plugins.formats import FileFormat, FileFormatError, NamedGraph, in_words
 from lpsmap_core.plugins.packs import advice
 from lpsmap_core.plugins.registry import installed
 
@@ -45,8 +45,8 @@ class JsonFormat(FileFormat):
     name = "JSON"
     suffixes = (".json",)
 
-    def read(self, path: Path) -> Problem:
-        """Return the problem in a file; see `FileFormat.read`."""
+    def read(self, path: Path) -> NamedGraph:
+        """Return the graph in a file; see `FileFormat.read`."""
         scores, declarations = _contents(path)
         graph, types = FactorGraph(), installed().factors
         blocks = {}
@@ -67,7 +67,7 @@ class JsonFormat(FileFormat):
                 views = [_view(_string(text), blocks) for text in over]
                 arguments = {name: _argument(value) for name, value in options.items()}
                 graph.add(types[factor_type].value(*views, **arguments))
-        return Problem(graph, blocks)
+        return NamedGraph(graph, blocks)
 
 
 def _contents(path: Path) -> tuple[dict[str, Any], list[Any]]:

@@ -30,7 +30,7 @@ import numpy as np
 import numpy.typing as npt
 
 from lpsmap_core.engine.options import Options
-from lpsmap_core.engine.state import start
+from lpsmap_core.engine.state import initial_state
 from lpsmap_core.kernels.arrays import FloatArray, IntArray
 from lpsmap_core.kernels.callers import stacklevel
 from lpsmap_core.kernels.interrupts import Watch
@@ -172,7 +172,7 @@ def conditional_gradient(
     max_iter = count("max_iter", max_iter)
     # the gap reaches zero only by luck
     tol = number("tol", tol, "a positive number, such as 1e-10", lambda x: 0.0 < x < np.inf)
-    problem = _Problem(factor)
+    problem = _SingleFactor(factor)
     mixture = _Mixture(problem.first_structure())
     trace = []
     while True:
@@ -211,7 +211,7 @@ def _check_variant(variant: Variant) -> None:
         )
 
 
-class _Problem:
+class _SingleFactor:
     """One factor's scores and oracle, in terms of its variables rather than of its slots.
 
     A structure is one vector, its variables before its additionals; negated slots are turned, so
@@ -245,7 +245,7 @@ class _Problem:
                     f"{what}: {factor!r} has one that is NaN or +inf; expected finite numbers, or "
                     "-inf to forbid. Mend it."
                 )
-        state = start(part, eta, eta_v, Options(generic=True))
+        state = initial_state(part, eta, eta_v, Options(generic=True))
         (sets,) = state.solvers
         assert isinstance(sets, ActiveSets)
         self._sets = sets

@@ -16,7 +16,7 @@ from lpsmap_core.engine.status import OK, Status
 from lpsmap_core.engine.warm_start import CachedStart, GraphStart, WarmStartCache
 from lpsmap_core.kernels.arrays import BoolArray, FloatArray, IntArray
 from lpsmap_core.layout.layout import Layout
-from lpsmap_core.local.vertices import join, structure_scores
+from lpsmap_core.local.vertices import join_vertices, structure_scores
 from lpsmap_core.model.factor import Factor
 from lpsmap_core.model.inputs import real_numbers
 from lpsmap_core.model.variables import Variables
@@ -237,7 +237,7 @@ class Solution:
         usable = None if self.ok else ~self._has(Status.NON_FINITE, Status.INFEASIBLE)
 
         part = self.layout.part
-        flat = np.empty(part.blocks.additionals[-1] if d_extra else 0)
+        flat = np.empty(part.blocks.first_additional[-1] if d_extra else 0)
         if flat.size:
             position = {id(factor): i for i, factor in enumerate(self.factors)}
             for b, bucket in enumerate(part.buckets):
@@ -299,7 +299,7 @@ class Solution:
                 mine &= finite[bucket.component]
                 found = self.solved.structures(b, np.flatnonzero(mine))
                 groups.append(found._replace(owner=bucket.row[found.owner]))
-        vertices = join(groups)
+        vertices = join_vertices(groups)
         scores = structure_scores(
             vertices,
             factor.offsets,

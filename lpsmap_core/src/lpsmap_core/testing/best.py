@@ -12,7 +12,7 @@ from lpsmap_core.testing.rules import broken
 
 __all__ = ["check_forbidden", "check_linear", "check_map_is_best", "check_ties"]
 
-ROUNDING = 1e-10
+ORACLE_ROUNDING = 1e-10
 """By how much an answer may miss the best, as a multiple of the summed magnitudes of scores."""
 
 
@@ -108,7 +108,7 @@ def _require_best(
     found = float(scores @ answer.vertex)
     values = seen @ scores
     better = int(np.argmax(values))
-    if values[better] - found > max(allowed, ROUNDING * np.abs(scores).sum()):
+    if values[better] - found > max(allowed, ORACLE_ROUNDING * np.abs(scores).sum()):
         raise broken(
             "solve_map returns the structure of the highest score <eta_u, m> + <eta_v, n>, because "
             "solutions are proven optimal by it",

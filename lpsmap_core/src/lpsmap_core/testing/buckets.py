@@ -11,10 +11,14 @@ from lpsmap_core.layout.layout import Bucket, build_layout
 from lpsmap_core.local.solvers import LocalSolver
 from lpsmap_core.model.factor import Factor
 from lpsmap_core.testing.draws import random_degrees, random_scores
+from lpsmap_core.testing.oracle import oracles_of
 
-__all__ = ["LocalProblems", "Solved", "bucket_of", "local_problems"]
+__all__ = ["LocalProblems", "Solved", "bucket_of", "inner_problems", "local_problems"]
 
 MOST_ITERATIONS = 1000
+
+MIXED, INNER_NOISE = 6, 1e-3
+"""How many structures are mixed to a solution, and how far scores are drawn from it."""
 
 
 def bucket_of(factor: Factor, copies: int) -> Bucket:
@@ -115,3 +119,18 @@ def local_problems(
     return LocalProblems(
         bucket, scores[used], degrees[used], scores[columns >= widest - extra[:, None]]
     )
+
+
+def inner_problems(factor: Factor, rng: np.random.Generator, draws: int) -> LocalProblems:
+    """Draw local problems whose solutions lie on large faces: near mixtures of random structures.
+
+    Scores that are drawn slot by slot seldom leave several groups of slots free to move.
+    """
+    problems, oracles = local_problems(factor, rng, draws), oracles_of(factor)
+    for f in problems.everything:
+        slots, extra, oracle = problems.slots(f), problems.extra(f), oracles[problems.bucket.row[f]]
+        met = [oracle.of(rng.standard_normal(oracle.size)).m for _ in range(MIXED)]
+        problems.a[slots] = rng.dirichlet(np.ones(MIXED)) @ np.array(met) / problems.delta[slots]
+        problems.a[slots] += INNER_NOISE * rng.standard_normal(oracle.arity)
+        problems.eta_v[extra] = INNER_NOISE * rng.standard_normal(oracle.n_additionals)
+    return problems

@@ -48,6 +48,7 @@ from lpsmap_core.testing.structures import (
     check_labels,
     check_parameters,
     check_shapes,
+    check_unused,
     check_zero_one,
 )
 
@@ -76,6 +77,7 @@ ORACLE: tuple[Check, ...] = (
     check_zero_one,
     check_labels,
     check_decode,
+    check_unused,
     check_map_is_best,
     check_linear,
     check_ties,

@@ -9,7 +9,7 @@ import numpy as np
 from lpsmap_core.kernels.arrays import FloatArray
 from lpsmap_core.local.solvers import LocalSolver, every_solver
 from lpsmap_core.model.factor import Factor
-from lpsmap_core.testing.buckets import LocalProblems, Solved, local_problems
+from lpsmap_core.testing.buckets import LocalProblems, Solved, inner_problems, local_problems
 from lpsmap_core.testing.draws import DRAWS
 from lpsmap_core.testing.rules import ConformanceError, broken
 
@@ -30,6 +30,12 @@ def check_jvp(factor: Factor, *, seed: int = 0, draws: int = DRAWS) -> None:
     rng = np.random.default_rng(seed)
     problems = local_problems(factor, rng, draws, decades=0.5)
     problems = problems.moved(*(1e-2 * rng.standard_normal(len(x)) for x in _inputs(problems)))
+    _check_products(factor, problems, rng)
+    _check_products(factor, inner_problems(factor, rng, draws), rng)
+
+
+def _check_products(factor: Factor, problems: LocalProblems, rng: np.random.Generator) -> None:
+    """Compare a random product of every solver with differences."""
     direction = Solved(*(rng.standard_normal(len(x)) for x in _inputs(problems)))
     for name, solver in every_solver(problems.bucket, problems.delta).items():
         product = _multiply(problems, solver, direction)

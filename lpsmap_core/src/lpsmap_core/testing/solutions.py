@@ -158,8 +158,9 @@ def check_rows(factor: Factor, *, seed: int = 0, draws: int = DRAWS) -> None:
             raise broken(
                 "a kernel writes z and v for exactly the rows it is asked for, because finished "
                 "factors keep their solutions",
-                f"{name}: wrote slots {np.flatnonzero(written[0]).tolist()}",
-                f"slots {np.flatnonzero(asked_u).tolist()}, of factors {rows.tolist()}",
+                f"{name}: wrote {_places(*written)}",
+                f"{_places(asked_u, asked_v)}, of factors {rows.tolist()}; NaN counts as not "
+                "written",
                 repr(factor),
             )
         d_u, d_v = np.ones_like(problems.a), np.ones_like(problems.eta_v)
@@ -169,8 +170,9 @@ def check_rows(factor: Factor, *, seed: int = 0, draws: int = DRAWS) -> None:
             raise broken(
                 "a Jacobian's product is written for exactly the rows asked for, because others "
                 "belong to other threads",
-                f"{name}: wrote slots {np.flatnonzero(~np.isnan(out_u)).tolist()}",
-                f"slots {np.flatnonzero(asked_u).tolist()}, of factors {rows.tolist()}",
+                f"{name}: wrote {_places(~np.isnan(out_u), ~np.isnan(out_v))}",
+                f"{_places(asked_u, asked_v)}, of factors {rows.tolist()}; NaN counts as not "
+                "written",
                 repr(factor),
             )
 
@@ -179,7 +181,10 @@ def check_batching(factor: Factor, *, seed: int = 0, draws: int = DRAWS) -> None
     """A factor in a batch, ragged or not, has the solution that it has alone."""
     problems = local_problems(factor, np.random.default_rng(seed), draws)
     sizes = problems.largest()
-    whole = {name: problems.solve(solver) for name, solver in _solvers(problems).items()}
+    whole = {}
+    for name, solver in _solvers(problems).items():
+        whole[name] = problems.solve(solver)
+        _require_solved(name, solver, problems, whole[name])
     for f in problems.everything[: 4 * factor.n_factors]:
         alone = problems.select(np.array([f]))
         for name, solver in _solvers(alone).items():
@@ -239,6 +244,14 @@ def _owned(problems: LocalProblems, rows: npt.NDArray[np.int64]) -> tuple[FloatA
     for f in rows:
         u[problems.slots(f)] = v[problems.extra(f)] = True
     return u, v
+
+
+def _places(slots: FloatArray, additionals: FloatArray) -> str:
+    """Say which slots and additionals some booleans mark."""
+    found = f"slots {np.flatnonzero(slots).tolist()}"
+    if not additionals.size:
+        return found
+    return f"{found} and additionals {np.flatnonzero(additionals).tolist()}"
 
 
 def _require_solved(name: str, solver: LocalSolver, problems: LocalProblems, found: Solved) -> None:

@@ -3,15 +3,24 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from lpsmap_core.model.factor import Factor
 from lpsmap_core.testing.draws import DRAWS, random_scores
 from lpsmap_core.testing.oracle import oracles_of
 from lpsmap_core.testing.rules import broken
 
-__all__ = ["check_decode", "check_labels", "check_parameters", "check_shapes", "check_zero_one"]
+__all__ = [
+    "check_decode",
+    "check_labels",
+    "check_parameters",
+    "check_shapes",
+    "check_unused",
+    "check_zero_one",
+]
 
 
 def check_parameters(factor: Factor, *, seed: int = 0, draws: int = DRAWS) -> None:
@@ -150,3 +159,46 @@ def check_decode(factor: Factor, *, seed: int = 0, draws: int = DRAWS) -> None:
                     'such as {"heads": [1, -1, 1]}; convert arrays with .tolist()',
                     oracle.where(scores),
                 )
+
+
+def check_unused(factor: Factor, *, seed: int = 0, draws: int = DRAWS) -> None:
+    """What is said to be unused is off in every structure.
+
+    Scores there may be anything, such as the NaN of an average over nothing. That `unused` tells
+    all such entries is for the author to see to: what a budget rules out need not be told.
+    """
+    shapes = factor.variables.shape, (factor.n_factors, factor.n_additionals)
+    slots, extra = (
+        _booleans(factor, given, shape)
+        for given, shape in zip(factor.unused(), shapes, strict=True)
+    )
+    of_slots = factor.links(slots)
+    for oracle in oracles_of(factor):
+        mine = of_slots[factor.offsets[oracle.i] : factor.offsets[oracle.i + 1]]
+        for entry in np.flatnonzero(np.concatenate([mine, extra[oracle.i]])):
+            scores = np.zeros(oracle.size)
+            scores[entry] = 1.0  # the best structure has it on, if there is one that has
+            if oracle.of(scores).vertex[entry] > 0.0:
+                raise broken(
+                    "what unused() marks is off in every structure, because the engine puts zeros "
+                    "in the place of scores there",
+                    f"entry {entry} of {oracle.size}, variables first, is marked, and on in the "
+                    "best structure",
+                    "marks of nothing that a structure has on",
+                    oracle.where(scores),
+                )
+
+
+def _booleans(factor: Factor, given: Any, shape: tuple[int, ...]) -> npt.NDArray[np.bool_]:
+    """Return what `unused` says of entries of a shape."""
+    if given is None:
+        return np.zeros(shape, dtype=np.bool_)
+    if not isinstance(given, np.ndarray) or given.dtype != np.bool_ or given.shape != shape:
+        raise broken(
+            "unused() returns booleans for the variables and for the additionals, or None, because "
+            "the engine looks scores up by them",
+            f"{type(given).__name__} of shape {np.shape(given)}",
+            f"booleans of shape {shape}, or None",
+            repr(factor),
+        )
+    return given

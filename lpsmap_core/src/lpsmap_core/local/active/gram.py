@@ -21,7 +21,7 @@ from lpsmap_core.kernels.interrupts import interrupted
 from lpsmap_core.local.active.memory import ActiveSet
 
 __all__ = [
-    "append",
+    "append_structure",
     "dependency",
     "fill_gram",
     "newcomer_direction",
@@ -89,7 +89,7 @@ def _dot(x: FloatArray, y: FloatArray) -> float:
 
 
 @leaf
-def append(place: int, own: ActiveSet, row: FloatArray) -> bool:
+def append_structure(place: int, own: ActiveSet, row: FloatArray) -> bool:
     """Extend the factor by a structure, the next in the order; false if it is dependent.
 
     Leaves in `row` the solution of ``L row = k`` for the structure's column k of the matrix.
@@ -151,7 +151,7 @@ def refactorise(own: ActiveSet, row: FloatArray) -> None:
     own.active[0] = 0
     for k in range(count):
         place = own.order[k]
-        if append(place, own, row):
+        if append_structure(place, own, row):
             own.order[k] = own.order[kept]
             own.order[kept] = place
             own.p[kept] = own.p[k]

@@ -30,7 +30,7 @@ from lpsmap_core.kernels.native import (
     words_of,
 )
 from lpsmap_core.kernels.records import Factors, Scores, Structures
-from lpsmap_core.local.active.memory import ActiveSet, carve
+from lpsmap_core.local.active.memory import ActiveSet, carve_set
 
 __all__ = [
     "ARRAYS",
@@ -40,7 +40,7 @@ __all__ = [
     "LocalProblem",
     "candidates_of",
     "find_candidates",
-    "grow",
+    "grow_sets",
     "largest_capacity",
     "problem_of",
     "scores_of",
@@ -85,7 +85,7 @@ if COMPILED:
         width, capacity = ints_at(sets, _SETS)[f], ints_at(sets, _SETS + 2)[f]
         block = floats(ints_at(sets, _SETS + 4)[f], ints_at(sets, _SETS + 6)[f])
         active, status = ints_at(sets, _SETS + 8), ints_at(sets, STATUS)
-        return carve(block, width, capacity, active[f : f + 1], status[f : f + 1])
+        return carve_set(block, width, capacity, active[f : f + 1], status[f : f + 1])
 
     @kernel
     def status_of(sets: Any) -> IntArray:
@@ -164,7 +164,7 @@ if COMPILED:
         return failed  # type: ignore[no-any-return]
 
     @kernel
-    def grow(sets: Any, rows: IntArray) -> bool:
+    def grow_sets(sets: Any, rows: IntArray) -> bool:
         """Make room for more structures; false if Python code raised."""
         sets[FAILED] = _call(sets, GROW, rows, floats_at(sets, _SCORES))
         return sets[FAILED] == 0  # type: ignore[no-any-return]
@@ -194,15 +194,15 @@ else:
     def problem_of(sets: Any, a: FloatArray, eta_v: FloatArray) -> LocalProblem:
         """Return what the sets solve for some scores."""
         offsets, additional_offsets = sets.bucket.offsets, sets.bucket.additional_offsets
-        delta, forbids, barred = sets.inverse_delta, sets.forbids, sets.barred
-        return LocalProblem(offsets, additional_offsets, delta, a, eta_v, forbids, barred)
+        inverse_delta, forbids, barred = sets.inverse_delta, sets.forbids, sets.barred
+        return LocalProblem(offsets, additional_offsets, inverse_delta, a, eta_v, forbids, barred)
 
     def find_candidates(sets: Any, rows: IntArray, eta_v: FloatArray) -> bool:
         """Write the best structures of `rows`; false if Python code raised, or if interrupted."""
         sets.solve_map(rows, eta_v)
         return not interrupted()
 
-    def grow(sets: Any, rows: IntArray) -> bool:
+    def grow_sets(sets: Any, rows: IntArray) -> bool:
         """Make room for more structures; false if Python code raised."""
         sets.grow(rows)
         return True

@@ -14,7 +14,7 @@ import numpy.typing as npt
 from lpsmap_core.kernels.arrays import FloatArray, IntArray
 from lpsmap_core.kernels.compile import kernel, leaf
 
-__all__ = ["ActiveSet", "block_size", "carve", "enlarge"]
+__all__ = ["ActiveSet", "block_size", "carve_set", "enlarge_set"]
 
 
 class ActiveSet(NamedTuple):
@@ -54,7 +54,7 @@ def block_size(width: Any, capacity: Any) -> Any:
 
 
 @kernel
-def carve(
+def carve_set(
     block: FloatArray, width: int, capacity: int, active: IntArray, status: IntArray
 ) -> ActiveSet:
     """Return the arrays of a set whose block is given; the other two hold one number each."""
@@ -81,7 +81,7 @@ def carve(
 
 
 @kernel
-def enlarge(
+def enlarge_set(
     old: FloatArray,
     new: FloatArray,
     width: int,
@@ -92,8 +92,8 @@ def enlarge(
 ) -> None:
     """Copy a set from its block to one with more room."""
     # arrays are all that numba takes from Python without calling it, which signals could disturb
-    before = carve(old, width, capacity, active, status)
-    _move(before, carve(new, width, new_capacity, active, status))
+    before = carve_set(old, width, capacity, active, status)
+    _move(before, carve_set(new, width, new_capacity, active, status))
 
 
 @leaf

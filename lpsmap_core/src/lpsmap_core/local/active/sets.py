@@ -33,7 +33,7 @@ from lpsmap_core.kernels.records import Scores, Structures
 from lpsmap_core.layout.layout import Bucket
 from lpsmap_core.local.active.answers import PythonOracles
 from lpsmap_core.local.active.handle import ARRAYS, GROW, MAP
-from lpsmap_core.local.active.memory import ActiveSet, block_size, carve, enlarge
+from lpsmap_core.local.active.memory import ActiveSet, block_size, carve_set, enlarge_set
 from lpsmap_core.local.active.steps import (
     RUNNING,
     measure,
@@ -41,7 +41,7 @@ from lpsmap_core.local.active.steps import (
     read_out,
     solve_active_sets,
 )
-from lpsmap_core.local.active.ties import complete
+from lpsmap_core.local.active.ties import complete_faces
 from lpsmap_core.local.forced import NOTHING_BARRED
 from lpsmap_core.local.vertices import Vertices
 
@@ -153,7 +153,7 @@ class ActiveSets:
         """
         rows = rows[self.status[rows] != RUNNING]
         self.grow(rows)  # which an interruption may have left to do
-        complete(self._handle, rows, a, eta_v, z)
+        complete_faces(self._handle, rows, a, eta_v, z)
         self.raise_error()
 
     def raise_error(self) -> None:
@@ -173,7 +173,7 @@ class ActiveSets:
     def set_of(self, f: int) -> ActiveSet:
         """Return the active set of a factor."""
         active, status = self.active[f : f + 1], self.status[f : f + 1]
-        return carve(self._block(f), self.width[f], self.capacity[f], active, status)
+        return carve_set(self._block(f), self.width[f], self.capacity[f], active, status)
 
     @property
     def nbytes(self) -> int:
@@ -242,7 +242,7 @@ class ActiveSets:
             more = capacity * (4 if capacity < LARGE_CAPACITY else 2)
             block, active = np.empty(block_size(width, more)), self.active[f : f + 1]
             status = self.status[f : f + 1]
-            enlarge(self._block(f), block, width, capacity, more, active, status)
+            enlarge_set(self._block(f), block, width, capacity, more, active, status)
             at, length = block.ctypes.data, len(block)
             # the old block was the set's until here, for this is the only thread that works on it;
             # no handler of a signal runs between these

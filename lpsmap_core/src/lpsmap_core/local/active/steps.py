@@ -10,12 +10,12 @@ from lpsmap_core.kernels.arrays import FloatArray, IntArray
 from lpsmap_core.kernels.compile import kernel, leaf
 from lpsmap_core.kernels.interrupts import interrupted, stopped
 from lpsmap_core.kernels.records import Structures, largest_arity
-from lpsmap_core.local.active.gram import append, fill_gram, residual_direction
+from lpsmap_core.local.active.gram import append_structure, fill_gram, residual_direction
 from lpsmap_core.local.active.handle import (
     LocalProblem,
     candidates_of,
     find_candidates,
-    grow,
+    grow_sets,
     largest_capacity,
     problem_of,
     scores_of,
@@ -27,7 +27,7 @@ from lpsmap_core.local.active.weights import exchange, refine, settle, welcome
 from lpsmap_core.local.forced import ORACLE, decide
 
 __all__ = [
-    "ROUNDING",
+    "GAP_ROUNDING",
     "RUNNING",
     "copy_candidate",
     "make_finite",
@@ -41,7 +41,7 @@ __all__ = [
 RUNNING, OPTIMAL, STALLED = 0, 1, 2
 """Status of a factor's local problem."""
 
-ROUNDING = 1e-13
+GAP_ROUNDING = 1e-13
 """An optimality gap below this multiple of the summed magnitudes is rounding."""
 
 LOOK_PERIOD = 1_000_000
@@ -70,7 +70,7 @@ def solve_active_sets(
         if len(running) == 0 or stopped() or not find_candidates(sets, running, eta_v):
             break
         full = _advance(sets, running, problem, candidates, z, scores)
-        if full and not grow(sets, running):
+        if full and not grow_sets(sets, running):
             break
         running = _still_running(sets, running)
     _write_additionals(sets, rows, problem, v)
@@ -187,7 +187,7 @@ def _join(
                 own.status[0] = OPTIMAL
             return
     fill_gram(place, own, problem.inverse_delta[lo:hi], dense)
-    if append(place, own, work[0]):
+    if append_structure(place, own, work[0]):
         own.p[count] = 1.0 if count == 0 else 0.0
         own.active[0] = count + 1
         improved = count == 0 or welcome(gap, own, work)
@@ -213,7 +213,7 @@ def optimality_gap(
             heaviest = k
     level, size = _score_at(f, own.order[heaviest], problem, own, z)
     score, magnitude = _score_at(f, place, problem, own, z)
-    return score - level, ROUNDING * (max(magnitude, size) + 1.0)
+    return score - level, GAP_ROUNDING * (max(magnitude, size) + 1.0)
 
 
 @leaf

@@ -10,28 +10,28 @@ from lpsmap_core.kernels.arrays import BoolArray, FloatArray, IntArray
 from lpsmap_core.kernels.compile import general_position, kernel, leaf
 from lpsmap_core.kernels.interrupts import interrupted
 from lpsmap_core.kernels.records import Structures, largest_arity
-from lpsmap_core.local.active.gram import append, fill_gram
+from lpsmap_core.local.active.gram import append_structure, fill_gram
 from lpsmap_core.local.active.handle import (
     LocalProblem,
     candidates_of,
     find_candidates,
-    grow,
+    grow_sets,
     largest_capacity,
     problem_of,
     scores_of,
     set_of,
 )
 from lpsmap_core.local.active.steps import (
-    ROUNDING,
+    GAP_ROUNDING,
     copy_candidate,
     make_finite,
     multiply_active_sets,
     optimality_gap,
 )
 
-__all__ = ["complete"]
+__all__ = ["complete_faces"]
 
-TIED = 1e-12
+TIE_TOLERANCE = 1e-12
 """A structure is tied with the active ones if it scores no worse than this, relatively."""
 
 TILT = 1e-8
@@ -42,7 +42,9 @@ MOST_TIED = 200
 
 
 @kernel
-def complete(sets: Any, rows: IntArray, a: FloatArray, eta_v: FloatArray, z: FloatArray) -> None:
+def complete_faces(
+    sets: Any, rows: IntArray, a: FloatArray, eta_v: FloatArray, z: FloatArray
+) -> None:
     """Complete the faces of `rows`; see `ActiveSets.complete_faces`."""
     problem, candidates = problem_of(sets, a, eta_v), candidates_of(sets)
     scores = scores_of(sets)
@@ -56,7 +58,7 @@ def complete(sets: Any, rows: IntArray, a: FloatArray, eta_v: FloatArray, z: Flo
         _tilt(rows, problem, z, wave, along, scores)
         if not find_candidates(sets, rows, eta_v):
             break
-        if _adopt(sets, rows, problem, candidates, z, adopted) and not grow(sets, rows):
+        if _adopt(sets, rows, problem, candidates, z, adopted) and not grow_sets(sets, rows):
             break
         rows = _chosen(rows, adopted)
 
@@ -114,10 +116,10 @@ def _adopt(
         place = own.order[own.active[0]]
         copy_candidate(f, place, own, candidates, hi - lo)
         gap, rounding = optimality_gap(f, place, problem, own, z)
-        if gap < -TIED / ROUNDING * rounding:
+        if gap < -TIE_TOLERANCE / GAP_ROUNDING * rounding:
             continue
         fill_gram(place, own, problem.inverse_delta[lo:hi], dense)
-        if append(place, own, work):
+        if append_structure(place, own, work):
             own.p[own.active[0]] = 0.0
             own.active[0] += 1
             adopted[f] = True

@@ -8,7 +8,7 @@ from lpsmap_core.kernels.arrays import FloatArray
 from lpsmap_core.kernels.compile import leaf
 from lpsmap_core.kernels.interrupts import interrupted
 from lpsmap_core.local.active.gram import (
-    append,
+    append_structure,
     dependency,
     newcomer_direction,
     refactorise,
@@ -72,7 +72,7 @@ def exchange(place: int, own: ActiveSet, work: FloatArray) -> bool:
         if own.order[k] == place:
             own.order[k] = own.order[count - 1]
             own.order[count - 1] = place
-    if not append(place, own, work[0]):
+    if not append_structure(place, own, work[0]):
         settle(own, work)
         return False
     own.p[count - 1] = step
