@@ -348,3 +348,40 @@ def test_processes_that_compile_each_other_s_kernels_do_not_wait_for_ever(packag
         for process in processes:
             process.kill()
     assert printed == ["6.0 1", "1.0"]
+
+
+MEETS = """
+import contextlib, time
+from pathlib import Path
+from lpsmap_core.kernels import compile
+
+alone = compile.locked
+
+@contextlib.contextmanager
+def meeting(dispatcher):
+    with alone(dispatcher):
+        if dispatcher.py_func.__name__ == "{0}":
+            Path("{0}.begun").touch()
+            while not Path("{1}.begun").exists():
+                time.sleep(0.01)
+        yield
+
+compile.locked = meeting
+"""
+
+
+def test_processes_compile_different_kernels_of_a_package_at_the_same_time(
+    package: Package,
+) -> None:
+    """Each begins a kernel, and ends it only when the other one has begun its own."""
+    package.write("tiny/loops/unit.py", f"{UNIT}\nprint(unit(1.0))\n")
+    processes = [
+        package.begin(MEETS.format(name, other), f"tiny.loops.{name}")
+        for name, other in (("total", "unit"), ("unit", "total"))
+    ]
+    try:
+        printed = [process.communicate(timeout=100)[0].strip() for process in processes]
+    finally:
+        for process in processes:
+            process.kill()
+    assert printed == ["6.0 1", "1.0"]

@@ -27,6 +27,7 @@ from lpsmap_core import (
     leaf,
 )
 from lpsmap_core.kernels.arrays import ByteArray, FloatArray, IntArray
+from lpsmap_core.kernels.by_address import by_address
 from lpsmap_factors_struct.arborescence import (
     Arborescence,
     arborescence_memory,
@@ -71,11 +72,26 @@ def project_trees(
     rows: IntArray, factors: Factors, scores: LocalScores, solution: LocalSolution
 ) -> None:
     """Solve the local problem of every factor in `rows`."""
-    offsets, parameters = factors.offsets, factors.parameters
-    a, delta, z, face = scores.a, scores.delta, solution.z, solution.face
     longest, widest = _largest(rows, factors)
     dual, flows = tree_dual(longest, widest, 2 * longest), flow_memory(longest)
     trees, capacity = arborescence_memory(longest), np.empty(longest * longest)
+    _project_trees(rows, factors, scores, solution, dual, flows, trees, capacity)
+
+
+@leaf
+def _project_trees(
+    rows: IntArray,
+    factors: Factors,
+    scores: LocalScores,
+    solution: LocalSolution,
+    memory: TreeDual,
+    flows: FlowMemory,
+    trees: Arborescence,
+    capacity: FloatArray,
+) -> None:
+    """Solve the local problem of every factor in `rows`, in memory that the caller holds."""
+    offsets, parameters, dual = factors.offsets, factors.parameters, by_address(memory)
+    a, delta, z, face = scores.a, scores.delta, solution.z, solution.face
     for r in rows:
         if interrupted():
             break
@@ -107,10 +123,18 @@ def multiply_jacobians(
     rows: IntArray, factors: Factors, direction: Direction, product: Product
 ) -> None:
     """Project vectors orthogonally onto the directions of the faces of the factors in `rows`."""
-    offsets, parameters = factors.offsets, factors.parameters
-    delta, face, d_u, out_u = direction.delta, direction.face, direction.d_u, product.out_u
     longest, widest = _largest(rows, factors)
     dual = tree_dual(longest, widest, 2 * longest)
+    _multiply_jacobians(rows, factors, direction, product, dual)
+
+
+@leaf
+def _multiply_jacobians(
+    rows: IntArray, factors: Factors, direction: Direction, product: Product, memory: TreeDual
+) -> None:
+    """Project vectors as `multiply_jacobians` does, in memory that the caller holds."""
+    offsets, parameters, dual = factors.offsets, factors.parameters, by_address(memory)
+    delta, face, d_u, out_u = direction.delta, direction.face, direction.d_u, product.out_u
     for r in rows:
         if interrupted():
             break
