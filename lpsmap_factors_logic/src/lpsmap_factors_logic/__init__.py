@@ -1,6 +1,7 @@
-"""Logic, counting and pairwise factors, with projections and Jacobians in closed form."""
+"""Logic, counting and pairs in closed form, and tables over multi-valued variables."""
 
 from lpsmap_factors_logic.counting import AtMostOne, Budget, Or, Xor
+from lpsmap_factors_logic.dense import Dense, Potts
 from lpsmap_factors_logic.knapsack import Knapsack
 from lpsmap_factors_logic.literals import AndOut, Imply, Nand, XorOut
 from lpsmap_factors_logic.or_out import OrOut
@@ -12,12 +13,14 @@ __all__ = [
     "AndOut",
     "AtMostOne",
     "Budget",
+    "Dense",
     "Imply",
     "Knapsack",
     "Nand",
     "Or",
     "OrOut",
     "Pair",
+    "Potts",
     "Xor",
     "XorOut",
 ]

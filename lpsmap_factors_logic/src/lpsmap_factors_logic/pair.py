@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from array_api_compat import array_namespace, is_array_api_obj
+from array_api_compat import array_namespace
 
 from lpsmap_core import (
     FREE,
@@ -24,7 +24,7 @@ from lpsmap_core import (
     stack,
 )
 from lpsmap_core.kernels.arrays import FloatArray, IntArray
-from lpsmap_core.model.inputs import check_readable, real_numbers
+from lpsmap_factors_logic.scores import as_scores, broadcast_scores
 from lpsmap_factors_logic.tolerance import bounded, faces, slack, slack_array
 
 __all__ = ["Pair"]
@@ -150,20 +150,11 @@ class Pair(Factor):
 
 
 def _broadcast(scores: Any, shape: tuple[int, ...]) -> Any:
-    """Broadcast scores by their own library, so that gradients reach them."""
-    if is_array_api_obj(scores) and not isinstance(scores, np.ndarray):
-        check_readable("Pair: scores", scores)
-    else:
-        scores = real_numbers("Pair: scores", scores).astype(np.float64, copy=False)
+    """Return a score for every pair."""
+    scores = as_scores("Pair: scores", scores)
     if tuple(scores.shape) == (1,) and shape == ():  # a slice of one score, for one pair
         return scores[0]
-    try:
-        return array_namespace(scores).broadcast_to(scores, shape)
-    except (ValueError, RuntimeError):
-        raise ValueError(
-            f"Pair: scores has shape {tuple(scores.shape)}; expected one that broadcasts to "
-            f"{shape}, the shape of the pairs."
-        ) from None
+    return broadcast_scores("Pair: scores", scores, shape, "the pairs")
 
 
 def _gains(xp: Any, branch: Any) -> Any:

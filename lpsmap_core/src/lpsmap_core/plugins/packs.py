@@ -9,7 +9,7 @@ __all__ = ["advice"]
 
 PACKS = {
     "lpsmap-factors-logic": (
-        "Xor Or AtMostOne Budget Knapsack Imply Nand XorOut OrOut AndOut Pair"
+        "Xor Or AtMostOne Budget Knapsack Imply Nand XorOut OrOut AndOut Pair Dense Potts"
     ),
     "lpsmap-factors-struct": (
         "Alignment BinaryTree Bits DepTree HeadAutomaton Matching Permutation SemiMarkov Sequence "

@@ -1,0 +1,317 @@
+"""Tables of scores over variables of several states, each a block of which one is on."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any, ClassVar
+
+import numpy as np
+from array_api_compat import array_namespace, device
+
+from lpsmap_core import (
+    Factor,
+    FactorGraph,
+    Factors,
+    Scores,
+    Structures,
+    Variables,
+    kernel,
+    largest_arity,
+    leaf,
+)
+from lpsmap_core.kernels.arrays import FloatArray, IntArray
+from lpsmap_factors_logic.scores import as_scores, broadcast_scores
+
+__all__ = ["Dense", "Potts"]
+
+
+@leaf
+def reduced_blocks(scores: FloatArray, n_states: IntArray, target: FloatArray) -> None:
+    """Reduce the scores of every variable's states to maximum 0, which changes no comparison.
+
+    A forced state, of hugely positive score, would otherwise swallow the digits of all sums.
+    """
+    first = 0
+    for size in n_states:
+        most = scores[first]
+        for j in range(first + 1, first + size):
+            most = max(most, scores[j])
+        for j in range(first, first + size):
+            target[j] = scores[j] - most
+        first += size
+
+
+@leaf
+def best_entry(reduced: FloatArray, table: FloatArray, n_states: IntArray, state: IntArray) -> int:
+    """Return the first entry of a table that is best together with the scores of its states.
+
+    Parameters
+    ----------
+    reduced
+        Scores of all variables' states, one variable after the other.
+    table
+        A score for every choice of states, the last variable's the fastest.
+    n_states
+        Numbers of states of the variables.
+    state
+        Memory for a number a variable.
+    """
+    n, last = len(n_states), n_states[-1]
+    at_last = len(reduced) - last
+    state[:n] = 0
+    found, most, at = 0, -np.inf, 0
+    while at < len(table):
+        others, first = 0.0, 0
+        for d in range(n - 1):
+            others += reduced[first + state[d]]
+            first += n_states[d]
+        for j in range(last):
+            score = others + reduced[at_last + j] + table[at + j]
+            found = at + j if score > most else found
+            most = score if score > most else most
+        at += last
+        d = n - 2
+        while d >= 0:
+            state[d] += 1
+            if state[d] < n_states[d]:
+                break
+            state[d] = 0
+            d -= 1
+    return found
+
+
+@kernel
+def _best_states(rows: IntArray, factors: Factors, scores: Scores, structures: Structures) -> None:
+    """Find the best entry of the table of every factor in `rows`."""
+    offsets, additional_offsets = factors.offsets, factors.additional_offsets
+    start, entry, value, size = structures
+    largest = largest_arity(rows, offsets)
+    reduced, state = np.empty(largest), np.empty(largest, dtype=np.int64)
+    for r in rows:
+        n_states = factors.integers[factors.integer_ranges[r, 0] : factors.integer_ranges[r, 1]]
+        arity = offsets[r + 1] - offsets[r]
+        reduced_blocks(scores.eta_u[offsets[r] : offsets[r + 1]], n_states, reduced)
+        table = scores.eta_v[additional_offsets[r] : additional_offsets[r + 1]]
+        found = best_entry(reduced[:arity], table, n_states, state)
+        at, first = start[r], arity
+        entry[at], value[at] = arity + found, 1.0
+        for d in range(len(n_states) - 1, -1, -1):
+            at += 1
+            first -= n_states[d]
+            entry[at], value[at] = first + found % n_states[d], 1.0
+            found //= n_states[d]
+        size[r] = len(n_states) + 1
+
+
+class Dense(Factor):
+    """A table of scores over variables of several states: the factor of a Markov random field.
+
+    A variable of k states is a block of k binary variables, of which exactly one is on. The
+    structures are all choices of one state for each variable, and the additionals of a structure
+    say which entry of the table it is: the marginals of the factor, as the local polytope of the
+    linear relaxation has them (Wainwright & Jordan 2008, section 4.1). The oracle looks at every
+    entry.
+
+    Parameters
+    ----------
+    variables
+        A list of blocks, of shapes ``(..., k_1)``, ..., ``(..., k_n)``: the last axis has a
+        variable's states, the others broadcast together. Or one block ``(..., k)`` alone. Every
+        entry of the leading axes is a factor, so that ``Dense([x[i], x[j]], table)`` with arrays of
+        integers i and j is one for every edge of a graph.
+    table
+        Scores that broadcast to ``(..., k_1, ..., k_n)``: an array of NumPy or of any array-API
+        library, through which gradients flow. ``-inf`` forbids a choice of states.
+
+    Raises
+    ------
+    TypeError
+        If `variables` are not Variables, or `table` holds no real numbers.
+    ValueError
+        If there is no variable, a variable has no state, or shapes do not broadcast.
+
+    Notes
+    -----
+    A structure's label is the tuple of its states.
+
+    Examples
+    --------
+    Two variables of three states that would like to be apart by one:
+
+    >>> import lpsmap
+    >>> fg = lpsmap.FactorGraph()
+    >>> x = fg.variable_from([[1.0, 0.0, 0.0], [0.9, 0.0, 0.6]])
+    >>> factor = fg.add(lpsmap.Dense([x[0], x[1]], [[0, 1, 0], [1, 0, 1], [0, 1, 0]]))
+    >>> solution = fg.solve()
+    >>> print(x.value.round(6))
+    [[0.5 0.5 0. ]
+     [0.4 0.5 0.1]]
+    >>> print(factor.additionals_value.round(6))
+    [[0.  0.5 0. ]
+     [0.4 0.  0.1]
+     [0.  0.  0. ]]
+    """
+
+    integer_parameter: ClassVar[str | None] = "n_states"
+    map_kernel = staticmethod(_best_states)
+
+    def __init__(self, variables: Variables | Sequence[Variables], table: Any) -> None:
+        name = type(self).__name__
+        blocks = [variables] if isinstance(variables, Variables) else variables
+        joined, sizes = _side_by_side(name, blocks)
+        shape = (*joined.shape[:-1], *sizes)
+        scores = broadcast_scores(
+            f"{name}: table", as_scores(f"{name}: table", table), shape, "the factors and states"
+        )
+        super().__init__(joined, scores)
+        self.n_states = self.integers("n_states", sizes)
+
+    @classmethod
+    def examples(cls) -> list[Factor]:
+        """Return small declarations for the conformance kit: of one, two and three variables."""
+        graph, flags = FactorGraph(), np.eye(3, dtype=bool)
+        x = graph.variable((2, 3))
+        return [
+            cls(x, np.zeros(3)),
+            cls([x[0], ~graph.variable(2)], np.zeros((3, 2))),
+            cls([x, x[0, :2] ^ flags[0, :2], graph.variable(1)], np.zeros((2, 3, 2, 1))),
+        ]
+
+    def solve_map(self, eta_u: FloatArray, eta_v: FloatArray) -> tuple[int, ...]:
+        """Return the states of the best entry."""
+        scores = eta_v.reshape(self.n_states)
+        for d, block in enumerate(np.split(eta_u, np.cumsum(self.n_states)[:-1])):
+            column = (block - block.max()).reshape(-1, *[1] * (len(self.n_states) - d - 1))
+            scores = scores + column
+        return tuple(int(j) for j in np.unravel_index(np.argmax(scores), scores.shape))
+
+    def vertex(self, y: Any) -> tuple[FloatArray, FloatArray]:
+        """Return ones on the states, and on their entry of the table."""
+        variables, table = np.zeros(self.event_shape), np.zeros(math.prod(self.n_states))
+        variables[np.cumsum(self.n_states) - self.n_states + y] = 1.0
+        table[np.ravel_multi_index(y, self.n_states)] = 1.0
+        return variables, table
+
+    def decode(self, variables: FloatArray, additionals: FloatArray) -> dict[str, Any]:
+        """Return ``{"states": [...]}``, the state of every variable.
+
+        Examples
+        --------
+        >>> import lpsmap
+        >>> x = lpsmap.FactorGraph().variable((2, 3))
+        >>> dense = lpsmap.Dense([x[0], x[1]], np.zeros((3, 3)))
+        >>> dense.decode(*dense.vertex((2, 0)))
+        {'states': [2, 0]}
+        """
+        blocks = np.split(variables, np.cumsum(self.n_states)[:-1])
+        return {"states": [int(block.argmax()) for block in blocks]}
+
+    @classmethod
+    def vertex_sizes(cls, factors: Factors) -> IntArray:
+        """Return the numbers of variables and one: a state each, and an entry of the table."""
+        sizes: IntArray = np.diff(factors.integer_ranges, axis=1)[:, 0] + 1
+        return sizes
+
+
+class Potts(Dense):
+    """A score for two variables of several states to be in the same one (Potts 1952).
+
+    It is the `Dense` factor whose table has the score on its diagonal, and 0 elsewhere. For x of
+    shape (H, W, k), ``Potts(x[:, :-1], x[:, 1:], 0.5)`` and ``Potts(x[:-1], x[1:], 0.5)`` are all
+    the edges of a grid; ``Potts(x[i], x[j], strength)`` with arrays of integers i and j, for x of
+    shape (n, k), those of any graph.
+
+    Parameters
+    ----------
+    first, second
+        Blocks of shape (..., k), whose leading axes broadcast.
+    strength
+        Scores that broadcast to the shape of the leading axes, of either sign.
+
+    Raises
+    ------
+    TypeError
+        If `first` or `second` are not Variables, or `strength` holds no real numbers.
+    ValueError
+        If the two do not have equal numbers of states, or shapes do not broadcast.
+
+    Examples
+    --------
+    >>> import lpsmap
+    >>> fg = lpsmap.FactorGraph()
+    >>> x = fg.variable_from([[1.0, 0.0], [0.0, 0.6], [0.0, 0.0]])
+    >>> edges = fg.add(lpsmap.Potts(x[:-1], x[1:], 0.5))  # a chain
+    >>> solution = fg.solve()
+    >>> print(x.value.round(6))
+    [[0.75  0.25 ]
+     [0.475 0.525]
+     [0.475 0.525]]
+    """
+
+    def __init__(self, first: Variables, second: Variables, strength: Any) -> None:
+        name = type(self).__name__
+        joined, (k, other) = _side_by_side(name, [first, second])
+        if k != other:
+            raise ValueError(
+                f"{name}: the variables have {k} and {other} states; expected equal numbers. Write "
+                "a table over different ones as Dense([first, second], table)."
+            )
+        scores = broadcast_scores(
+            f"{name}: strength",
+            as_scores(f"{name}: strength", strength),
+            joined.shape[:-1],
+            "the pairs",
+        )
+        xp = array_namespace(scores)
+        same = xp.eye(k, dtype=scores.dtype, device=device(scores)) > 0
+        zero = xp.zeros((), dtype=scores.dtype, device=device(scores))
+        super().__init__([first, second], xp.where(same, scores[..., None, None], zero))
+
+    @classmethod
+    def examples(cls) -> list[Factor]:
+        """Return small declarations for the conformance kit: a chain, and a pair."""
+        x = FactorGraph().variable((3, 2))
+        return [cls(x[:-1], x[1:], [0.5, -0.5]), cls(x[0], ~x[2], 1.0)]
+
+
+def _side_by_side(name: str, blocks: Sequence[Variables]) -> tuple[Variables, tuple[int, ...]]:
+    """Return blocks of states joined on the last axis, and their numbers of states."""
+    if not isinstance(blocks, (list, tuple)):
+        raise TypeError(
+            f"{name}: variables: got a {type(blocks).__name__}; expected a list of Variables, a "
+            "block of states each, such as [x[0], x[1]]."
+        )
+    if not blocks:
+        raise ValueError(f"{name}: variables is empty; expected at least one block of states.")
+    for position, x in enumerate(blocks):
+        if not isinstance(x, Variables):
+            raise TypeError(
+                f"{name}: entry {position} of variables is a {type(x).__name__}; expected a block "
+                "of states such as x[0], Variables."
+            )
+        if x.ndim == 0 or x.shape[-1] == 0:
+            raise ValueError(
+                f"{name}: got variables of shape {x.shape}; expected at least one state on the "
+                "last axis."
+            )
+        if x.graph is not blocks[0].graph:
+            raise ValueError(
+                f"{name}: the variables belong to different graphs; expected those of one. Make "
+                "them with the same graph's variable_from."
+            )
+    try:
+        batch = np.broadcast_shapes(*(x.shape[:-1] for x in blocks))
+    except ValueError:
+        raise ValueError(
+            f"{name}: got variables of shapes {', '.join(str(x.shape) for x in blocks)}; expected "
+            "leading axes that broadcast together, and the states on the last."
+        ) from None
+    sizes = tuple(x.shape[-1] for x in blocks)
+    index, negated = (
+        np.concatenate(
+            [np.broadcast_to(a, (*batch, k)) for a, k in zip(arrays, sizes, strict=True)], axis=-1
+        )
+        for arrays in ([x.index for x in blocks], [x.negated for x in blocks])
+    )
+    return Variables(blocks[0].graph, index, negated), sizes

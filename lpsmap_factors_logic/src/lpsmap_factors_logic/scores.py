@@ -1,0 +1,54 @@
+"""Scores of additionals, in any array library, broadcast to all factors of a declaration."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from array_api_compat import array_namespace, is_array_api_obj
+
+from lpsmap_core.model.inputs import check_readable, real_numbers
+
+__all__ = ["as_scores", "broadcast_scores"]
+
+
+def as_scores(name: str, scores: Any) -> Any:
+    """Return an array of another library as it is, anything else as a NumPy array of floats.
+
+    Raises
+    ------
+    TypeError
+        If it does not hold real numbers.
+    """
+    if is_array_api_obj(scores) and not isinstance(scores, np.ndarray):
+        check_readable(name, scores)
+        return scores
+    return real_numbers(name, scores).astype(np.float64, copy=False)
+
+
+def broadcast_scores(name: str, scores: Any, shape: tuple[int, ...], of: str) -> Any:
+    """Broadcast scores by their own library, so that gradients reach them.
+
+    Parameters
+    ----------
+    name
+        What an error calls them.
+    scores
+        What `as_scores` returned.
+    shape
+        The shape that they get.
+    of
+        Whose shape this is, for the error.
+
+    Raises
+    ------
+    ValueError
+        If they do not broadcast.
+    """
+    try:
+        return array_namespace(scores).broadcast_to(scores, shape)
+    except (ValueError, RuntimeError):
+        raise ValueError(
+            f"{name} has shape {tuple(scores.shape)}; expected one that broadcasts to {shape}, "
+            f"the shape of {of}."
+        ) from None
