@@ -64,7 +64,7 @@ def test_lpsmap_plugins_says_what_each_offers() -> None:
     at = next(i for i, line in enumerate(lines) if "registered-by-hand 0" in line)
     assert lines[at + 1 : at + 3] == ["    factors: Own", "    commands: greet"]
     assert any("lpsmap-factors-logic" in line and "imported in" in line for line in lines)
-    assert "    formats: .json" in lines
+    assert "    formats: .fg, .json, .uai, .wcnf" in lines
     assert "    backends: numpy" in lines
 
 

@@ -160,9 +160,9 @@ def test_bad_input_is_refused_in_words():
     graph = FactorGraph()
     x, y = graph.variable((2, 3)), graph.variable((3, 2))
     for make, error, words in (
-        (lambda: Dense([], 0.0), ValueError, "variables is empty"),
+        (lambda: Dense([], 0.0), ValueError, "blocks is empty"),
         (lambda: Dense(3, 0.0), TypeError, "got a int; expected a list of Variables"),
-        (lambda: Dense([x, 3], 0.0), TypeError, "entry 1 of variables is a int"),
+        (lambda: Dense([x, 3], 0.0), TypeError, "entry 1 of blocks is a int"),
         (lambda: Dense([x, y], 0.0), ValueError, r"shapes \(2, 3\), \(3, 2\); expected leading"),
         (lambda: Dense([x[0, 0]], 0.0), ValueError, r"shape \(\); expected at least one state"),
         (lambda: Dense(x[:, :0], 0.0), ValueError, r"shape \(2, 0\); expected at least one"),

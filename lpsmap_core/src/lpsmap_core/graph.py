@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import logging
 import math
+from collections.abc import Sequence
 from typing import Any, NoReturn, TypeVar
 
 import numpy as np
+import numpy.typing as npt
 
 from lpsmap_core.engine.choice import AUTO, choose_engine
 from lpsmap_core.engine.options import Options, checked_options, threads_or_default
 from lpsmap_core.engine.warm_start import CachedStart
-from lpsmap_core.kernels.arrays import FloatArray
+from lpsmap_core.kernels.arrays import BoolArray, FloatArray
 from lpsmap_core.kernels.interrupts import Watch
 from lpsmap_core.layout.layout import Layout, build_layout
+from lpsmap_core.model.evidence import Conditioned, condition
 from lpsmap_core.model.factor import Factor
 from lpsmap_core.model.inputs import checked_shape, count, flag, real_numbers
 from lpsmap_core.model.unused import forget_unused
@@ -309,6 +312,34 @@ class FactorGraph:
             )
         return solution
 
+    def condition(self, evidence: Sequence[tuple[Variables, npt.ArrayLike]]) -> Conditioned:
+        """Return the graph of what is left to ask when some variables are known.
+
+        Parameters
+        ----------
+        evidence
+            Pairs of a view of variables and what they are: 0, 1, or NaN for not known, of a shape
+            that broadcasts to the view's.
+
+        Raises
+        ------
+        ValueError
+            If a view is not of this graph, a number is another one, or two contradict.
+
+        Examples
+        --------
+        >>> from lpsmap import FactorGraph, Xor
+        >>> graph = FactorGraph()
+        >>> u = graph.variable_from([[1.0, 0.8, 0.0], [0.9, 1.0, 0.4]])
+        >>> _ = graph.add(Xor(u)), graph.add(Xor(u[:, 0]))
+        >>> given = graph.condition([(u[0, 2], 1)])
+        >>> _ = given.graph.solve()
+        >>> given.of(u).value
+        array([[0., 0., 1.],
+               [1., 0., 0.]])
+        """
+        return condition(self, evidence, self._scores, self._additionals, self._forbid)
+
     def plan(self, threads: int | None = None, limited: bool = False, engine: str = AUTO) -> Plan:
         """Say how the graph would be solved, without solving it.
 
@@ -390,6 +421,10 @@ class FactorGraph:
     def _numbers(self, array: Any) -> FloatArray:
         """Return kept scores or additionals as float64 numbers on the host."""
         return np.asarray(array, dtype=np.float64)
+
+    def _forbid(self, scores: Any, flags: BoolArray) -> Any:
+        """Return kept scores with some of them -inf."""
+        return np.where(flags, -np.inf, scores)
 
     def flat_scores(self) -> FloatArray:
         """Return the scores of all variables, flat."""

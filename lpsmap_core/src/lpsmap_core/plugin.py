@@ -7,9 +7,12 @@ from typing import TYPE_CHECKING
 from lpsmap_core.engine.compiled import CompiledEngine
 from lpsmap_core.engine.protocol import Engine
 from lpsmap_core.plugins.backends import Backend, NumpyBackend
+from lpsmap_core.plugins.fg_format import FgFormat
 from lpsmap_core.plugins.formats import FileFormat
 from lpsmap_core.plugins.hookspecs import hookimpl
 from lpsmap_core.plugins.json_format import JsonFormat
+from lpsmap_core.plugins.uai_format import UaiFormat
+from lpsmap_core.plugins.wcnf_format import WcnfFormat
 
 if TYPE_CHECKING:
     import click
@@ -19,8 +22,8 @@ lpsmap_api_version = 2
 
 @hookimpl
 def lpsmap_formats() -> list[type[FileFormat]]:
-    """Return core's file format."""
-    return [JsonFormat]
+    """Return core's file formats."""
+    return [FgFormat, JsonFormat, UaiFormat, WcnfFormat]
 
 
 @hookimpl

@@ -115,8 +115,8 @@ class Dense(Factor):
 
     Parameters
     ----------
-    variables
-        A list of blocks, of shapes ``(..., k_1)``, ..., ``(..., k_n)``: the last axis has a
+    blocks
+        A list of variables, of shapes ``(..., k_1)``, ..., ``(..., k_n)``: the last axis has a
         variable's states, the others broadcast together. Or one block ``(..., k)`` alone. Every
         entry of the leading axes is a factor, so that ``Dense([x[i], x[j]], table)`` with arrays of
         integers i and j is one for every edge of a graph.
@@ -127,9 +127,9 @@ class Dense(Factor):
     Raises
     ------
     TypeError
-        If `variables` are not Variables, or `table` holds no real numbers.
+        If `blocks` are not Variables, or `table` holds no real numbers.
     ValueError
-        If there is no variable, a variable has no state, or shapes do not broadcast.
+        If there is no block, a variable has no state, or shapes do not broadcast.
 
     Notes
     -----
@@ -156,9 +156,9 @@ class Dense(Factor):
     integer_parameter: ClassVar[str | None] = "n_states"
     map_kernel = staticmethod(_best_states)
 
-    def __init__(self, variables: Variables | Sequence[Variables], table: Any) -> None:
+    def __init__(self, blocks: Variables | Sequence[Variables], table: Any) -> None:
         name = type(self).__name__
-        blocks = [variables] if isinstance(variables, Variables) else variables
+        blocks = [blocks] if isinstance(blocks, Variables) else blocks
         joined, sizes = _side_by_side(name, blocks)
         shape = (*joined.shape[:-1], *sizes)
         scores = broadcast_scores(
@@ -166,6 +166,19 @@ class Dense(Factor):
         )
         super().__init__(joined, scores)
         self.n_states = self.integers("n_states", sizes)
+
+    @property
+    def blocks(self) -> list[Variables]:
+        """The variables, a block of states each."""
+        ends = np.cumsum(self.n_states)
+        return [
+            self.variables[..., end - k : end] for k, end in zip(self.n_states, ends, strict=True)
+        ]
+
+    @property
+    def table(self) -> Any:
+        """The scores, as they were declared."""
+        return self.additionals
 
     @classmethod
     def examples(cls) -> list[Factor]:
@@ -268,6 +281,21 @@ class Potts(Dense):
         zero = xp.zeros((), dtype=scores.dtype, device=device(scores))
         super().__init__([first, second], xp.where(same, scores[..., None, None], zero))
 
+    @property
+    def first(self) -> Variables:
+        """The first variable's states."""
+        return self.blocks[0]
+
+    @property
+    def second(self) -> Variables:
+        """The second variable's states."""
+        return self.blocks[1]
+
+    @property
+    def strength(self) -> Any:
+        """The scores of equal states, as they were declared."""
+        return self.table[..., 0, 0]
+
     @classmethod
     def examples(cls) -> list[Factor]:
         """Return small declarations for the conformance kit: a chain, and a pair."""
@@ -279,15 +307,15 @@ def _side_by_side(name: str, blocks: Sequence[Variables]) -> tuple[Variables, tu
     """Return blocks of states joined on the last axis, and their numbers of states."""
     if not isinstance(blocks, (list, tuple)):
         raise TypeError(
-            f"{name}: variables: got a {type(blocks).__name__}; expected a list of Variables, a "
+            f"{name}: blocks: got a {type(blocks).__name__}; expected a list of Variables, a "
             "block of states each, such as [x[0], x[1]]."
         )
     if not blocks:
-        raise ValueError(f"{name}: variables is empty; expected at least one block of states.")
+        raise ValueError(f"{name}: blocks is empty; expected at least one variable.")
     for position, x in enumerate(blocks):
         if not isinstance(x, Variables):
             raise TypeError(
-                f"{name}: entry {position} of variables is a {type(x).__name__}; expected a block "
+                f"{name}: entry {position} of blocks is a {type(x).__name__}; expected a block "
                 "of states such as x[0], Variables."
             )
         if x.ndim == 0 or x.shape[-1] == 0:

@@ -72,6 +72,21 @@ class Pair(Factor):
         variables = stack([first, second])
         super().__init__(variables, _broadcast(scores, variables.shape[:-1]))
 
+    @property
+    def first(self) -> Variables:
+        """The first variables."""
+        return self.variables[..., 0]
+
+    @property
+    def second(self) -> Variables:
+        """The second variables."""
+        return self.variables[..., 1]
+
+    @property
+    def scores(self) -> Any:
+        """The scores, as they were declared."""
+        return self.additionals
+
     @classmethod
     def examples(cls) -> list[Factor]:
         """Return small declarations for the conformance kit."""

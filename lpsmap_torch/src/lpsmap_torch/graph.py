@@ -109,3 +109,6 @@ class TorchFactorGraph(FactorGraph):
 
     def _numbers(self, array: Any) -> NDArray[np.float64]:
         return numbers(array) if isinstance(array, Tensor) else super()._numbers(array)
+
+    def _forbid(self, scores: Tensor, flags: NDArray[np.bool_]) -> Tensor:
+        return scores.masked_fill(torch.from_numpy(flags).to(scores.device), -torch.inf)

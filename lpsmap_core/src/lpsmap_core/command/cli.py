@@ -18,8 +18,10 @@ from lpsmap_core.command import new_plugin
 from lpsmap_core.command.check import check_registered, registrations_of
 from lpsmap_core.command.compile_types import compile_types
 from lpsmap_core.command.explain import explain
+from lpsmap_core.command.models import MODEL, convert, info, told_in_words
 from lpsmap_core.model.factor import override_level
-from lpsmap_core.plugins.files import read_graph
+from lpsmap_core.plugins.files import read_evidence, read_graph
+from lpsmap_core.plugins.formats import NamedGraph
 from lpsmap_core.plugins.registry import (
     DuplicateNameError,
     Offers,
@@ -68,6 +70,8 @@ def main() -> None:
 
 
 main.add_command(explain)
+main.add_command(info)
+main.add_command(convert)
 
 
 @main.command()
@@ -103,26 +107,36 @@ def plugins() -> None:
 
 
 @main.command()
-@click.argument("file", type=click.Path(exists=True, dir_okay=False, path_type=Path))
+@click.argument("file", type=MODEL)
+@click.option(
+    "--evidence",
+    type=MODEL,
+    help="File of what variables are known to be: a JSON object of views and numbers, such as "
+    '{"u[0]": 1}, if it ends in .json; else as the format of FILE has it.',
+)
 @click.option("--max-iter", type=click.IntRange(1), default=1000, show_default=True)
 @click.option("--tol", type=click.FloatRange(0.0), default=1e-6, show_default=True)
-def solve(file: Path, max_iter: int, tol: float) -> None:
+def solve(file: Path, evidence: Path | None, max_iter: int, tol: float) -> None:
     """Solve the factor graph in FILE and print its marginals as JSON.
 
     The file's suffix says its format; `lpsmap plugins` lists those installed. Numbers that are
-    not finite are printed as null.
+    not finite are printed as null. With evidence, variables that are known have the value 0 or 1,
+    and the others are solved for what is left.
 
     The exit code is 0 if every component is solved, and 3 if one is not: its status says why. It
     is 1 if the file cannot be read or solved, and 2 if the command is wrong; then nothing is
     printed.
     """
-    try:
+    with told_in_words():
         named = read_graph(file)
-        solution = named.graph.solve(max_iter=max_iter, tol=tol)
-    except (OSError, ValueError, DuplicateNameError) as error:  # they say all in their words
-        raise click.ClickException(str(error)) from error
-    except Exception as error:  # an oracle of a plugin can raise anything
-        raise click.ClickException(f"{file}: {_blamed(error)}") from error
+        if evidence is not None:
+            named = _given(named, evidence, file)
+        try:
+            solution = named.graph.solve(max_iter=max_iter, tol=tol)
+        except (OSError, ValueError, DuplicateNameError):
+            raise
+        except Exception as error:  # an oracle of a plugin can raise anything
+            raise click.ClickException(f"{file}: {_blamed(error)}") from error
     answer = {
         "status": [status.name for status in solution.status],
         "objective": _numbers(solution.objective),
@@ -131,6 +145,12 @@ def solve(file: Path, max_iter: int, tol: float) -> None:
     click.echo(json.dumps(answer, allow_nan=False))
     if not solution.ok:
         raise SystemExit(UNSOLVED)
+
+
+def _given(named: NamedGraph, evidence: Path, file: Path) -> NamedGraph:
+    """Return a graph given the evidence in a file, with the same names."""
+    given = named.graph.condition(read_evidence(evidence, named, file))
+    return NamedGraph(given.graph, {name: given.of(u) for name, u in named.variables.items()})
 
 
 def _numbers(array: npt.NDArray[np.float64]) -> Any:

@@ -6,10 +6,15 @@ import abc
 from pathlib import Path
 from typing import ClassVar, NamedTuple
 
+import numpy.typing as npt
+
 from lpsmap_core.graph import FactorGraph
 from lpsmap_core.model.variables import Variables
 
-__all__ = ["FileFormat", "FileFormatError", "NamedGraph"]
+__all__ = ["Evidence", "FileFormat", "FileFormatError", "NamedGraph"]
+
+Evidence = list[tuple[Variables, npt.ArrayLike]]
+"""Variables, and what they are known to be: see `lpsmap_core.FactorGraph.condition`."""
 
 
 class FileFormatError(ValueError):
@@ -51,6 +56,33 @@ class FileFormat(abc.ABC):
         FileFormatError
             If it does not hold what the format asks for.
         """
+
+    def write(self, named: NamedGraph, path: Path) -> None:
+        """Write a graph into the file at `path`.
+
+        Raises
+        ------
+        OSError
+            If the file cannot be written.
+        FileFormatError
+            If the format cannot say what is in the graph; nothing is written then.
+        """
+        raise FileFormatError(f"{path}: no graph can be written as {self.name}. Choose another.")
+
+    def read_evidence(self, path: Path, named: NamedGraph) -> Evidence:
+        """Return what the file at `path` says that variables of a graph are known to be.
+
+        Raises
+        ------
+        OSError
+            If the file cannot be read.
+        FileFormatError
+            If it does not hold what the format asks for.
+        """
+        raise FileFormatError(
+            f"{path}: graphs in {self.name} have no evidence of their own; expected a JSON object "
+            'of views and numbers, such as {"u[0]": 1}, in a file that ends in .json.'
+        )
 
 
 def in_words(error: Exception) -> str:

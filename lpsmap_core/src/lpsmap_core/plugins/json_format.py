@@ -12,12 +12,21 @@ from typing import Any
 import numpy as np
 
 from lpsmap_core.graph import FactorGraph
+from lpsmap_core.model.inputs import integer_array, truth_values
 from lpsmap_core.model.variables import Variables
-from lpsmap_core.plugins.formats import FileFormat, FileFormatError, NamedGraph, in_words
-from lpsmap_core.plugins.packs import advice
-from lpsmap_core.plugins.registry import installed
+from lpsmap_core.plugins.array_files import Arrays
+from lpsmap_core.plugins.factor_types import factor_named
+from lpsmap_core.plugins.formats import (
+    Evidence,
+    FileFormat,
+    FileFormatError,
+    NamedGraph,
+    in_words,
+)
+from lpsmap_core.plugins.json_writing import write_json
+from lpsmap_core.plugins.packed import file_bytes
 
-__all__ = ["JsonFormat"]
+__all__ = ["JsonFormat", "read_views"]
 
 LONGEST = 10_000
 """Characters of a view in a file."""
@@ -33,13 +42,20 @@ class JsonFormat(FileFormat):
           "factors": [
             {"type": "Xor", "over": ["u"]},
             {"type": "AtMostOne", "over": ["~u[:, 1:]"], "axis": 0},
-            {"type": "Pair", "over": ["u[0, 0]", "u[1, 1]"], "scores": 0.5}
-          ]
+            {"type": "Pair", "over": ["u[0, 0]", "u[1, 1]"], "scores": 0.5},
+            {"type": "Dense", "over": [["u[0]", "u[1]"]], "table": {"array": "t"}}
+          ],
+          "arrays": "tables.npz"
         }
 
     ``over`` holds the leading arguments, views of the blocks as one writes them in Python: a name,
-    indices of it, ``.T``, and ``~`` for the negation. All other keys are the type's keyword
-    arguments, lists of numbers as arrays. The score ``-Infinity`` forbids a variable.
+    indices of it, ``.T``, and ``~`` for the negation; or a list of such. A view can also be
+    ``{"index": [[0, 1]], "negated": [[true, false]]}``: places in the list of all variables, block
+    after block. All other keys are the type's keyword arguments, lists of numbers as arrays. The
+    score ``-Infinity`` forbids a variable.
+
+    Wherever numbers are, ``{"array": "t"}`` stands for the array t in the file that ``"arrays"``
+    names, beside this one, as `numpy.savez` writes it. What is written has its large arrays there.
     """
 
     name = "JSON"
@@ -47,51 +63,99 @@ class JsonFormat(FileFormat):
 
     def read(self, path: Path) -> NamedGraph:
         """Return the graph in a file; see `FileFormat.read`."""
-        scores, declarations = _contents(path)
-        graph, types = FactorGraph(), installed().factors
-        blocks = {}
-        for name, numbers in scores.items():
-            with _place(path, f"variables[{name!r}]"):
-                blocks[name] = graph.variable_from(numbers)
-        for i, declaration in enumerate(declarations):
-            with _place(path, f"factors[{i}]"):
-                options = _object(declaration)
-                factor_type, over = _string(options.pop("type")), options.pop("over")
-                if factor_type not in types:
-                    raise ValueError(
-                        f"type is {factor_type!r}; expected an installed factor type; "
-                        f"{advice(factor_type, types)}"
-                    )
-                if not isinstance(over, list):
-                    raise TypeError(f"over is {over!r}; expected a list of views, such as ['u[0]']")
-                views = [_view(_string(text), blocks) for text in over]
-                arguments = {name: _argument(value) for name, value in options.items()}
-                graph.add(types[factor_type].value(*views, **arguments))
-        return NamedGraph(graph, blocks)
+        content = _contents(path)
+        with _place(path, "arrays"):
+            beside = content.get("arrays")
+            arrays = Arrays() if beside is None else Arrays.of(path.parent, _string(beside))
+        return graph_of(path, content, arrays)
+
+    def write(self, named: NamedGraph, path: Path) -> None:
+        """Write a graph into a file; see `FileFormat.write`."""
+        write_json(named, path, graph_of)
 
 
-def _contents(path: Path) -> tuple[dict[str, Any], list[Any]]:
-    """Return the scores of the blocks, and the factors over them."""
+def graph_of(path: Path, content: Mapping[str, Any], arrays: Arrays) -> NamedGraph:
+    """Return the graph that the content of a file describes.
+
+    Parameters
+    ----------
+    path
+        The file, for errors.
+    content
+        The JSON object in it, with the keys ``variables`` and ``factors``.
+    arrays
+        Those of the file beside it.
+    """
+    graph, blocks = FactorGraph(), {}
+    for name, numbers in content["variables"].items():
+        with _place(path, f"variables[{name!r}]"):
+            blocks[name] = graph.variable_from(arrays.resolved(numbers))
+    for i, declaration in enumerate(content["factors"]):
+        with _place(path, f"factors[{i}]"):
+            options = _object(declaration)
+            factor_type, over = factor_named(_string(options.pop("type"))), options.pop("over")
+            if not isinstance(over, list):
+                raise TypeError(f"over is {over!r}; expected a list of views, such as ['u[0]']")
+            views = [_argument_view(entry, graph, blocks, arrays) for entry in over]
+            arguments = {k: _argument(arrays.resolved(value)) for k, value in options.items()}
+            graph.add(factor_type(*views, **arguments))
+    return NamedGraph(graph, blocks)
+
+
+def read_views(path: Path, named: NamedGraph) -> Evidence:
+    """Return views of a graph's variables and the numbers that a JSON object has for them.
+
+    Parameters
+    ----------
+    path
+        A file such as ``{"u[0]": 1, "v": [0, null]}``.
+    named
+        The graph, whose blocks the views are of.
+
+    Raises
+    ------
+    OSError
+        If the file cannot be read.
+    FileFormatError
+        If it is no such object.
+    """
+    with _place(path, "evidence"):
+        content = _object(json.loads(_text(path), object_pairs_hook=_distinct))
+    found: Evidence = []
+    for text, numbers in content.items():
+        with _place(path, f"[{text[:60]!r}]"):
+            values = np.array(numbers, dtype=np.float64)  # null becomes NaN, what is not known
+            found.append((_view(text, named.variables), values))
+    return found
+
+
+def _text(path: Path) -> str:
+    return file_bytes(path).decode("utf-8-sig")
+
+
+def _contents(path: Path) -> dict[str, Any]:
+    """Return the object in a file, with the scores of blocks and the factors over them."""
     try:
-        text = path.read_text(encoding="utf-8-sig")
-        content = _object(json.loads(text, object_pairs_hook=_distinct))
-        scores, declarations = _object(content["variables"]), content["factors"]
-        if not isinstance(declarations, list):
-            raise TypeError(f"factors is a {type(declarations).__name__}, not a list")
+        content = _object(json.loads(_text(path), object_pairs_hook=_distinct))
+        _object(content["variables"])
+        if not isinstance(content["factors"], list):
+            raise TypeError(f"factors is a {type(content['factors']).__name__}, not a list")
     except (ValueError, TypeError, KeyError, RecursionError) as error:
+        if isinstance(error, FileFormatError):
+            raise
         raise FileFormatError(
             f"{path}: {in_words(error)}; expected a JSON object with the keys "
             '"variables" and "factors". See lpsmap_core.plugins.json_format.JsonFormat.'
         ) from error
-    return scores, declarations
+    return content
 
 
 def _distinct(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     """Return a JSON object, of which JSON itself would keep the last of equal keys."""
     found = dict(pairs)
     if len(found) < len(pairs):
-        names = [name for name, _ in pairs]
-        twice = next(name for name in names if names.count(name) > 1)
+        seen: set[str] = set()
+        twice = next(name for name, _ in pairs if name in seen or seen.add(name))  # type: ignore[func-returns-value]
         raise ValueError(f"the key {twice!r} is there twice")
     return found
 
@@ -121,8 +185,31 @@ def _place(path: Path, where: str) -> Iterator[None]:
     """Say where in a file an error arises; factor types of plugins may raise any."""
     try:
         yield
+    except OSError:
+        raise
     except Exception as error:
         raise FileFormatError(f"{path}: {where}: {in_words(error)}") from error
+
+
+def _argument_view(
+    entry: Any, graph: FactorGraph, blocks: Mapping[str, Variables], arrays: Arrays
+) -> Any:
+    """Return a leading argument: a view, or a list of views."""
+    if isinstance(entry, list):
+        return [_argument_view(part, graph, blocks, arrays) for part in entry]
+    if not isinstance(entry, dict):
+        return _view(_string(entry), blocks)
+    unknown = set(entry) - {"index", "negated"}
+    if unknown or "index" not in entry:
+        raise ValueError(f"got a view with {sorted(entry)}; expected index, and perhaps negated")
+    index = integer_array("index", arrays.resolved(entry["index"]))
+    if index.size and not 0 <= index.min() <= index.max() < graph.n_variables:
+        raise ValueError(
+            f"index goes from {index.min()} to {index.max()}; expected places in the list of "
+            f"{graph.n_variables} variables"
+        )
+    view = Variables(graph, index, np.zeros(index.shape, dtype=bool))
+    return view ^ truth_values("negated", arrays.resolved(entry.get("negated", False)))
 
 
 def _view(text: str, blocks: Mapping[str, Variables]) -> Variables:

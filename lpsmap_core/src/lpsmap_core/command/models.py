@@ -1,0 +1,93 @@
+"""The commands on files of models: ``lpsmap info`` and ``lpsmap convert``."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import click
+import numpy as np
+
+from lpsmap_core.layout.layout import build_layout
+from lpsmap_core.model.factor import Factor
+from lpsmap_core.plugins.files import read_graph, write_graph
+from lpsmap_core.plugins.formats import NamedGraph
+from lpsmap_core.plugins.registry import DuplicateNameError
+from lpsmap_core.solution.tables import text_table
+
+__all__ = ["MODEL", "convert", "info", "told_in_words"]
+
+MODEL = click.Path(exists=True, dir_okay=False, path_type=Path)
+"""A file that a model is read from."""
+
+
+@contextmanager
+def told_in_words() -> Iterator[None]:
+    """End the command with an error's words, which say all, and exit code 1."""
+    try:
+        yield
+    except (OSError, ValueError, DuplicateNameError) as error:
+        raise click.ClickException(str(error)) from error
+
+
+@click.command()
+@click.argument("model", type=MODEL)
+def info(model: Path) -> None:
+    """Say what is in the factor graph in MODEL: variables, components, factors by type.
+
+    The exit code is 1 if the file cannot be read.
+    """
+    with told_in_words():
+        named = read_graph(model)
+    for line in described(named):
+        click.echo(line)
+
+
+@click.command()
+@click.argument("source", type=MODEL)
+@click.argument("target", type=click.Path(dir_okay=False, path_type=Path))
+def convert(source: Path, target: Path) -> None:
+    """Write the factor graph in SOURCE into TARGET, in the format of its suffix.
+
+    The exit code is 1 if the one cannot be read, or the other not written.
+    """
+    with told_in_words():
+        write_graph(read_graph(source), target)
+
+
+def described(named: NamedGraph) -> Iterator[str]:
+    """Yield lines about a graph."""
+    graph = named.graph
+    sizes = [block.size for block in named.variables.values()]
+    between = f", of {_range(sizes)} binary variables" if sizes else ""
+    yield f"blocks: {len(sizes)}{between}"
+    yield f"variables: {graph.n_variables}, {_forbidden(named)} of them forbidden"
+    layout = build_layout(graph.n_variables, graph.factors)
+    within = np.bincount(layout.component[layout.component >= 0], minlength=layout.n_components)
+    largest = f", of {_range(within)} variables" if within.size else ""
+    yield f"components: {layout.n_components}{largest}"
+    by_type: dict[str, list[Factor]] = {}
+    for factor in graph.factors:
+        by_type.setdefault(type(factor).__name__, []).append(factor)
+    rows = []
+    for name, declarations in by_type.items():
+        arity = np.concatenate([np.diff(d.offsets) for d in declarations])
+        rows.append(
+            {
+                "FACTOR": name,
+                "NUMBER": str(arity.size),
+                "ARITY": _range(arity) if arity.size else "",
+                "ADDITIONALS": str(sum(d.n_factors * d.n_additionals for d in declarations)),
+            }
+        )
+    yield text_table(rows, ["NUMBER", "ARITY", "ADDITIONALS"]) if rows else "no factors"
+
+
+def _range(numbers: list[int] | np.ndarray[tuple[int, ...], np.dtype[np.int64]]) -> str:
+    low, high = int(np.min(numbers)), int(np.max(numbers))
+    return str(low) if low == high else f"{low} to {high}"
+
+
+def _forbidden(named: NamedGraph) -> int:
+    return int(np.isneginf(named.graph.flat_scores()).sum())

@@ -1,0 +1,29 @@
+"""Factor types by name, as files name them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from lpsmap_core.plugins.formats import FileFormatError
+from lpsmap_core.plugins.packs import advice
+from lpsmap_core.plugins.registry import installed
+
+__all__ = ["factor_named"]
+
+
+def factor_named(name: str) -> Any:
+    """Return the installed factor type of a name, to be called with arguments of its own.
+
+    Raises
+    ------
+    FileFormatError
+        If there is none.
+    DuplicateNameError
+        If two plugins claim the name.
+    """
+    types = installed().factors
+    if name not in types:
+        raise FileFormatError(
+            f"type is {name!r}; expected an installed factor type; {advice(name, types)}"
+        )
+    return types[name].value

@@ -1,0 +1,226 @@
+"""Factor graphs in the text format of the AD3 library."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from lpsmap_core.graph import FactorGraph
+from lpsmap_core.model.variables import Variables
+from lpsmap_core.plugins.factor_types import factor_named
+from lpsmap_core.plugins.formats import FileFormat, NamedGraph
+from lpsmap_core.plugins.tokens import Tokens
+
+__all__ = ["FgFormat"]
+
+PLAIN = {
+    "XOR": "Xor",
+    "OR": "Or",
+    "ATMOSTONE": "AtMostOne",
+    "OROUT": "OrOut",
+    "XOROUT": "XorOut",
+    "ANDOUT": "AndOut",
+    "IMPLY": "Imply",
+}
+"""Factors without numbers of their own, and our types."""
+
+OTHERS = [
+    "SEQUENCE_BUDGET",
+    "GENERAL_TREE",
+    "GENERAL_TREE_COUNTS",
+    "ARBORESCENCE",
+    "HEAD_AUTOMATON",
+    "GRANDPARENT_HEAD_AUTOMATON",
+]
+"""Known factors that are not read."""
+
+
+class _Line(NamedTuple):
+    """A factor: its type, its variables (from 1, negative where negated), and its numbers."""
+
+    kind: str
+    literals: list[int]
+    sizes: tuple[int, ...]
+    numbers: Any
+
+
+class FgFormat(FileFormat):
+    """Binary variables with log-potentials, and factors over them, as AD3 writes them.
+
+    ::
+
+        3            number of binary variables
+        2            number of factors
+        0.75         a log-potential for each variable, added when it is 1
+        1.25
+        -0.5
+        OR 3 1 2 -3  the type of a factor, a number of variables, and which, from 1; - negates
+        PAIR 2 1 2 -1.05
+
+    Variables are the block ``u``. Types without numbers of their own are XOR, OR, ATMOSTONE, OROUT,
+    XOROUT, ANDOUT and IMPLY. After its variables a factor of another type has
+
+    - PAIR: the log-potential of both being 1;
+    - BUDGET: the largest number of variables that are on;
+    - KNAPSACK: their costs, and the budget;
+    - DENSE: a number of multi-valued variables, their numbers of states, and the table's
+      log-potentials, the last variable's state fastest. The binary variables are the states, one
+      variable after the other;
+    - SEQUENCE: a number of positions, their numbers of states, and log-potentials: of the first
+      position's states, of the transitions to the next position, a row for each state, and so on,
+      and of the last position's states.
+
+    Other types are refused by name. Words behind the last factor count for nothing.
+    """
+
+    name = "AD3"
+    suffixes = (".fg",)
+
+    def read(self, path: Path) -> NamedGraph:
+        """Return the graph in a file; see `FileFormat.read`."""
+        tokens = Tokens(path)
+        n_variables = tokens.count("the number of variables")
+        n_factors = tokens.count("the number of factors")
+        scores = tokens.numbers(n_variables, "the log-potential of a variable")
+        groups: dict[tuple[Any, ...], list[_Line]] = {}
+        for _ in range(n_factors):
+            line = _factor(tokens, n_variables)
+            groups.setdefault((line.kind, len(line.literals), line.sizes), []).append(line)
+        if tokens.upcoming() in {kind.encode() for kind in KINDS}:
+            tokens.word("nothing")
+            tokens.refuse(f"got one more factor; expected {n_factors}, as the file begins")
+        graph = FactorGraph()
+        u = graph.variable_from(scores)
+        for (kind, _, _), lines in groups.items():
+            literals = np.array([line.literals for line in lines], dtype=np.int64)
+            over = u[np.abs(literals) - 1] ^ (literals < 0)
+            numbers = np.array([line.numbers for line in lines])
+            DECLARED.get(kind, _plain)(graph, kind, over, lines[0].sizes, numbers)
+        return NamedGraph(graph, {"u": u})
+
+
+def _factor(tokens: Tokens, n_variables: int) -> _Line:
+    """Read a factor."""
+    known = ", ".join([*PLAIN, *DECLARED])
+    kind = tokens.one_of(KINDS, f"the type of a factor, one of {known}")
+    if kind in OTHERS:
+        tokens.refuse(f"factors of type {kind} are not read; expected one of {known}")
+    literals = []
+    least = 0 if kind in ("ATMOSTONE", "BUDGET", "KNAPSACK") else 1
+    for _ in range(tokens.count(f"the number of variables of a factor of type {kind}", least)):
+        literal = tokens.integer(
+            f"a variable, negated or not, of {kind}", -n_variables, n_variables
+        )
+        if literal == 0:
+            tokens.refuse("got 0; expected a variable, which are counted from 1")
+        literals.append(literal)
+    sizes, numbers = NUMBERS[kind](tokens, len(literals)) if kind in NUMBERS else ((), ())
+    return _Line(kind, literals, sizes, numbers)
+
+
+def _pair_numbers(tokens: Tokens, arity: int) -> tuple[tuple[int, ...], Any]:
+    if arity != 2:
+        tokens.refuse(f"a PAIR has {arity} variables; expected 2")
+    return (), tokens.number("the log-potential of a pair")
+
+
+def _budget_numbers(tokens: Tokens, arity: int) -> tuple[tuple[int, ...], Any]:
+    return (), tokens.integer("the budget", 0, 10**18)
+
+
+def _knapsack_numbers(tokens: Tokens, arity: int) -> tuple[tuple[int, ...], Any]:
+    costs = tokens.numbers(arity, "a cost", low=0.0)
+    return (), np.append(costs, tokens.number("the budget", low=0.0))
+
+
+def _dense_numbers(tokens: Tokens, arity: int) -> tuple[tuple[int, ...], Any]:
+    sizes = _sizes(tokens, arity, "multi-valued variables")
+    size = 1
+    for k in sizes:
+        size *= k
+        tokens.check_count(size, "the number of entries of a table")
+    return sizes, tokens.numbers(size, "the log-potential of an entry")
+
+
+def _sequence_numbers(tokens: Tokens, arity: int) -> tuple[tuple[int, ...], Any]:
+    sizes = _sizes(tokens, arity, "positions")
+    tokens.check_count(len(sizes) * max(sizes) ** 2, "the number of transitions of equal sizes")
+    size = sizes[0] + sizes[-1] + sum(a * b for a, b in zip(sizes[:-1], sizes[1:], strict=True))
+    return sizes, tokens.numbers(size, "the log-potential of a transition")
+
+
+def _sizes(tokens: Tokens, arity: int, what: str) -> tuple[int, ...]:
+    """Return numbers of states that sum to the number of variables."""
+    n = tokens.count(f"the number of {what}", low=1)
+    sizes = tuple(tokens.integer("a number of states", 1, arity) for _ in range(n))
+    if sum(sizes) != arity:
+        tokens.refuse(f"{what} have {sum(sizes)} states; expected {arity}, one for each variable")
+    return sizes
+
+
+NUMBERS: dict[str, Callable[[Tokens, int], tuple[tuple[int, ...], Any]]] = {
+    "PAIR": _pair_numbers,
+    "BUDGET": _budget_numbers,
+    "KNAPSACK": _knapsack_numbers,
+    "DENSE": _dense_numbers,
+    "SEQUENCE": _sequence_numbers,
+}
+"""How the numbers behind a factor's variables are read: sizes, which equal factors share, and
+the rest."""
+
+
+def _plain(graph: FactorGraph, kind: str, over: Variables, sizes: Any, numbers: Any) -> None:
+    graph.add(factor_named(PLAIN[kind])(over))
+
+
+def _pair(graph: FactorGraph, kind: str, over: Variables, sizes: Any, numbers: Any) -> None:
+    graph.add(factor_named("Pair")(over[:, 0], over[:, 1], numbers))
+
+
+def _budget(graph: FactorGraph, kind: str, over: Variables, sizes: Any, numbers: Any) -> None:
+    graph.add(factor_named("Budget")(over, numbers))
+
+
+def _knapsack(graph: FactorGraph, kind: str, over: Variables, sizes: Any, numbers: Any) -> None:
+    graph.add(factor_named("Knapsack")(over, numbers[:, :-1], numbers[:, -1]))
+
+
+def _dense(graph: FactorGraph, kind: str, over: Variables, sizes: Any, numbers: Any) -> None:
+    ends = np.cumsum(sizes)
+    blocks = [over[:, end - k : end] for k, end in zip(sizes, ends, strict=True)]
+    graph.add(factor_named("Dense")(blocks, numbers.reshape(-1, *sizes)))
+
+
+def _sequence(graph: FactorGraph, kind: str, over: Variables, sizes: Any, numbers: Any) -> None:
+    """Declare sequences; positions of fewer states than others get forbidden ones."""
+    n, length, most = len(numbers), len(sizes), max(sizes)
+    filler = graph.variable_from(np.full(n * (most * length - over.shape[1]), -np.inf))
+    index, negated = np.empty((n, length, most), dtype=np.int64), np.zeros((n, length, most), bool)
+    there = np.arange(most) < np.array(sizes)[:, None]
+    index[:, there], negated[:, there] = over.index, over.negated
+    index[:, ~there] = filler.index.reshape(n, -1)
+    transitions = np.zeros((n, length - 1, most, most))
+    at = sizes[0]
+    for t, (a, b) in enumerate(zip(sizes[:-1], sizes[1:], strict=True)):
+        transitions[:, t, :a, :b] = numbers[:, at : at + a * b].reshape(n, a, b)
+        at += a * b
+    initial, final = np.zeros((n, most)), np.zeros((n, most))
+    initial[:, : sizes[0]], final[:, : sizes[-1]] = numbers[:, : sizes[0]], numbers[:, at:]
+    states = Variables(graph, index, negated)
+    graph.add(factor_named("Sequence")(states, transitions, initial, final))
+
+
+DECLARED: dict[str, Callable[[FactorGraph, str, Variables, Any, Any], None]] = {
+    "PAIR": _pair,
+    "BUDGET": _budget,
+    "KNAPSACK": _knapsack,
+    "DENSE": _dense,
+    "SEQUENCE": _sequence,
+}
+"""How factors of equal sizes are declared, all at once."""
+
+KINDS = [*PLAIN, *DECLARED, *OTHERS]
+"""Types that a file may name."""

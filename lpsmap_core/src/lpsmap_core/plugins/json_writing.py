@@ -1,0 +1,187 @@
+"""Write factor graphs as JSON, with their large arrays in a file beside it."""
+
+from __future__ import annotations
+
+import inspect
+import json
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from lpsmap_core.graph import FactorGraph
+from lpsmap_core.model.factor import Factor
+from lpsmap_core.model.variables import Variables
+from lpsmap_core.plugins.array_files import Arrays
+from lpsmap_core.plugins.formats import FileFormatError, NamedGraph
+from lpsmap_core.plugins.packed import write_text
+
+__all__ = ["write_json"]
+
+LARGE = 1000
+"""Numbers of an array that has a place in the file beside."""
+
+Reader = Callable[[Path, Mapping[str, Any], Arrays], NamedGraph]
+
+
+def write_json(named: NamedGraph, path: Path, read: Reader) -> None:
+    """Write a graph, once it is shown that what is written is the same graph.
+
+    A factor is written as the call of its type with the values of the attributes that are named
+    like the parameters of its constructor. Variables without a name get one.
+
+    Parameters
+    ----------
+    named
+        The graph.
+    path
+        The file; large arrays go to that of the same name and the suffix ``.npz``.
+    read
+        What makes a graph of what is written.
+
+    Raises
+    ------
+    OSError
+        If a file cannot be written.
+    FileFormatError
+        If a factor is not determined by such attributes.
+    """
+    graph = named.graph
+    kept: dict[str, npt.NDArray[Any]] = {}
+    scores = graph.flat_scores()
+    content: dict[str, Any] = {
+        "variables": {
+            name: _numbers(scores[block.index], kept)
+            for name, block in _blocks(path, named).items()
+        },
+        "factors": [_call(path, graph, factor, kept) for factor in graph.factors],
+    }
+    try:
+        again = read(path, content, Arrays(kept)).graph
+    except FileFormatError as error:
+        raise FileFormatError(f"{path}: the graph cannot be written: {error}") from error
+    for factor, other in zip(graph.factors, again.factors, strict=True):
+        if not _same(graph, factor, again, other):
+            raise FileFormatError(
+                f"{path}: {factor!r} cannot be written: its constructor's arguments are not among "
+                "its attributes. Give the type an attribute for each."
+            )
+    if kept:
+        beside = path.with_name(path.name.removesuffix(".gz")).with_suffix(".npz")
+        content["arrays"] = beside.name
+        arrays: dict[str, Any] = dict(kept)
+        np.savez(beside, **arrays)
+    write_text(path, json.dumps(content))
+
+
+def _blocks(path: Path, named: NamedGraph) -> dict[str, Variables]:
+    """Return blocks that are the graph's list of variables, one after the other."""
+    found, at = {}, 0
+    ordered = sorted(named.variables.items(), key=lambda item: item[1].index.min(initial=0))
+    names = iter(f"unnamed{i}" for i in range(len(ordered) + 1))
+    whole = np.arange(named.graph.n_variables)
+    for name, block in ordered:
+        flat = block.index.reshape(-1)
+        begin = int(flat.min(initial=at))
+        if (
+            block.negated.any()
+            or not np.array_equal(flat, np.arange(begin, begin + flat.size))
+            or begin < at
+        ):
+            raise FileFormatError(
+                f"{path}: the variables {name!r} are not a block of their own, which JSON asks "
+                "for. Name the whole that they are a part of."
+            )
+        if begin > at:
+            found[next(names)] = _plain(named.graph, whole[at:begin])
+        found[name] = block
+        at = begin + flat.size
+    if at < named.graph.n_variables:
+        found[next(names)] = _plain(named.graph, whole[at:])
+    return found
+
+
+def _plain(graph: FactorGraph, index: Any) -> Variables:
+    return Variables(graph, index, np.zeros(index.shape, dtype=bool))
+
+
+def _call(
+    path: Path, graph: FactorGraph, factor: Factor, kept: dict[str, npt.NDArray[Any]]
+) -> dict[str, Any]:
+    """Return the call that declares a factor."""
+    over, options = [], {}
+    for name, parameter in inspect.signature(type(factor)).parameters.items():
+        value = _attribute(graph, factor, name)
+        if value is None or (name == "axis" and parameter.default is not parameter.empty):
+            continue
+        if isinstance(value, Variables) or _are_variables(value):
+            over.append(_view(value, kept))
+        else:
+            options[name] = _numbers(value, kept)
+    return {"type": type(factor).__name__, "over": over, **options}
+
+
+def _attribute(graph: FactorGraph, factor: Factor, name: str) -> Any:
+    """Return what a factor's constructor was given by a name, as far as attributes tell."""
+    if name == "variables":
+        return factor.variables if factor.flipped is None else factor.variables ^ factor.flipped
+    if name == "mask":
+        return factor.keep if factor.keep is not None and factor.lengths is None else None
+    value = getattr(factor, name, None)
+    if value is None or callable(value):
+        return None
+    if name == "lengths":
+        return value.reshape(*factor.batch_shape, -1)
+    if value is factor.additionals:
+        return graph.additional_scores(factor).reshape(np.shape(value))
+    if name in factor.row_parameters:
+        return value.reshape(factor.batch_shape)
+    return value
+
+
+def _are_variables(value: Any) -> bool:
+    return isinstance(value, list) and bool(value) and isinstance(value[0], Variables)
+
+
+def _view(value: Any, kept: dict[str, npt.NDArray[Any]]) -> Any:
+    if isinstance(value, list):
+        return [_view(part, kept) for part in value]
+    view = {"index": _numbers(value.index, kept)}
+    if value.negated.any():
+        view["negated"] = _numbers(value.negated, kept)
+    return view
+
+
+def _numbers(value: Any, kept: dict[str, npt.NDArray[Any]]) -> Any:
+    """Return numbers as JSON has them; large arrays by a name under which they are kept."""
+    array = np.asarray(value)
+    if array.dtype.kind not in "fiub":
+        return value
+    if array.size <= LARGE:
+        return array.tolist()
+    name = f"a{len(kept)}"
+    kept[name] = array
+    return {"array": name}
+
+
+def _same(graph: FactorGraph, factor: Factor, again: FactorGraph, other: Factor) -> bool:
+    """Whether two declarations of two graphs are equal in all that an engine sees of them."""
+    names = [*factor.row_parameters, factor.link_parameter, factor.integer_parameter]
+    arrays = [
+        (factor.links(factor.variables.index), other.links(other.variables.index)),
+        (factor.links(factor.variables.negated), other.links(other.variables.negated)),
+        (factor.offsets, other.offsets),
+        (graph.additional_scores(factor), again.additional_scores(other)),
+    ]
+    for name in names:
+        if name is not None:
+            mine, theirs = getattr(factor, name), getattr(other, name)
+            if isinstance(mine, tuple):
+                if len(mine) != len(theirs):
+                    return False
+                arrays += zip(mine, theirs, strict=True)
+            else:
+                arrays.append((mine, theirs))
+    return type(factor) is type(other) and all(np.array_equal(a, b) for a, b in arrays)

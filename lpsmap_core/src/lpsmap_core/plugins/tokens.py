@@ -1,0 +1,134 @@
+"""Words and numbers of a text file, one after the other, each held to what its format asks for."""
+
+from __future__ import annotations
+
+import re
+from array import array
+from collections.abc import Collection
+from pathlib import Path
+from typing import NoReturn
+
+import numpy as np
+
+from lpsmap_core.kernels.arrays import FloatArray
+from lpsmap_core.plugins.formats import FileFormatError
+from lpsmap_core.plugins.packed import file_bytes
+
+__all__ = ["Tokens"]
+
+FREE_COUNT = 2**16
+"""What a file may count without a look at its size."""
+
+INTEGER = re.compile(rb"[+-]?[0-9]{1,19}")
+NUMBER = re.compile(rb"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
+
+
+class Tokens:
+    """The words of a file between blanks, in their order.
+
+    Nothing is allocated for what a file only promises: a number of things that cannot be in a file
+    of its size is an error at once.
+
+    Parameters
+    ----------
+    path
+        The file, which errors name with the line and the column of the word at fault.
+    comment
+        With what a line begins that counts for nothing.
+
+    Raises
+    ------
+    OSError, FileFormatError
+        As `lpsmap_core.plugins.packed.file_bytes`.
+    """
+
+    def __init__(self, path: Path, comment: bytes | None = None) -> None:
+        self.path, self._text = path, file_bytes(path)
+        skipped = b"" if comment is None else rb"(?m:^" + re.escape(comment) + rb"[^\n]*)|"
+        self._matches = re.finditer(skipped + rb"([^ \t\r\n\f\v]+)", self._text)
+        self._ahead: re.Match[bytes] | None = None
+        self._at = 0
+        self.most = max(FREE_COUNT, len(self._text))
+
+    def refuse(self, words: str) -> NoReturn:
+        """Raise an error about the latest word."""
+        before = self._text[: self._at]
+        line, column = before.count(b"\n") + 1, self._at - before.rfind(b"\n")
+        raise FileFormatError(f"{self.path}: line {line}, column {column}: {words}.")
+
+    def upcoming(self) -> bytes | None:
+        """Return the next word, which is still to be read; None at the end of the file."""
+        if self._ahead is None:
+            self._ahead = next((m for m in self._matches if m[1] is not None), None)
+        return None if self._ahead is None else self._ahead[1]
+
+    def line_ended(self) -> bool:
+        """Whether the latest word is the last of its line."""
+        self.upcoming()
+        return self._ahead is None or b"\n" in self._text[self._at : self._ahead.start(1)]
+
+    def word(self, expected: str) -> bytes:
+        """Return the next word."""
+        if self.upcoming() is None or self._ahead is None:
+            self._at = len(self._text)
+            self.refuse(f"the file ends; expected {expected}")
+        found, self._at, self._ahead = self._ahead[1], self._ahead.start(1), None
+        return found
+
+    def one_of(self, words: Collection[str], expected: str) -> str:
+        """Return the next word, one of several."""
+        found = self.word(expected)
+        text = found[:100].decode("ascii", "replace")
+        if text not in words or len(found) > 100:
+            self.refuse(f"got {_shown(found)}; expected {expected}")
+        return text
+
+    def integer(self, what: str, low: int, high: int) -> int:
+        """Return the next word, a whole number between two others."""
+        found = self.word(what)
+        if not INTEGER.fullmatch(found):
+            self.refuse(f"got {_shown(found)}; expected {what}, a whole number")
+        number = int(found)
+        if not low <= number <= high:
+            self.refuse(f"got {number}; expected {what}, from {low} to {high}")
+        return number
+
+    def count(self, what: str, low: int = 0) -> int:
+        """Return the next word, a number of things that take a byte each in this file."""
+        number = self.integer(what, low, 10**18)
+        self.check_count(number, what)
+        return number
+
+    def check_count(self, number: int, what: str) -> None:
+        """Refuse a number of things that this file cannot hold."""
+        if number > self.most:
+            self.refuse(
+                f"{number} as {what} is more than a file of {len(self._text)} bytes can hold"
+            )
+
+    def number(self, what: str, low: float = -np.inf) -> float:
+        """Return the next word, a finite number."""
+        found = self.word(what)
+        number = float(found) if NUMBER.fullmatch(found) else np.nan
+        if not low <= number < np.inf or number == -np.inf:
+            least = "" if low == -np.inf else f" of {low:g} or more"
+            self.refuse(f"got {_shown(found)}; expected {what}, a finite number{least}")
+        return number
+
+    def numbers(self, n: int, what: str, low: float = -np.inf) -> FloatArray:
+        """Return the next n words, finite numbers."""
+        self.check_count(n, f"the number of entries of {what}")
+        found = array("d")
+        for _ in range(n):
+            found.append(self.number(what, low))
+        return np.array(found)
+
+    def end(self) -> None:
+        """Refuse anything more."""
+        if self.upcoming() is not None:
+            self.refuse(f"got {_shown(self.word('nothing'))}; expected the end of the file")
+
+
+def _shown(word: bytes) -> str:
+    text = ascii(word[:40].decode("latin-1"))
+    return text if len(word) <= 40 else f"{text}..."

@@ -1,0 +1,195 @@
+"""Markov random fields in files of the UAI inference competitions."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+from lpsmap_core.graph import FactorGraph
+from lpsmap_core.kernels.arrays import FloatArray, IntArray
+from lpsmap_core.model.variables import Variables
+from lpsmap_core.plugins.factor_types import factor_named
+from lpsmap_core.plugins.formats import Evidence, FileFormat, NamedGraph
+from lpsmap_core.plugins.packed import write_text
+from lpsmap_core.plugins.tokens import Tokens
+
+__all__ = ["MarkovNetwork", "UaiFormat", "read_assignment", "read_network", "write_assignment"]
+
+
+class MarkovNetwork(NamedTuple):
+    """Variables of several states, and factors over them.
+
+    Attributes
+    ----------
+    n_states
+        For every variable, its number of states.
+    scopes
+        For every factor, its variables.
+    scores
+        For every factor, the logarithms of its table, an axis a variable.
+    """
+
+    n_states: list[int]
+    scopes: list[list[int]]
+    scores: list[FloatArray]
+
+
+class UaiFormat(FileFormat):
+    """A Markov random field as the UAI inference competitions write it.
+
+    ::
+
+        MARKOV
+        2         number of variables
+        2 3       their numbers of states
+        2         number of factors
+        1 0       scopes: a number of variables, and which
+        2 0 1
+        2         tables: a number of entries, and the entries, the last variable's state fastest
+        0.5 1.5
+        6
+        1 0.2 0.2 0.2 1 0
+
+    Entries are potentials, 0 or more: their logarithms are the scores, and 0 forbids. Variable i is
+    the block ``x{i}`` of a binary variable for each of its states. Tables over one variable are
+    scores of its states, the others `Dense` factors, one declaration for all of equal shape. A
+    table over no variable is a constant, which changes nothing and is left out. ``BAYES`` in the
+    place of ``MARKOV`` is read alike.
+
+    Evidence is a file with a number of pairs, and the pairs of a variable and its state.
+    """
+
+    name = "UAI"
+    suffixes = (".uai",)
+
+    def read(self, path: Path) -> NamedGraph:
+        """Return the graph in a file; see `FileFormat.read`."""
+        network = read_network(path)
+        first = np.append(0, np.cumsum(network.n_states, dtype=np.int64))
+        scores, shared = np.zeros(first[-1]), np.zeros(len(network.n_states), dtype=bool)
+        by_shape: dict[tuple[int, ...], list[int]] = {}
+        for i, (scope, table) in enumerate(zip(network.scopes, network.scores, strict=True)):
+            if len(scope) == 1:
+                scores[first[scope[0]] : first[scope[0] + 1]] += table
+            elif scope:
+                by_shape.setdefault(table.shape, []).append(i)
+                shared[scope] = True
+        graph = FactorGraph()
+        x = graph.variable_from(scores)
+        for shape, members in by_shape.items():
+            scopes = np.array([network.scopes[i] for i in members])
+            blocks = [
+                x[first[scopes[:, d], None] + np.arange(size)] for d, size in enumerate(shape)
+            ]
+            table = np.stack([network.scores[i] for i in members])
+            graph.add(factor_named("Dense")(blocks, table))
+        sizes = np.array(network.n_states, dtype=np.int64)
+        for k in np.unique(sizes[~shared]):
+            alone = np.flatnonzero(~shared & (sizes == k))
+            graph.add(factor_named("Xor")(x[first[alone, None] + np.arange(k)]))
+        blocks = [x[a:b] for a, b in zip(first[:-1], first[1:], strict=True)]
+        return NamedGraph(graph, {f"x{i}": block for i, block in enumerate(blocks)})
+
+    def read_evidence(self, path: Path, named: NamedGraph) -> Evidence:
+        """Return the states that a file fixes; see `FileFormat.read_evidence`."""
+        blocks, tokens = list(named.variables.values()), Tokens(path)
+        found: Evidence = []
+        for _ in range(tokens.count("the number of pairs")):
+            i = tokens.integer("a variable", 0, len(blocks) - 1)
+            n_states = blocks[i].size
+            state = tokens.integer(f"a state of variable {i}", 0, n_states - 1)
+            found.append((blocks[i], np.arange(n_states) == state))
+        tokens.end()
+        return found
+
+
+def read_network(path: Path) -> MarkovNetwork:
+    """Return the Markov random field in a file.
+
+    Raises
+    ------
+    OSError
+        If the file cannot be read.
+    FileFormatError
+        If it does not follow the format.
+    """
+    tokens = Tokens(path)
+    tokens.one_of(("MARKOV", "BAYES"), "MARKOV, with which the file begins")
+    n_states, total = [], 0
+    for i in range(tokens.count("the number of variables")):
+        n_states.append(tokens.count(f"the number of states of variable {i}", low=1))
+        total += n_states[-1]
+        tokens.check_count(total, "the number of states of all variables")
+    scopes = []
+    for i in range(tokens.count("the number of factors")):
+        order = tokens.count(f"the number of variables of factor {i}")
+        scope: dict[int, None] = {}
+        for _ in range(order):
+            v = tokens.integer(f"a variable of factor {i}", 0, len(n_states) - 1)
+            if v in scope:
+                tokens.refuse(f"variable {v} is there twice in factor {i}; expected it once")
+            scope[v] = None
+        scopes.append(list(scope))
+    scores = [_logarithms(tokens, i, [n_states[v] for v in s]) for i, s in enumerate(scopes)]
+    tokens.end()
+    return MarkovNetwork(n_states, scopes, scores)
+
+
+def _logarithms(tokens: Tokens, i: int, shape: list[int]) -> FloatArray:
+    """Return the logarithms of a table's entries."""
+    size = 1
+    for k in shape:
+        size *= k
+        tokens.check_count(size, f"the number of entries of the table of factor {i}")
+    given = tokens.integer(f"the number of entries of the table of factor {i}", 0, 10**18)
+    if given != size:
+        tokens.refuse(
+            f"got {given} as the number of entries of the table of factor {i}; expected {size}, "
+            "the product of its variables' numbers of states"
+        )
+    table = tokens.numbers(size, f"an entry of the table of factor {i}", low=0.0)
+    with np.errstate(divide="ignore"):
+        scores: FloatArray = np.log(table).reshape(shape)
+    return scores
+
+
+def read_assignment(path: Path, n_states: Sequence[int]) -> IntArray:
+    """Return the states in a solution file: ``MAP``, the number of variables, and their states.
+
+    Parameters
+    ----------
+    path
+        The file.
+    n_states
+        The variables' numbers of states.
+
+    Raises
+    ------
+    OSError
+        If the file cannot be read.
+    FileFormatError
+        If it does not follow the format.
+    """
+    tokens = Tokens(path)
+    tokens.one_of(("MAP",), "MAP, with which the file begins")
+    tokens.integer("the number of variables", len(n_states), len(n_states))
+    states = [tokens.integer(f"a state of variable {i}", 0, k - 1) for i, k in enumerate(n_states)]
+    tokens.end()
+    return np.array(states, dtype=np.int64)
+
+
+def write_assignment(path: Path, blocks: Sequence[Variables]) -> None:
+    """Write the best state of every variable, in a solved graph, as a solution file.
+
+    Parameters
+    ----------
+    path
+        The file.
+    blocks
+        A block of states for every variable.
+    """
+    states = [int(np.argmax(block.value)) for block in blocks]
+    write_text(path, f"MAP\n{len(states)} {' '.join(map(str, states))}\n")
