@@ -123,7 +123,9 @@ def test_suffixes_choose_the_format(tmp_path: Path) -> None:
     path = written(tmp_path, "3", "three.COUNT")
     with registered(Reader()):
         assert read_graph(path).variables["u"].shape == (3,)
-    with pytest.raises(FileFormatError, match=r"suffix '.count'; expected one of .fg, .json, .uai, .wcnf"):
+    with pytest.raises(
+        FileFormatError, match=r"suffix '.count'; expected one of .fg, .json, .uai, .wcnf"
+    ):
         read_graph(path)
     assert JsonFormat.suffixes == (".json",)
 

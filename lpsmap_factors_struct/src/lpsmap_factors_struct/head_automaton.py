@@ -176,6 +176,12 @@ class HeadAutomaton(Factor):
         self.n_additionals = side**2
         self.n_candidates = np.diff(self.offsets).astype(np.float64)
 
+    @property
+    def siblings(self) -> Any:
+        """The scores of consecutive pairs, (..., n + 1, n + 1)."""
+        side = self.event_shape[0] + 1
+        return self.additionals.reshape((*self.batch_shape, side, side))
+
     @classmethod
     def examples(cls) -> list[Factor]:
         """Return small declarations for the conformance kit."""

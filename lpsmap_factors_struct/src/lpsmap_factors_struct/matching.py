@@ -121,7 +121,7 @@ class Matching(Factor):
     """
 
     variables_ndim = 2
-    row_parameters: ClassVar[tuple[str, ...]] = ("n_rows", "n_columns", "full")
+    row_parameters: ClassVar[tuple[str, ...]] = ("n_rows", "n_columns", "saturates")
     map_kernel = staticmethod(_best_matchings)
 
     def __init__(
@@ -146,7 +146,8 @@ class Matching(Factor):
                 "columns; expected at most as many rows as columns where every row must be "
                 "matched. Set full to 'shorter' or 'none', or transpose the variables."
             )
-        self.full = self.per_factor("full", full != "none")
+        self.full = full
+        self.saturates = self.per_factor("saturates", full != "none")
 
     @classmethod
     def examples(cls) -> list[Factor]:
@@ -166,7 +167,7 @@ class Matching(Factor):
             np.ascontiguousarray(eta_u, dtype=np.float64).reshape(-1),
             m,
             n,
-            bool(self.full),
+            bool(self.saturates),
             assignment_memory(min(m, n), max(m, n), m * n),
             0,
             entry,

@@ -260,6 +260,14 @@ class SemiMarkov(Factor):
         self.longest = self.per_factor("longest", longest)
         self.n_states = self.per_factor("n_states", n_states)
 
+    @property
+    def transitions(self) -> Any:
+        """The scores of transitions, (..., S, S), or None."""
+        if not self.n_additionals:
+            return None
+        n_states = self.event_shape[2]
+        return self.additionals.reshape((*self.batch_shape, n_states, n_states))
+
     @classmethod
     def examples(cls) -> list[Factor]:
         """Return small declarations for the conformance kit."""

@@ -249,6 +249,22 @@ class SequenceDistance(Factor):
         )
         self.n_additionals = 4 * reach + 1
 
+    @property
+    def distances(self) -> Any:
+        """The scores of the distances of steps, (..., 2 D + 1)."""
+        reach = (self.n_additionals - 1) // 4
+        return self.additionals[..., reach : 3 * reach + 1]
+
+    @property
+    def initial(self) -> Any:
+        """The scores of the first states' distances, (..., D)."""
+        return self.additionals[..., : (self.n_additionals - 1) // 4]
+
+    @property
+    def final(self) -> Any:
+        """The scores of the last states' distances, (..., D)."""
+        return self.additionals[..., 3 * (self.n_additionals - 1) // 4 + 1 :]
+
     @classmethod
     def examples(cls) -> list[Factor]:
         """Return small declarations for the conformance kit."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import inspect
 import json
 from collections.abc import Callable, Mapping
@@ -17,6 +18,7 @@ from lpsmap_core.model.variables import Variables
 from lpsmap_core.plugins.array_files import Arrays
 from lpsmap_core.plugins.formats import FileFormatError, NamedGraph
 from lpsmap_core.plugins.packed import write_text
+from lpsmap_core.plugins.registry import installed
 
 __all__ = ["write_json"]
 
@@ -30,7 +32,8 @@ def write_json(named: NamedGraph, path: Path, read: Reader) -> None:
     """Write a graph, once it is shown that what is written is the same graph.
 
     A factor is written as the call of its type with the values of the attributes that are named
-    like the parameters of its constructor. Variables without a name get one.
+    like the parameters of its constructor, null for one that is needed and has none. Variables
+    without a name get one.
 
     Parameters
     ----------
@@ -56,7 +59,7 @@ def write_json(named: NamedGraph, path: Path, read: Reader) -> None:
             name: _numbers(scores[block.index], kept)
             for name, block in _blocks(path, named).items()
         },
-        "factors": [_call(path, graph, factor, kept) for factor in graph.factors],
+        "factors": [_call(graph, factor, kept) for factor in graph.factors],
     }
     try:
         again = read(path, content, Arrays(kept)).graph
@@ -79,12 +82,12 @@ def write_json(named: NamedGraph, path: Path, read: Reader) -> None:
 def _blocks(path: Path, named: NamedGraph) -> dict[str, Variables]:
     """Return blocks that are the graph's list of variables, one after the other."""
     found, at = {}, 0
-    ordered = sorted(named.variables.items(), key=lambda item: item[1].index.min(initial=0))
+    ordered = sorted(named.variables.items(), key=lambda item: item[1].index.reshape(-1)[:1].sum())
     names = iter(f"unnamed{i}" for i in range(len(ordered) + 1))
     whole = np.arange(named.graph.n_variables)
     for name, block in ordered:
         flat = block.index.reshape(-1)
-        begin = int(flat.min(initial=at))
+        begin = int(flat[0]) if flat.size else at
         if (
             block.negated.any()
             or not np.array_equal(flat, np.arange(begin, begin + flat.size))
@@ -107,37 +110,40 @@ def _plain(graph: FactorGraph, index: Any) -> Variables:
     return Variables(graph, index, np.zeros(index.shape, dtype=bool))
 
 
-def _call(
-    path: Path, graph: FactorGraph, factor: Factor, kept: dict[str, npt.NDArray[Any]]
-) -> dict[str, Any]:
+def _call(graph: FactorGraph, factor: Factor, kept: dict[str, npt.NDArray[Any]]) -> dict[str, Any]:
     """Return the call that declares a factor."""
+    names = [cls.__name__ for cls in type(factor).__mro__]
+    name = next((name for name in names if name in installed().factors), names[0])
+    scored = copy.copy(factor)
+    if factor.n_additionals:
+        shape = np.shape(factor.additionals)
+        scored.additionals = graph.additional_scores(factor).reshape(shape)
     over, options = [], {}
-    for name, parameter in inspect.signature(type(factor)).parameters.items():
-        value = _attribute(graph, factor, name)
-        if value is None or (name == "axis" and parameter.default is not parameter.empty):
-            continue
+    for key, parameter in inspect.signature(type(factor)).parameters.items():
+        value = _attribute(scored, parameter)
         if isinstance(value, Variables) or _are_variables(value):
             over.append(_view(value, kept))
-        else:
-            options[name] = _numbers(value, kept)
-    return {"type": type(factor).__name__, "over": over, **options}
+        elif value is not None or parameter.default is parameter.empty:
+            options[key] = _numbers(value, kept)
+    return {"type": name, "over": over, **options}
 
 
-def _attribute(graph: FactorGraph, factor: Factor, name: str) -> Any:
+def _attribute(factor: Factor, parameter: inspect.Parameter) -> Any:
     """Return what a factor's constructor was given by a name, as far as attributes tell."""
+    name = parameter.name
     if name == "variables":
         return factor.variables if factor.flipped is None else factor.variables ^ factor.flipped
     if name == "mask":
-        return factor.keep if factor.keep is not None and factor.lengths is None else None
+        return factor.keep if factor.lengths is None else None
     value = getattr(factor, name, None)
-    if value is None or callable(value):
-        return None
-    if name == "lengths":
+    if name == "lengths" and value is not None:
         return value.reshape(*factor.batch_shape, -1)
-    if value is factor.additionals:
-        return graph.additional_scores(factor).reshape(np.shape(value))
-    if name in factor.row_parameters:
-        return value.reshape(factor.batch_shape)
+    if value is None or name not in factor.row_parameters:
+        return value
+    value = value.reshape(factor.batch_shape)
+    if isinstance(parameter.default, bool):
+        value = value != 0
+        return bool(value.flat[0]) if value.size and (value == value.flat[0]).all() else value
     return value
 
 
