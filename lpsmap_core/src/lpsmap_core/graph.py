@@ -325,18 +325,6 @@ class FactorGraph:
         ------
         ValueError
             If a view is not of this graph, a number is another one, or two contradict.
-
-        Examples
-        --------
-        >>> from lpsmap import FactorGraph, Xor
-        >>> graph = FactorGraph()
-        >>> u = graph.variable_from([[1.0, 0.8, 0.0], [0.9, 1.0, 0.4]])
-        >>> _ = graph.add(Xor(u)), graph.add(Xor(u[:, 0]))
-        >>> given = graph.condition([(u[0, 2], 1)])
-        >>> _ = given.graph.solve()
-        >>> given.of(u).value
-        array([[0., 0., 1.],
-               [1., 0., 0.]])
         """
         return condition(self, evidence, self._scores, self._additionals, self._forbid)
 

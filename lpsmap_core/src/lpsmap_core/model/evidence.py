@@ -34,6 +34,18 @@ class Conditioned:
     to agree on it: what is connected through known variables only falls into components, and a
     factor that knows all its variables is one by itself. Factors that contradict the evidence are
     named in ``solution.contradictions``. Known variables count for nothing in the objective.
+
+    Examples
+    --------
+    >>> from lpsmap import FactorGraph, Xor
+    >>> graph = FactorGraph()
+    >>> u = graph.variable_from([[1.0, 0.8, 0.0], [0.9, 1.0, 0.4]])
+    >>> _ = graph.add(Xor(u)), graph.add(Xor(u[:, 0]))
+    >>> given = graph.condition([(u[0, 2], 1)])
+    >>> _ = given.graph.solve()
+    >>> given.of(u).value
+    array([[0., 0., 1.],
+           [1., 0., 0.]])
     """
 
     def __init__(

@@ -50,7 +50,7 @@ def read_graph(path: str | Path) -> NamedGraph:
 
 
 def write_graph(named: NamedGraph, path: str | Path) -> None:
-    """Write a graph into the file at `path`, by the installed format of its suffix.
+    """Write the graph `named` into the file at `path`, by the installed format of its suffix.
 
     Raises
     ------

@@ -58,7 +58,7 @@ class FileFormat(abc.ABC):
         """
 
     def write(self, named: NamedGraph, path: Path) -> None:
-        """Write a graph into the file at `path`.
+        """Write the graph `named` into the file at `path`.
 
         Raises
         ------
@@ -70,7 +70,7 @@ class FileFormat(abc.ABC):
         raise FileFormatError(f"{path}: no graph can be written as {self.name}. Choose another.")
 
     def read_evidence(self, path: Path, named: NamedGraph) -> Evidence:
-        """Return what the file at `path` says that variables of a graph are known to be.
+        """Return what the file at `path` says that variables of the graph `named` are known to be.
 
         Raises
         ------

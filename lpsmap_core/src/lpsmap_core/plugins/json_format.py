@@ -26,7 +26,7 @@ from lpsmap_core.plugins.formats import (
 from lpsmap_core.plugins.json_writing import write_json
 from lpsmap_core.plugins.packed import file_bytes
 
-__all__ = ["JsonFormat", "read_views"]
+__all__ = ["JsonFormat"]
 
 LONGEST = 10_000
 """Characters of a view in a file."""
@@ -70,7 +70,7 @@ class JsonFormat(FileFormat):
         return graph_of(path, content, arrays)
 
     def write(self, named: NamedGraph, path: Path) -> None:
-        """Write a graph into a file; see `FileFormat.write`."""
+        """Write the graph `named` into the file at `path`; see `FileFormat.write`."""
         write_json(named, path, graph_of)
 
 
