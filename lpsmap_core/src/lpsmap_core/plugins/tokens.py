@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
 import re
-from array import array
 from collections.abc import Collection
 from pathlib import Path
 from typing import NoReturn
@@ -20,7 +20,13 @@ FREE_COUNT = 2**16
 """What a file may count without a look at its size."""
 
 INTEGER = re.compile(rb"[+-]?[0-9]{1,19}")
-NUMBER = re.compile(rb"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
+ONE_NUMBER = rb"[+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)?"
+"""In which digits match in one way only: long words that are no numbers are found out in no time."""
+NUMBER = re.compile(ONE_NUMBER)
+NUMBERS = re.compile(rb"(?:" + ONE_NUMBER + rb"(?: |\Z))*")
+
+CHUNK = 2**14
+"""Numbers that are looked at together."""
 
 
 class Tokens:
@@ -45,7 +51,8 @@ class Tokens:
     def __init__(self, path: Path, comment: bytes | None = None) -> None:
         self.path, self._text = path, file_bytes(path)
         skipped = b"" if comment is None else rb"(?m:^" + re.escape(comment) + rb"[^\n]*)|"
-        self._matches = re.finditer(skipped + rb"([^ \t\r\n\f\v]+)", self._text)
+        matches = re.finditer(skipped + rb"([^ \t\r\n\f\v]+)", self._text)
+        self._words = (match for match in matches if match[1] is not None)
         self._ahead: re.Match[bytes] | None = None
         self._at = 0
         self.most = max(FREE_COUNT, len(self._text))
@@ -59,7 +66,7 @@ class Tokens:
     def upcoming(self) -> bytes | None:
         """Return the next word, which is still to be read; None at the end of the file."""
         if self._ahead is None:
-            self._ahead = next((m for m in self._matches if m[1] is not None), None)
+            self._ahead = next(self._words, None)
         return None if self._ahead is None else self._ahead[1]
 
     def line_ended(self) -> bool:
@@ -108,20 +115,39 @@ class Tokens:
 
     def number(self, what: str, low: float = -np.inf) -> float:
         """Return the next word, a finite number."""
-        found = self.word(what)
-        number = float(found) if NUMBER.fullmatch(found) else np.nan
-        if not low <= number < np.inf or number == -np.inf:
-            least = "" if low == -np.inf else f" of {low:g} or more"
-            self.refuse(f"got {_shown(found)}; expected {what}, a finite number{least}")
-        return number
+        return self._as_number(self.word(what), what, low)
 
     def numbers(self, n: int, what: str, low: float = -np.inf) -> FloatArray:
         """Return the next n words, finite numbers."""
         self.check_count(n, f"the number of entries of {what}")
-        found = array("d")
-        for _ in range(n):
-            found.append(self.number(what, low))
-        return np.array(found)
+        if n == 0:
+            return np.empty(0)
+        found = [np.array([self.number(what, low)])]
+        for begin in range(1, n, CHUNK):
+            found.append(self._chunk(min(n - begin, CHUNK), what, low))
+        return np.concatenate(found)
+
+    def _chunk(self, n: int, what: str, low: float) -> FloatArray:
+        """Return the next n numbers, looked at all at once unless something is wrong with them."""
+        ahead = [] if self.upcoming() is None or self._ahead is None else [self._ahead]
+        matches = ahead + list(itertools.islice(self._words, n - len(ahead)))
+        words, self._ahead = [match[1] for match in matches], None
+        if len(words) == n and NUMBERS.fullmatch(b" ".join(words)):
+            values = np.array(list(map(float, words)))
+            if np.isfinite(values).all() and values.min() >= low:
+                self._at = matches[-1].start(1)
+                return values
+        for match in matches:
+            self._at = match.start(1)
+            self._as_number(match[1], what, low)
+        return np.array([self.number(what, low)])  # which is missing
+
+    def _as_number(self, word: bytes, what: str, low: float) -> float:
+        number = float(word) if NUMBER.fullmatch(word) else np.nan
+        if not low <= number < np.inf or number == -np.inf:
+            least = "" if low == -np.inf else f" of {low:g} or more"
+            self.refuse(f"got {_shown(word)}; expected {what}, a finite number{least}")
+        return number
 
     def end(self) -> None:
         """Refuse anything more."""
