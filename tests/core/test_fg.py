@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 import lpsmap
 from damages import check_damaged
 from lpsmap_core import FactorGraph
-from lpsmap_core.plugins.files import read_graph
-from lpsmap_core.plugins.formats import FileFormatError
+from lpsmap_core.plugins.files import read_graph, write_graph
+from lpsmap_core.plugins.formats import FileFormatError, NamedGraph
 
 GOOD = """7
 9
@@ -104,6 +104,44 @@ def test_a_graph_has_the_factors_of_its_file(tmp_path_factory, model):
     np.testing.assert_array_equal(named.graph.flat_scores(), scores)
     expected = Counter((TYPES[kind], literals, behind) for kind, literals, behind in factors)
     assert Counter(declared(named.graph)) == expected
+
+
+@given(graphs())
+def test_what_is_written_is_read(tmp_path_factory, model):
+    scores, factors = model
+    folder = tmp_path_factory.mktemp("fg")
+    lines = [str(len(scores)), str(len(factors)), *map(repr, scores)]
+    lines += [" ".join(map(str, [k, len(x), *x, *map(repr, more)])) for k, x, more in factors]
+    named = read_graph(written(folder, "\n".join(lines)))
+    write_graph(named, folder / "again.fg")
+    again = read_graph(folder / "again.fg")
+    np.testing.assert_array_equal(again.graph.flat_scores(), scores)
+    assert Counter(declared(again.graph)) == Counter(declared(named.graph))
+
+
+def test_nand_lengths_and_rescored_pairs_are_written(tmp_path):
+    graph = FactorGraph()
+    u = graph.variable((2, 3))
+    graph.add(lpsmap.Nand(u, lengths=[3, 2]))
+    pair = graph.add(lpsmap.Pair(u[0, 0], ~u[1, 0], 0.5))
+    graph.rescore(pair, 1.5)
+    write_graph(NamedGraph(graph, {"u": u}), tmp_path / "g.fg")
+    lines = (tmp_path / "g.fg").read_text().splitlines()
+    assert lines[8:] == ["OR 3 -1 -2 -3", "OR 2 -4 -5", "PAIR 2 1 -4 1.5"]
+
+
+def test_what_the_format_does_not_have_is_refused(tmp_path):
+    for make, words in (
+        (lambda u: lpsmap.Budget(u, 1, True), "Budget.* cannot be written for AD3"),
+        (lambda u: lpsmap.Sequence(u, np.zeros((3, 3))), "Sequence.* cannot be written for AD3"),
+        (lambda u: lpsmap.Pair(u[0], u[1], -np.inf), "a score is not finite"),
+    ):
+        graph = FactorGraph()
+        u = graph.variable((2, 3))
+        graph.add(make(u))
+        with pytest.raises(FileFormatError, match=words):
+            write_graph(NamedGraph(graph, {"u": u}), tmp_path / "g.fg")
+    assert not list(tmp_path.iterdir())
 
 
 def test_equal_factors_are_one_declaration(tmp_path):

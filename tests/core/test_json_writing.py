@@ -140,8 +140,8 @@ def test_what_cannot_be_written_is_refused_and_nothing_written(tmp_path, rng):
     with pytest.raises(FileFormatError, match="cannot be written: .*Secretive"):
         write_graph(NamedGraph(graph, {}), path)
     assert not list(tmp_path.iterdir())
-    with pytest.raises(FileFormatError, match="no graph can be written as AD3"):
-        write_graph(NamedGraph(graph, {}), tmp_path / "g.fg")
+    with pytest.raises(FileFormatError, match="no graph can be written as WCNF"):
+        write_graph(NamedGraph(graph, {}), tmp_path / "g.wcnf")
 
 
 def test_variables_without_names_get_some(tmp_path, rng):

@@ -119,7 +119,7 @@ def test_convert_and_solve(model: Path) -> None:
 
 def test_what_cannot_be_converted_is_told_in_a_line(model: Path) -> None:
     for target, words in (
-        ("model.uai", "no graph can be written as UAI"),
+        ("model.wcnf", "no graph can be written as WCNF"),
         ("model.xyz", "no installed file format has the suffix '.xyz'"),
         ("nowhere/model.json", "nowhere"),
     ):

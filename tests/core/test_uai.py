@@ -10,9 +10,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import lpsmap
 from damages import check_damaged
-from lpsmap_core.plugins.files import read_evidence, read_graph
-from lpsmap_core.plugins.formats import FileFormatError
+from lpsmap_core import FactorGraph
+from lpsmap_core.plugins.files import read_evidence, read_graph, write_graph
+from lpsmap_core.plugins.formats import FileFormatError, NamedGraph
 from lpsmap_core.plugins.uai_format import read_assignment, read_network, write_assignment
 
 GOOD = """MARKOV
@@ -100,6 +102,44 @@ def test_a_graph_scores_as_the_product_of_its_potentials(tmp_path_factory, netwo
             with np.errstate(divide="ignore"):
                 expected += np.log(table[place]) if scope else 0.0
         np.testing.assert_allclose(score_of(named.graph, blocks, states), expected, rtol=1e-9)
+
+
+@given(networks())
+def test_what_is_written_is_read(tmp_path_factory, network):
+    """But for a constant."""
+    n_states = network[0]
+    folder = tmp_path_factory.mktemp("uai")
+    named = read_graph(written(folder, text_of(*network)))
+    write_graph(named, folder / "again.uai")
+    again = read_graph(folder / "again.uai")
+    found = []
+    for graph, variables in (named, again):
+        blocks = list(variables.values())
+        assert [block.size for block in blocks] == n_states
+        choices = itertools.product(*map(range, n_states))
+        found.append(np.array([score_of(graph, blocks, states) for states in choices]))
+    assert (np.isneginf(found[0]) == np.isneginf(found[1])).all()
+    finite = np.isfinite(found[0])
+    apart = found[0][finite] - found[1][finite]
+    np.testing.assert_allclose(apart, apart[:1].repeat(len(apart)), atol=1e-9)
+
+
+def test_what_is_no_markov_random_field_is_refused(tmp_path):
+    for make, words in (
+        (lambda u: lpsmap.Or(u), "Or.* cannot be written as UAI; expected Dense, or Xor"),
+        (lambda u: lpsmap.Xor(~u), "Xor.* cannot be written as UAI"),
+        (lambda u: lpsmap.Xor(u, lengths=[3, 2]), "Xor.* cannot be written as UAI"),
+        (lambda u: lpsmap.Xor(u[0]), "blocks of states overlap, or leave variables out"),
+        (lambda u: lpsmap.Dense([u[0], u[0]], 1e3 * np.eye(3)), "differ by more than 708"),
+    ):
+        graph = FactorGraph()
+        u = graph.variable((2, 3))
+        graph.add(make(u))
+        if "708" in words:
+            graph.add(lpsmap.Xor(u[1]))
+        with pytest.raises(FileFormatError, match=words):
+            write_graph(NamedGraph(graph, {"u": u}), tmp_path / "g.uai")
+    assert not list(tmp_path.iterdir())
 
 
 def test_it_solves(tmp_path):

@@ -11,21 +11,11 @@ import numpy as np
 from lpsmap_core.graph import FactorGraph
 from lpsmap_core.model.variables import Variables
 from lpsmap_core.plugins.factor_types import factor_named
+from lpsmap_core.plugins.fg_writing import PLAIN, write_fg
 from lpsmap_core.plugins.formats import FileFormat, NamedGraph
 from lpsmap_core.plugins.tokens import Tokens
 
 __all__ = ["FgFormat"]
-
-PLAIN = {
-    "XOR": "Xor",
-    "OR": "Or",
-    "ATMOSTONE": "AtMostOne",
-    "OROUT": "OrOut",
-    "XOROUT": "XorOut",
-    "ANDOUT": "AndOut",
-    "IMPLY": "Imply",
-}
-"""Factors without numbers of their own, and our types."""
 
 OTHERS = [
     "SEQUENCE_BUDGET",
@@ -100,6 +90,13 @@ class FgFormat(FileFormat):
             numbers = np.array([line.numbers for line in lines])
             DECLARED.get(kind, _plain)(graph, kind, over, lines[0].sizes, numbers)
         return NamedGraph(graph, {"u": u})
+
+    def write(self, named: NamedGraph, path: Path) -> None:
+        """Write the graph `named` of logic factors; see `FileFormat.write`.
+
+        Variables are numbered as they are in the graph.
+        """
+        write_fg(named.graph, path)
 
 
 def _factor(tokens: Tokens, n_variables: int) -> _Line:

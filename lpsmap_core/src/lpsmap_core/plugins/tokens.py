@@ -21,7 +21,7 @@ FREE_COUNT = 2**16
 
 INTEGER = re.compile(rb"[+-]?[0-9]{1,19}")
 ONE_NUMBER = rb"[+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)?"
-"""In which digits match in one way only: long words that are no numbers are found out in no time."""
+"""Digits match in one way only, so that long words that are no numbers are found out at once."""
 NUMBER = re.compile(ONE_NUMBER)
 NUMBERS = re.compile(rb"(?:" + ONE_NUMBER + rb"(?: |\Z))*")
 

@@ -12,11 +12,15 @@ from lpsmap_core.graph import FactorGraph
 from lpsmap_core.kernels.arrays import FloatArray, IntArray
 from lpsmap_core.model.variables import Variables
 from lpsmap_core.plugins.factor_types import factor_named
-from lpsmap_core.plugins.formats import Evidence, FileFormat, NamedGraph
+from lpsmap_core.plugins.formats import Evidence, FileFormat, FileFormatError, NamedGraph
 from lpsmap_core.plugins.packed import write_text
 from lpsmap_core.plugins.tokens import Tokens
 
 __all__ = ["MarkovNetwork", "UaiFormat", "read_assignment", "read_network", "write_assignment"]
+
+
+SMALLEST = float(np.finfo(np.float64).tiny)
+"""The smallest potential that has all its digits."""
 
 
 class MarkovNetwork(NamedTuple):
@@ -93,6 +97,33 @@ class UaiFormat(FileFormat):
         blocks = [x[a:b] for a, b in zip(first[:-1], first[1:], strict=True)]
         return NamedGraph(graph, {f"x{i}": block for i, block in enumerate(blocks)})
 
+    def write(self, named: NamedGraph, path: Path) -> None:
+        """Write the graph `named` of `Dense` and `Xor` factors; see `FileFormat.write`.
+
+        Blocks of states are numbered by their first binary variables.
+        """
+        graph, scores = named.graph, named.graph.flat_scores()
+        scopes, tables = _written_factors(path, graph)
+        blocks = sorted({block for scope in scopes for block in scope})
+        covered = [v for block in blocks for v in block]
+        if sorted(covered) != list(range(graph.n_variables)):
+            raise FileFormatError(
+                f"{path}: blocks of states overlap, or leave variables out; UAI asks that each "
+                "binary variable is a state of one variable. Write JSON."
+            )
+        number = {block: i for i, block in enumerate(blocks)}
+        scopes += [(block,) for block in blocks]
+        tables += [scores[list(block)] for block in blocks]
+        chosen = [i for i, table in enumerate(tables) if table.any()]
+        lines = ["MARKOV", str(len(blocks)), " ".join(str(len(block)) for block in blocks)]
+        lines.append(str(len(chosen)))
+        for i in chosen:
+            lines.append(" ".join(map(str, [len(scopes[i]), *(number[b] for b in scopes[i])])))
+        for i in chosen:
+            potentials = _potentials(path, tables[i])
+            lines += ["", str(tables[i].size), " ".join(map(repr, potentials.ravel().tolist()))]
+        write_text(path, "\n".join(lines) + "\n")
+
     def read_evidence(self, path: Path, named: NamedGraph) -> Evidence:
         """Return the states that a file fixes; see `FileFormat.read_evidence`."""
         blocks, tokens = list(named.variables.values()), Tokens(path)
@@ -154,6 +185,43 @@ def _logarithms(tokens: Tokens, i: int, shape: list[int]) -> FloatArray:
     with np.errstate(divide="ignore"):
         scores: FloatArray = np.log(table).reshape(shape)
     return scores
+
+
+def _written_factors(
+    path: Path, graph: FactorGraph
+) -> tuple[list[tuple[tuple[int, ...], ...]], list[FloatArray]]:
+    """Return the blocks and the table of every factor; of an Xor a table of zeros."""
+    scopes: list[tuple[tuple[int, ...], ...]] = []
+    tables: list[FloatArray] = []
+    dense, xor = factor_named("Dense"), factor_named("Xor")
+    for factor in graph.factors:
+        whole = factor.keep is None or bool(factor.keep.all())
+        if not isinstance(factor, (dense, xor)) or factor.variables.negated.any() or not whole:
+            raise FileFormatError(
+                f"{path}: {factor!r} cannot be written as UAI; expected Dense, or Xor, over "
+                "variables that are not negated. Write JSON."
+            )
+        blocks = factor.blocks if isinstance(factor, dense) else [factor.variables]
+        rows = [block.index.reshape(factor.n_factors, -1).tolist() for block in blocks]
+        scopes += [tuple(map(tuple, scope)) for scope in zip(*rows, strict=True)]
+        sizes = [block.shape[-1] for block in blocks]
+        if isinstance(factor, dense):
+            tables += list(graph.additional_scores(factor).reshape(-1, *sizes))
+        else:
+            tables += [np.zeros(sizes)] * factor.n_factors
+    return scopes, tables
+
+
+def _potentials(path: Path, scores: FloatArray) -> FloatArray:
+    """Return what has these logarithms, but for a constant; the largest is 1."""
+    most = scores.max()
+    potentials: FloatArray = np.exp(scores - most) if most > -np.inf else np.zeros(scores.shape)
+    if (potentials[scores > -np.inf] < SMALLEST).any():
+        raise FileFormatError(
+            f"{path}: scores of a table differ by more than {-np.log(SMALLEST):.0f}; their "
+            "exponentials cannot be written. Write JSON."
+        )
+    return potentials
 
 
 def read_assignment(path: Path, n_states: Sequence[int]) -> IntArray:

@@ -1,0 +1,100 @@
+"""Write factor graphs in the text format of the AD3 library."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from lpsmap_core.graph import FactorGraph
+from lpsmap_core.model.factor import Factor
+from lpsmap_core.plugins.formats import FileFormatError
+from lpsmap_core.plugins.packed import write_text
+
+__all__ = ["PLAIN", "write_fg"]
+
+PLAIN = {
+    "XOR": "Xor",
+    "OR": "Or",
+    "ATMOSTONE": "AtMostOne",
+    "OROUT": "OrOut",
+    "XOROUT": "XorOut",
+    "ANDOUT": "AndOut",
+    "IMPLY": "Imply",
+}
+"""Factors without numbers of their own, and our types."""
+
+KINDS = {
+    **{ours: kind for kind, ours in PLAIN.items()},
+    "Nand": "OR",
+    "Pair": "PAIR",
+    "Budget": "BUDGET",
+    "Knapsack": "KNAPSACK",
+    "Dense": "DENSE",
+    "Potts": "DENSE",
+}
+"""Our types, and factors of the format."""
+
+
+def write_fg(graph: FactorGraph, path: Path) -> None:
+    """Write a graph of logic factors.
+
+    Parameters
+    ----------
+    graph
+        The graph.
+    path
+        The file.
+
+    Raises
+    ------
+    OSError
+        If the file cannot be written.
+    FileFormatError
+        If the format has no such factor, or a score is not finite.
+    """
+    lines = [line for factor in graph.factors for line in _lines(path, graph, factor)]
+    scores = _finite(path, graph.flat_scores())
+    head = [str(graph.n_variables), str(len(lines)), *map(repr, scores.tolist())]
+    write_text(path, "\n".join([*head, *lines]) + "\n")
+
+
+def _lines(path: Path, graph: FactorGraph, factor: Factor) -> Iterator[str]:
+    """Yield the lines of a declaration's factors."""
+    kind = KINDS.get(type(factor).__name__)
+    if kind is None or (kind == "BUDGET" and _column(factor, "force_budget").any()):
+        raise FileFormatError(
+            f"{path}: {factor!r} cannot be written for AD3, which has no such factor. Write JSON."
+        )
+    view = factor.variables
+    if factor.flipped is not None and type(factor).__name__ != "Nand":
+        view = view ^ factor.flipped
+    literals = factor.links(np.where(view.negated, -1 - view.index, view.index + 1))
+    scores = _finite(path, graph.additional_scores(factor))
+    for i, (begin, end) in enumerate(zip(factor.offsets[:-1], factor.offsets[1:], strict=True)):
+        row = literals[begin:end].tolist()
+        words = [kind, len(row), *row, *_numbers(factor, kind, i, scores[i])]
+        yield " ".join(map(str, words))
+
+
+def _numbers(factor: Factor, kind: str, i: int, scores: Any) -> list[Any]:
+    """Return the numbers behind a factor's variables."""
+    if kind == "BUDGET":
+        return [int(_column(factor, "budget")[i])]
+    if kind == "KNAPSACK":
+        costs = factor.links(_column(factor, "costs"))[factor.slots_of(i)]
+        return [*map(repr, costs.tolist()), repr(float(_column(factor, "budget")[i]))]
+    sizes = _column(factor, "n_states").tolist() if kind == "DENSE" else []
+    return [*([len(sizes)] if sizes else []), *sizes, *map(repr, scores.tolist())]
+
+
+def _column(factor: Factor, name: str) -> Any:
+    return getattr(factor, name)
+
+
+def _finite(path: Path, scores: Any) -> Any:
+    if not np.isfinite(scores).all():
+        raise FileFormatError(f"{path}: a score is not finite, as AD3 asks for. Write JSON.")
+    return scores
