@@ -132,6 +132,14 @@ def test_evidence_that_a_factor_contradicts_is_named():
     assert named[0][0] is given.of(factor)
 
 
+def test_factors_of_other_graphs_are_not_found():
+    graph = FactorGraph()
+    factor = graph.add(lpsmap.Xor(graph.variable(2)))
+    given = graph.condition([])
+    with pytest.raises(ValueError, match="Xor.* is not of the original graph"):
+        given.of(given.of(factor))
+
+
 def test_variables_of_no_factor_keep_their_value():
     graph = FactorGraph()
     u = graph.variable_from([0.3, 0.4, 0.5])

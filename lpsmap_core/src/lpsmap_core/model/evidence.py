@@ -72,11 +72,13 @@ class Conditioned:
 
         Raises
         ------
-        KeyError
+        ValueError
             If a factor is not of the original graph.
         """
         if isinstance(what, Variables):
             return Variables(self.graph, what.index, what.negated ^ self._on[what.index])
+        if id(what) not in self._factors:
+            raise ValueError(f"of: {what!r} is not of the original graph; pass what add returned.")
         return self._factors[id(what)][1]
 
 

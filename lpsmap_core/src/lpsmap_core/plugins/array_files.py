@@ -44,7 +44,9 @@ class Arrays:
         path = folder / name
         try:
             with zipfile.ZipFile(path) as whole:
-                return cls({x.filename[:-4]: _array(whole, x, path) for x in whole.infolist()})
+                if sum(x.file_size for x in whole.infolist()) > path.stat().st_size:
+                    raise ValueError("it is compressed, or promises more than it has")
+                return cls({x.filename[:-4]: _array(whole, x) for x in whole.infolist()})
         except (
             ValueError,
             EOFError,
@@ -69,12 +71,10 @@ class Arrays:
         return self._arrays[name]
 
 
-def _array(whole: zipfile.ZipFile, member: zipfile.ZipInfo, path: Path) -> npt.NDArray[Any]:
+def _array(whole: zipfile.ZipFile, member: zipfile.ZipInfo) -> npt.NDArray[Any]:
     """Return an array; what its header promises has to be there."""
     if member.compress_type != zipfile.ZIP_STORED or not member.filename.endswith(".npy"):
         raise ValueError(f"{member.filename[:60]!r} is no array, or compressed")
-    if member.file_size > path.stat().st_size:
-        raise ValueError(f"{member.filename[:60]!r} is larger than the file")
     with whole.open(member) as file:
         version = np.lib.format.read_magic(file)
         if version != (1, 0):
