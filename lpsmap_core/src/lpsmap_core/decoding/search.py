@@ -1,0 +1,189 @@
+"""Branch and bound, of anything: nodes, their bounds, and in which order to look at them.
+
+Maximises. What a node is, how it is bounded and how it branches is the `Space`'s. Nodes are looked
+at in batches: half of a batch goes on from the newest nodes, which soon ends at an answer; the
+others are those with the highest bounds, since they hold the bound of the whole.
+"""
+
+from __future__ import annotations
+
+import abc
+import heapq
+import itertools
+import math
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Generic, TypeVar
+
+__all__ = ["Found", "Look", "Progress", "Space", "search"]
+
+Node = TypeVar("Node")
+Answer = TypeVar("Answer")
+
+
+@dataclass(frozen=True)
+class Look(Generic[Node, Answer]):
+    """What a look at a node found."""
+
+    bound: float
+    """No answer below the node scores higher; ``-inf`` if there is none."""
+    children: Sequence[Node] = ()
+    """Nodes that have all its answers among them, the most promising first."""
+    answer: Answer | None = None
+    """An answer met on the way."""
+    score: float = -math.inf
+    """What it scores."""
+
+
+class Space(abc.ABC, Generic[Node, Answer]):
+    """What is searched."""
+
+    batch: int = 1
+    """As many nodes as are best looked at together."""
+
+    @abc.abstractmethod
+    def look(self, nodes: Sequence[Node], score: float) -> Sequence[Look[Node, Answer]] | None:
+        """Bound nodes and branch; None if the time was up before it was done.
+
+        `score` is that of the best answer so far.
+        """
+
+
+@dataclass
+class Progress:
+    """How far a search is."""
+
+    score: float = -math.inf
+    """Of the best answer so far."""
+    bound: float = math.inf
+    """No answer scores higher."""
+    n_nodes: int = 0
+    seconds: float = 0.0
+
+
+@dataclass
+class Found(Progress, Generic[Answer]):
+    """What a search found."""
+
+    answer: Answer | None = None
+    """The best answer; None if there is none, or none was found in the time given."""
+    finished: bool = False
+    """Whether it is proved that no answer scores higher, up to the gap asked for."""
+    interrupted: bool = False
+
+
+@dataclass
+class _Open(Generic[Node]):
+    """Nodes yet to be looked at."""
+
+    newest: list[tuple[float, int, Node]] = field(default_factory=list)
+    highest: list[tuple[float, int, Node]] = field(default_factory=list)
+    taken: set[int] = field(default_factory=set)
+    numbers: itertools.count[int] = field(default_factory=itertools.count)
+    given_up: float = -math.inf
+    """The highest bound of nodes that no better answer can be below."""
+
+    def add(self, bound: float, nodes: Sequence[Node]) -> None:
+        for node in reversed(nodes):
+            entry = (-bound, next(self.numbers), node)
+            self.newest.append(entry)
+            heapq.heappush(self.highest, entry)
+
+    def take(self, n: int, least: float) -> list[tuple[float, Node]]:
+        """Return up to n nodes with bounds above the least, and forget the others that are met."""
+        chosen: list[tuple[float, Node]] = []
+        while len(chosen) < n and self.highest:
+            # by turns from both ends, each of which may hold what the other gave away
+            from_newest = len(chosen) % 2 == 0 and self.newest
+            entry = self.newest.pop() if from_newest else heapq.heappop(self.highest)
+            negative, number, node = entry
+            if number in self.taken:
+                self.taken.discard(number)
+                continue
+            self.taken.add(number)
+            if -negative > least:
+                chosen.append((-negative, node))
+            else:
+                self.given_up = max(self.given_up, -negative)
+        return chosen
+
+    def bound(self) -> float:
+        """Return the highest bound of the nodes."""
+        while self.highest and self.highest[0][1] in self.taken:
+            self.taken.discard(heapq.heappop(self.highest)[1])
+        return -self.highest[0][0] if self.highest else -math.inf
+
+
+def search(
+    space: Space[Node, Answer],
+    root: Node,
+    *,
+    gap: float = 0.0,
+    max_nodes: int | None = None,
+    deadline: float | None = None,
+    start: tuple[float, Answer] | None = None,
+    report: Callable[[Progress], None] | None = None,
+) -> Found[Answer]:
+    """Search a space for its best answer.
+
+    Parameters
+    ----------
+    space
+        What is searched.
+    root
+        The node that has all answers below it.
+    gap
+        The search ends once the bound is within ``gap * max(1, abs(score))`` of the best score.
+    max_nodes
+        Limit of the nodes to look at.
+    deadline
+        When to stop, as ``time.monotonic()`` counts.
+    start
+        The score of an answer that is known, and the answer.
+    report
+        Called after every batch.
+
+    Returns
+    -------
+    Found
+        The best answer, and the bound, also where a limit, or Ctrl-C, ended the search.
+    """
+    begin = time.monotonic()
+    found: Found[Answer] = Found()
+    if start is not None:
+        found.score, found.answer = start
+    nodes: _Open[Node] = _Open()
+    nodes.add(math.inf, [root])
+    while True:
+        least = found.score
+        if found.answer is not None:
+            least += gap * max(1.0, abs(found.score))
+        left = math.inf if max_nodes is None else max_nodes - found.n_nodes
+        late = deadline is not None and time.monotonic() >= deadline
+        batch = [] if late or left <= 0 else nodes.take(int(min(space.batch, left)), least)
+        if not batch:
+            found.finished = not late and left > 0
+            break
+        # which holds if the look is cut short: nothing of it counts then
+        found.bound = max(nodes.bound(), nodes.given_up, found.score, *(b for b, _ in batch))
+        try:
+            looks = space.look([node for _, node in batch], found.score)
+            if looks is None:
+                break
+            for (bound, _), look in zip(batch, looks, strict=True):
+                if look.answer is not None and look.score > found.score:
+                    found.score, found.answer = look.score, look.answer
+                nodes.add(min(bound, look.bound), look.children)
+            found.n_nodes += len(batch)
+            found.bound = max(nodes.bound(), nodes.given_up, found.score)
+            found.seconds = time.monotonic() - begin
+            if report is not None:
+                report(found)
+        except KeyboardInterrupt:
+            found.interrupted = True
+            break
+    if found.finished:
+        found.bound = max(found.score, nodes.given_up)
+    found.seconds = time.monotonic() - begin
+    return found
