@@ -11,9 +11,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from lpsmap_core.decoding.assignments import assignment_scores
-from lpsmap_core.decoding.exact import Assignments
-from lpsmap_core.decoding.search import Progress, search
+from lpsmap_core.decoding.exact import Assignments, Node
+from lpsmap_core.decoding.search import Progress, Search
 from lpsmap_core.engine.options import CHECKS, threads_or_default
+from lpsmap_core.engine.protocol import WarmStart
 from lpsmap_core.kernels.arrays import BoolArray, FloatArray, IntArray
 from lpsmap_core.layout.layout import Part
 from lpsmap_core.model.inputs import count, number
@@ -26,6 +27,10 @@ DEFAULT_GAP = 1e-8
 
 DECODED_NODES = 1000
 """Nodes that are looked at to make something allowed of a relaxed solution."""
+
+
+FIRST_NODES = 64
+"""Nodes of every component's search before it is another's turn; then twice as many, and so on."""
 
 
 class SearchLimits(NamedTuple):
@@ -84,6 +89,7 @@ def decode_part(
     means: FloatArray,
     bound: FloatArray,
     limits: SearchLimits,
+    start: WarmStart | None = None,
 ) -> Decoded:
     """Round marginals to an assignment, and search where that is not proved the best.
 
@@ -99,26 +105,34 @@ def decode_part(
         For each component, what no assignment scores more than; NaN for those to leave out.
     limits
         When to stop.
+    start
+        Where the relaxation ended that the marginals and the bounds are of.
     """
     chosen = (means > 0.5) & ~np.isneginf(eta)
     score = assignment_scores(part, eta, eta_v, chosen)
     bound, n_nodes = bound.copy(), np.zeros(part.n_components, dtype=np.int64)
-    for c in np.flatnonzero(~is_closed(score, bound, limits.gap) & ~np.isnan(bound)).tolist():
-        variables = slice(*part.first_variable[c : c + 2].tolist())
-        space = Assignments(part, c, eta[variables], eta_v, limits.threads)
-        found = search(
-            space,
-            space.root(),
-            gap=limits.gap,
-            max_nodes=limits.max_nodes,
-            deadline=limits.deadline,
-            start=(float(score[c]), chosen[variables]) if score[c] > -math.inf else None,
-            report=None if limits.report is None else functools.partial(limits.report, c),
-        )
-        n_nodes[c] = found.n_nodes
-        bound[c] = min(bound[c], found.bound)
-        if found.answer is not None:
-            chosen[variables], score[c] = found.answer, found.score
-        if found.interrupted:
-            return Decoded(chosen, score, bound, n_nodes, True)
+    doubtful = np.flatnonzero(~is_closed(score, bound, limits.gap) & ~np.isnan(bound))
+    searches: dict[int, Search[Node, BoolArray]] = {}
+    nodes = FIRST_NODES
+    while doubtful.size:
+        # by turns, so that one that takes long leaves time for the others
+        most = nodes if limits.max_nodes is None else min(nodes, limits.max_nodes)
+        for c in doubtful.tolist():
+            variables = slice(*part.first_variable[c : c + 2].tolist())
+            space = Assignments(part, c, eta[variables], eta_v, limits.threads)
+            if c not in searches:
+                known = (float(score[c]), chosen[variables]) if score[c] > -math.inf else None
+                searches[c] = Search(space.root(start), limits.gap, known)
+            report = None if limits.report is None else functools.partial(limits.report, c)
+            found = searches[c].run(space, max_nodes=most, deadline=limits.deadline, report=report)
+            n_nodes[c], bound[c] = found.n_nodes, min(bound[c], found.bound)
+            if found.answer is not None:
+                chosen[variables], score[c] = found.answer, found.score
+            if found.interrupted:
+                return Decoded(chosen, score, bound, n_nodes, True)
+        late = limits.deadline is not None and time.monotonic() >= limits.deadline
+        if late or most == limits.max_nodes:
+            break
+        doubtful = doubtful[[not searches[c].found.finished for c in doubtful.tolist()]]
+        nodes *= 2
     return Decoded(chosen, score, bound, n_nodes, False)

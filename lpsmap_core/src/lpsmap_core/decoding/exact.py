@@ -22,6 +22,7 @@ from lpsmap_core.kernels.arrays import BoolArray, ByteArray, FloatArray
 from lpsmap_core.kernels.interrupts import out_of_time
 from lpsmap_core.layout.copies import copies_of
 from lpsmap_core.layout.layout import Part
+from lpsmap_core.local.oracles import best_structures, with_finite_scores
 
 __all__ = ["Assignments", "Node"]
 
@@ -30,7 +31,7 @@ MOST_COPIES = 32
 
 MOST_LINKS = 50_000
 
-ROOT_ITERATIONS, ITERATIONS = 2000, 200
+ROOT_ITERATIONS, ITERATIONS = 2000, 30
 """Iterations of the relaxation for the first node, and for the others, which start near by."""
 
 TOLERANCE = 1e-10
@@ -79,7 +80,7 @@ class Assignments(Space[Node, BoolArray]):
         n_links = max(1, int(part.sizes[component]))
         self.batch = int(np.clip(MOST_LINKS // n_links, 1, MOST_COPIES))
         self._copies = copies_of(part, component, self.batch)
-        self._eta = eta
+        self._part, self._component, self._eta = part, component, eta
         own = np.concatenate(
             [
                 eta_v[part.additionals_of(b)][
@@ -93,6 +94,8 @@ class Assignments(Space[Node, BoolArray]):
         finite = np.abs(np.concatenate([eta, own]))
         self._rounding = ROUNDING * (1.0 + float(finite[np.isfinite(finite)].sum()))
         self._n_links, self._threads = n_links, threads
+        counts = [np.bincount(bucket.variable) for bucket in self._copies.buckets]
+        self._distinct = [bool((count <= 1).all()) for count in counts]
 
     def _tiled(self, own: FloatArray) -> FloatArray:
         """Return the scores of one copy's additionals for all copies, bucket by bucket."""
@@ -103,11 +106,16 @@ class Assignments(Space[Node, BoolArray]):
             begin += n
         return np.concatenate([np.empty(0), *pieces])
 
-    def root(self) -> Node:
-        """Return the node of all assignments."""
+    def root(self, start: WarmStart | None) -> Node:
+        """Return the node of all assignments; its relaxation goes on from where another ended."""
         decided = np.full(len(self._eta), OPEN, dtype=np.int8)
         decided[np.isneginf(self._eta)] = 0
-        return Node(decided, np.zeros(len(decided)), np.zeros(self._n_links), 0.0)
+        if start is None or not start.known[self._component]:
+            return Node(decided, np.zeros(len(decided)), np.zeros(self._n_links), 0.0)
+        first, end = self._part.first_variable[self._component : self._component + 2]
+        links = slice(*self._part.variable_offsets[[first, end]].tolist())
+        step_size = float(start.step_size[self._component])
+        return Node(decided, start.u[first:end].copy(), start.duals[links].copy(), step_size)
 
     def look(self, nodes: Sequence[Node], score: float) -> list[Look[Node, BoolArray]] | None:
         """Bound nodes by their relaxations, round these, and branch."""
@@ -120,8 +128,7 @@ class Assignments(Space[Node, BoolArray]):
         bounds = linear_bounds(state) + on + self._rounding
         bounds[progress.infeasible] = -np.inf
         means = state.marginals().reshape(self.batch, n_variables)
-        rounded = np.where(decided == OPEN, means > 0.5, decided == 1)
-        scores = assignment_scores(self._copies, self._eta, self._eta_v, rounded)
+        rounded, scores = self._round(means, decided)
         if out_of_time():  # nor are bounds that were cut short any
             return None
         u, duals = iterate.u.reshape(self.batch, -1), iterate.duals.reshape(self.batch, -1)
@@ -136,6 +143,31 @@ class Assignments(Space[Node, BoolArray]):
                 children = _branched(kept, means[i])
             looks.append(Look(bound, children, rounded[i].copy(), float(scores[i])))
         return looks
+
+    def _round(self, means: FloatArray, decided: ByteArray) -> tuple[BoolArray, FloatArray]:
+        """Return for each copy the best of some assignments near its relaxation, and its score.
+
+        One rounds the means. The others have a type's factors choose the structures that are
+        nearest to the means, which the rounded means may not allow.
+        """
+        part = self._copies
+        plain = np.where(decided == OPEN, means > 0.5, decided == 1)
+        best, best_scores = plain, assignment_scores(part, self._eta, self._eta_v, plain)
+        towards = np.where(decided == OPEN, means - 0.5, np.where(decided == 1, np.inf, -np.inf))
+        for b, bucket in enumerate(part.buckets):
+            if 2 * bucket.n_links < plain.size or not self._distinct[b]:
+                continue
+            slots = np.where(bucket.negated, -1.0, 1.0) * towards.reshape(-1)[bucket.variable]
+            eta_v = np.zeros(bucket.n_additionals)
+            barred = np.isneginf(self._eta_v[part.additionals_of(b)])
+            w, _ = best_structures(bucket, *with_finite_scores(bucket, slots, eta_v, barred))
+            near = plain.copy()
+            near.reshape(-1)[bucket.variable] = (w > 0.5) != bucket.negated
+            scores = assignment_scores(part, self._eta, self._eta_v, near)
+            better = scores > best_scores
+            best = np.where(better[:, None], near, best)
+            best_scores = np.where(better, scores, best_scores)
+        return best, best_scores
 
     def _relax(self, nodes: Sequence[Node], decided: ByteArray) -> PartState:
         """Solve the nodes' relaxations side by side, as far as it pays."""

@@ -16,7 +16,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
-__all__ = ["Found", "Look", "Progress", "Space", "search"]
+__all__ = ["Found", "Look", "Progress", "Search", "Space"]
 
 Node = TypeVar("Node")
 Answer = TypeVar("Answer")
@@ -115,75 +115,95 @@ class _Open(Generic[Node]):
         return -self.highest[0][0] if self.highest else -math.inf
 
 
-def search(
-    space: Space[Node, Answer],
-    root: Node,
-    *,
-    gap: float = 0.0,
-    max_nodes: int | None = None,
-    deadline: float | None = None,
-    start: tuple[float, Answer] | None = None,
-    report: Callable[[Progress], None] | None = None,
-) -> Found[Answer]:
-    """Search a space for its best answer.
+class Search(Generic[Node, Answer]):
+    """A search, which can be stopped and gone on with.
 
     Parameters
     ----------
-    space
-        What is searched.
     root
         The node that has all answers below it.
     gap
         The search ends once the bound is within ``gap * max(1, abs(score))`` of the best score.
-    max_nodes
-        Limit of the nodes to look at.
-    deadline
-        When to stop, as ``time.monotonic()`` counts.
     start
         The score of an answer that is known, and the answer.
-    report
-        Called after every batch.
 
-    Returns
-    -------
-    Found
-        The best answer, and the bound, also where a limit, or Ctrl-C, ended the search.
+    Attributes
+    ----------
+    found
+        The best answer so far, and the bound, also where a limit, or Ctrl-C, stopped the search.
     """
-    begin = time.monotonic()
-    found: Found[Answer] = Found()
-    if start is not None:
-        found.score, found.answer = start
-    nodes: _Open[Node] = _Open()
-    nodes.add(math.inf, [root])
-    while True:
-        least = found.score
-        if found.answer is not None:
-            least += gap * max(1.0, abs(found.score))
-        left = math.inf if max_nodes is None else max_nodes - found.n_nodes
-        late = deadline is not None and time.monotonic() >= deadline
-        batch = [] if late or left <= 0 else nodes.take(int(min(space.batch, left)), least)
-        if not batch:
-            found.finished = not late and left > 0
-            break
-        # which holds if the look is cut short: nothing of it counts then
-        found.bound = max(nodes.bound(), nodes.given_up, found.score, *(b for b, _ in batch))
-        try:
-            looks = space.look([node for _, node in batch], found.score)
-            if looks is None:
+
+    def __init__(
+        self, root: Node, gap: float = 0.0, start: tuple[float, Answer] | None = None
+    ) -> None:
+        self.found: Found[Answer] = Found()
+        if start is not None:
+            self.found.score, self.found.answer = start
+        self._gap = gap
+        self._open: _Open[Node] = _Open()
+        self._open.add(math.inf, [root])
+
+    def run(
+        self,
+        space: Space[Node, Answer],
+        *,
+        max_nodes: int | None = None,
+        deadline: float | None = None,
+        report: Callable[[Progress], None] | None = None,
+    ) -> Found[Answer]:
+        """Search on.
+
+        Parameters
+        ----------
+        space
+            What is searched.
+        max_nodes
+            Limit of all nodes that were looked at.
+        deadline
+            When to stop, as ``time.monotonic()`` counts.
+        report
+            Called after every batch.
+        """
+        found, nodes = self.found, self._open
+        begin = time.monotonic() - found.seconds
+        while not found.finished and not found.interrupted:
+            left = math.inf if max_nodes is None else max_nodes - found.n_nodes
+            if left <= 0 or (deadline is not None and time.monotonic() >= deadline):
                 break
-            for (bound, _), look in zip(batch, looks, strict=True):
-                if look.answer is not None and look.score > found.score:
-                    found.score, found.answer = look.score, look.answer
-                nodes.add(min(bound, look.bound), look.children)
-            found.n_nodes += len(batch)
-            found.bound = max(nodes.bound(), nodes.given_up, found.score)
-            found.seconds = time.monotonic() - begin
-            if report is not None:
-                report(found)
-        except KeyboardInterrupt:
-            found.interrupted = True
-            break
-    if found.finished:
-        found.bound = max(found.score, nodes.given_up)
-    found.seconds = time.monotonic() - begin
-    return found
+            batch = nodes.take(int(min(space.batch, left)), self._least())
+            # which holds if the look is cut short: nothing of it counts then
+            highest = max((bound for bound, _ in batch), default=-math.inf)
+            found.bound = max(nodes.bound(), nodes.given_up, found.score, highest)
+            if not batch:
+                found.finished = True
+                break
+            try:
+                looks = space.look([node for _, node in batch], found.score)
+                if looks is None:
+                    break
+                self._take_in(batch, looks)
+                found.seconds = time.monotonic() - begin
+                if report is not None:
+                    report(found)
+            except KeyboardInterrupt:
+                found.interrupted = True
+        found.seconds = time.monotonic() - begin
+        return found
+
+    def _least(self) -> float:
+        """Return what a bound has to exceed for its node to be looked at."""
+        found = self.found
+        return found.score + (
+            0.0 if found.answer is None else self._gap * max(1.0, abs(found.score))
+        )
+
+    def _take_in(
+        self, batch: Sequence[tuple[float, Node]], looks: Sequence[Look[Node, Answer]]
+    ) -> None:
+        found, nodes = self.found, self._open
+        for (bound, _), look in zip(batch, looks, strict=True):
+            if look.answer is not None and look.score > found.score:
+                found.score, found.answer = look.score, look.answer
+            nodes.add(min(bound, look.bound), look.children)
+        found.n_nodes += len(batch)
+        found.bound = max(nodes.bound(), nodes.given_up, found.score)

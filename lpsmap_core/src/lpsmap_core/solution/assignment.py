@@ -153,7 +153,8 @@ def decode(
     with Watch():
         bound = np.where(bad, np.nan, relaxed.solved.assignment_bound())
     with Watch(left):
-        found = decode_part(part, eta, eta_v, means, bound, limits)
+        start = relaxed.solved.end() if relaxed.solved.quadratic == 0.0 else None
+        found = decode_part(part, eta, eta_v, means, bound, limits, start)
     score = np.where(bad, -np.inf, found.score)
     if found.interrupted and not (score > -np.inf)[~bad].all():
         raise KeyboardInterrupt
