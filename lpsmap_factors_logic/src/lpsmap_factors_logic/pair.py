@@ -24,6 +24,7 @@ from lpsmap_core import (
     stack,
 )
 from lpsmap_core.kernels.arrays import FloatArray, IntArray
+from lpsmap_factors_logic import oracles
 from lpsmap_factors_logic.scores import as_scores, broadcast_scores
 from lpsmap_factors_logic.tolerance import bounded, faces, slack, slack_array
 
@@ -310,5 +311,6 @@ def _multiply_block(direction: Direction, product: Product) -> None:
         out_v[k] = reach1 * along1 + reach2 * along2 + t12 * moved
 
 
+Pair.map_kernel = staticmethod(oracles.pair)
 Pair.projection_kernel = staticmethod(_project)
 Pair.jvp_kernel = staticmethod(_jvp)
