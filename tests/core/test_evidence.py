@@ -26,7 +26,8 @@ def restricted(problem, known):
         factors.append(judges.EnumeratedFactor(ids, flips, d.m[fits][:, keep], d.n[fits], d.eta_v))
     factors = [f for f in factors if len(f.variables)]
     mu = np.where(on, 1.0, 0.0)
-    mu[free] = judges.solve_graph(problem.eta[free], factors)[0]
+    if free.any():
+        mu[free] = judges.solve_graph(problem.eta[free], factors)[0]
     return mu
 
 
