@@ -35,6 +35,7 @@ ROOT_ITERATIONS, ITERATIONS = 2000, 30
 """Iterations of the relaxation for the first node, and for the others, which start near by."""
 
 TOLERANCE = 1e-10
+"""Of the relaxations: a tight one is a proof only if its bound is as sharp as the gap asked for."""
 
 WHOLE = 1e-6
 """Distance from 0 and 1 within which a marginal counts as whole."""
