@@ -210,3 +210,25 @@ def test_evidence_is_conditioned_on():
     assert given.graph.solve().ok
     for block, value in evidence:
         np.testing.assert_array_equal(given.of(block).value, value)
+
+
+BEST = {
+    "uai/grid3x3.uai": 52.552871,
+    "uai/grid4x4.uai": 102.062020,
+    "uai/smokers_10.uai.gz": 361.999997,
+    "uai/Segmentation_12.uai.gz": -51.150653,
+    "uai/deer_rescaled_0034.K10.F1.25.model.uai.gz": -182.030920,
+    "fg/coref.fg.gz": 11.468991,
+    "fg/example1.fg": 2.0,
+    "fg/example2.fg": 1.25,
+    "fg/srl_fract_001.fg.gz": 25.773061,
+}
+"""Scores of the best assignments, as far as they are quickly proved."""
+
+
+@pytest.mark.parametrize("name", BEST)
+def test_best_assignments(name):
+    graph = read_graph(FOLDER / name).graph
+    found = graph.solve_map(exact=True)
+    assert found.ok
+    assert found.total == pytest.approx(BEST[name], rel=1e-6)

@@ -93,6 +93,21 @@ def test_states_of_multi_valued_variables(rng):
     np.testing.assert_allclose(given.of(x).value[3], y.value, atol=1e-7)
 
 
+def test_the_best_assignment_given_evidence(rng):
+    scores, table = rng.normal(size=(5, 3)), rng.normal(size=(5, 3, 3))
+    i, j = np.array([[0, 1, 2, 3, 0], [1, 2, 3, 4, 4]])
+    graph = FactorGraph()
+    x = graph.variable_from(scores)
+    graph.add(lpsmap.Dense([x[i], x[j]], table))
+    given = graph.condition([(x[2], [0, 1, 0]), (x[4, 0], 0)])
+    assert given.graph.solve_map(exact=True).ok
+    allowed = [s for s in np.ndindex(*[3] * 5) if s[2] == 1 and s[4] != 0]
+    states = np.array(allowed)
+    totals = scores[np.arange(5), states].sum(axis=1)
+    totals += table[np.arange(5), states[:, i], states[:, j]].sum(axis=1)
+    np.testing.assert_array_equal(given.of(x).value.argmax(axis=1), states[totals.argmax()])
+
+
 def test_rescored_factors_and_masks(rng):
     graph = FactorGraph()
     u = graph.variable_from(rng.normal(size=(3, 4)))

@@ -333,7 +333,9 @@ def test_plugins_that_the_environment_switches_off(
     monkeypatch.setenv("LPSMAP_DISABLE_PLUGINS", disabled)
     found = registry.installed()
     assert set(found.factors) == left
-    assert set(found.formats) == {".fg", ".json", ".uai", ".wcnf"}, "core is no plugin to switch off"
+    assert set(found.formats) == {".fg", ".json", ".uai", ".wcnf"}, (
+        "core is no plugin to switch off"
+    )
 
 
 def test_switching_off_what_is_not_there(alone: Path, monkeypatch: pytest.MonkeyPatch) -> None:
