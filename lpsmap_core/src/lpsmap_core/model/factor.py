@@ -106,6 +106,12 @@ class Factor(abc.ABC):
     solutions at a bounded price: then the active set, which gives them, is used in its place.
     """
 
+    chain_states: ClassVar[str | None] = None
+    """Name of the row parameter that is the number of states of a chain, if structures are all
+    sequences of one state a layer. Slots are states by layer, and additionals those of the first
+    state, of each two that follow one another, and of the last, as ``Sequence`` has them. Chains whose
+    active set grows large are solved by their flows."""
+
     expected_failures: ClassVar[Mapping[str, str]] = {}
     """Checks of the conformance kit that the type cannot pass, each with the reason in words."""
 

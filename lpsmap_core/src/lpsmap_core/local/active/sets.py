@@ -249,6 +249,13 @@ class ActiveSets:
             self._grown[f], self.capacity[f] = block, more
             self.address[f], self.length[f] = at, length
 
+    def forget(self, f: int) -> None:
+        """Empty the active set of a factor, and give its memory back."""
+        self.active[f], self.capacity[f] = 0, first_capacity(self.bucket)[f]
+        block = self._first[self._first_ends[f] - self._first_length[f] : self._first_ends[f]]
+        self.address[f], self.length[f] = block.ctypes.data, len(block)
+        self._grown.pop(f, None)
+
     def copy_from(self, other: ActiveSets) -> None:
         """Start from the sets that another solve of the same factors ended with."""
         self._first = other._first.copy()
