@@ -109,8 +109,8 @@ class Factor(abc.ABC):
     chain_states: ClassVar[str | None] = None
     """Name of the row parameter that is the number of states of a chain, if structures are all
     sequences of one state a layer. Slots are states by layer, and additionals those of the first
-    state, of each two that follow one another, and of the last, as ``Sequence`` has them. Chains whose
-    active set grows large are solved by their flows."""
+    state, of each two that follow one another, and of the last, as ``Sequence`` has them. Chains
+    whose active set grows large are solved by their flows."""
 
     expected_failures: ClassVar[Mapping[str, str]] = {}
     """Checks of the conformance kit that the type cannot pass, each with the reason in words."""

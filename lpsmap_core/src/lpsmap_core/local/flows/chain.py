@@ -20,7 +20,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from lpsmap_core.kernels.arrays import ByteArray, FloatArray
+from lpsmap_core.kernels.arrays import ByteArray, FloatArray, IntArray
 from lpsmap_core.kernels.compile import kernel, leaf
 from lpsmap_core.local.flows.network import Network
 
@@ -29,6 +29,7 @@ __all__ = [
     "DIMENSION",
     "ELIMINATED",
     "KNOWN",
+    "N_ON",
     "Chain",
     "Flow",
     "Room",
@@ -51,7 +52,7 @@ class Flow(NamedTuple):
     Attributes
     ----------
     facts
-        What is said of the whole: see `ELIMINATED`, `DIMENSION`, `KNOWN`.
+        What is said of the whole: see `ELIMINATED`, `DIMENSION`, `KNOWN`, `N_ON`.
     out, into
         (L, S) potentials.
     e
@@ -88,6 +89,9 @@ class Room(NamedTuple):
     slack, inverse, push, conductance
         (L - 1, S, S) slacks of the edges; one over them; flows that are aimed at; what the network
         is made of.
+    edge, begin, end
+        Positions of the face's edges, and the nodes where they begin and end; `Flow.facts` has how
+        many.
     m, d_out, d_into, to_out, to_into
         (L, S) marginals; changes of the potentials; right-hand sides.
     level_out, level_into
@@ -103,6 +107,9 @@ class Room(NamedTuple):
     inverse: FloatArray
     push: FloatArray
     conductance: FloatArray
+    edge: IntArray
+    begin: IntArray
+    end: IntArray
     m: FloatArray
     d_out: FloatArray
     d_into: FloatArray
@@ -124,9 +131,9 @@ class Chain(NamedTuple):
     room: Room
 
 
-ELIMINATED, DIMENSION, KNOWN, N_FACTS = 0, 1, 2, 3
+ELIMINATED, DIMENSION, KNOWN, N_ON, N_FACTS = 0, 1, 2, 3, 4
 """Places in `Flow.facts`, and their number: whether the network is eliminated, the dimension of the
-face among flows, and whether the flow solves any problem.
+face among flows, whether the flow solves any problem, and the number of the face's edges.
 """
 
 
@@ -177,6 +184,7 @@ def make_room(length: int, n_states: int) -> Room:
     """Return room for chains up to this size."""
     n_nodes, n_edges = length * n_states, (length - 1) * n_states * n_states
     of_nodes, of_edges = np.empty((9, n_nodes)), np.empty((5, n_edges))
+    edges = np.empty((3, n_edges), dtype=np.int64)
     return Room(
         of_nodes[0],
         of_nodes[1],
@@ -185,6 +193,9 @@ def make_room(length: int, n_states: int) -> Room:
         of_edges[2],
         of_edges[3],
         of_edges[4],
+        edges[0],
+        edges[1],
+        edges[2],
         of_nodes[2],
         of_nodes[3],
         of_nodes[4],

@@ -23,7 +23,7 @@ MOST_EDGES = 2_000_000
 solved. Larger ones are left to the active set."""
 
 FEW = 0.25
-"""Share of the structures that an active set may have, below which a later solve starts with one."""
+"""Share of the structures that an active set may have, below which a later solve has one again."""
 
 
 class ChainFlows(ActiveSets):
@@ -142,4 +142,3 @@ class ChainFlows(ActiveSets):
             self.record[JVP] = address_of(multiply_chains, "jvp")
             arrays = (self.states, self.methods, self.block_address, self.block_length)
             pack(self.record, AFTER, arrays)
-

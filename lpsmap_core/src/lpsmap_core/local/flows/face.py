@@ -1,9 +1,9 @@
 """The face of a chain's flows: which edges may have a flow, and the exact solution on them.
 
 On the right face, edges have no slack and the others no flow. Both are found by the method of
-multipliers on the network of the face's edges, all of one large conductance: a step leaves of the
-slacks a millionth. Edges whose flow would be negative leave the face, edges whose slack is negative
-join it, until there are none of either: the optimality conditions hold.
+multipliers on the network of the face's edges, all of one large conductance, so that a step leaves
+hardly anything of the slacks. Edges whose flow would be negative leave the face, edges whose slack
+is negative join it, until there are none of either: the optimality conditions hold.
 """
 
 from __future__ import annotations
@@ -11,14 +11,14 @@ from __future__ import annotations
 import numpy as np
 
 from lpsmap_core.kernels.compile import leaf
-from lpsmap_core.local.flows.chain import DIMENSION, ELIMINATED, Chain, sizes, write_marginals
+from lpsmap_core.local.flows.chain import DIMENSION, ELIMINATED, N_ON, Chain, sizes, write_marginals
 from lpsmap_core.local.flows.network import eliminate_network, solve_network
 
 __all__ = ["choose_face", "settle_face", "solve_on_face"]
 
 ZERO, ONE = np.uint64(0), np.uint64(1)
 
-CONDUCTANCE = 1e6
+CONDUCTANCE = 1e8
 """Of the face's edges. Weights are degrees, at least 1."""
 
 MOST_STEPS = 4
@@ -80,72 +80,70 @@ def _circulate(chain: Chain, steps: int) -> None:
 
     What slack is left of such a face is a circulation between each two layers, along which the
     marginals are constant and the scores fall. Every step sent flow along it, as far as the
-    conductance goes; now it goes as far as flows are positive. That edge's becomes negative, so that
-    it leaves.
+    conductance goes; now it goes as far as flows are positive. The edge that is empty first gets a
+    negative flow, so that it leaves.
     """
-    flow, slack, (n, n_nodes, n_edges) = chain.flow, chain.room.slack, sizes(chain)
+    flow, room, slack, n = chain.flow, chain.room, chain.room.slack, chain.n_states
     worst = _write_slacks(chain)
     if worst <= ROUNDING * _magnitude(chain):
         return
-    for begin in range(ZERO, n_edges, n * n):
-        stop, far = begin + n * n, np.inf
-        last = stop
-        for k in range(begin, stop):
-            if slack[k] > MEANT * worst:
-                after = max(flow.e[k] + float(steps) * CONDUCTANCE * slack[k], 0.0)
-                if after < far * slack[k]:
-                    far, last = after / slack[k], k
-        if last < stop:
-            for k in range(begin, stop):
-                flow.e[k] += (float(steps) * CONDUCTANCE - far) * slack[k]
+    n_on, sent, x = int(flow.facts[N_ON]), float(steps) * CONDUCTANCE, 0
+    while x < n_on:
+        first, layer = x, room.begin[x] // n
+        far, last = np.inf, -1
+        while x < n_on and room.begin[x] // n == layer:
+            k = room.edge[x]
+            after = max(flow.e[k] + sent * slack[k], 0.0)
+            if slack[k] > MEANT * worst and after < far * slack[k]:
+                far, last = after / slack[k], k
+            x += 1
+        if last >= 0:
+            for y in range(first, x):
+                flow.e[room.edge[y]] += (sent - far) * slack[room.edge[y]]
             flow.e[last] = -np.inf
 
 
 @leaf
 def _write_slacks(chain: Chain) -> float:
-    """Write the slacks of the face's edges, and zeros; returns the largest."""
-    flow, room, (n, n_nodes, _) = chain.flow, chain.room, sizes(chain)
+    """Write the slacks of the face's edges; returns the largest."""
+    flow, room = chain.flow, chain.room
     worst = 0.0
-    for first in range(ZERO, n_nodes - n, n):
-        for end in range(first + n, first + n + n):
-            row = (end - n) * n
-            for i in range(n):
-                left = flow.out[first + i] - flow.into[end] - room.step[row + i]
-                room.slack[row + i] = left if flow.on[row + i] == ON else 0.0
-                worst = max(worst, abs(room.slack[row + i]))
+    for x in range(int(flow.facts[N_ON])):
+        k = room.edge[x]
+        room.slack[k] = flow.out[room.begin[x]] - flow.into[room.end[x]] - room.step[k]
+        worst = max(worst, abs(room.slack[k]))
     return worst
 
 
 @leaf
 def _complete_paths(chain: Chain) -> bool:
     """Keep of the face what lies on whole paths; returns whether anything does."""
-    flow, room, (n, n_nodes, n_edges) = chain.flow, chain.room, sizes(chain)
+    flow, room, (n, n_nodes, _) = chain.flow, chain.room, sizes(chain)
     on, used = flow.on, flow.used
     for k in range(n):
         used[k] = ON
     for first in range(ZERO, n_nodes - n, n):
         for end in range(first + n, first + n + n):
-            row, some = (end - n) * n, OFF
+            row = (end - n) * n
+            used[end] = OFF
             for i in range(n):
                 on[row + i] = ON if on[row + i] != OFF and used[first + i] == ON else OFF
-                some |= on[row + i]
-            used[end] = some
+                used[end] |= on[row + i]
     n_on = 0
     for back in range(ONE, np.uint64(chain.length)):
-        first = n_nodes - (back + ONE) * n
-        for i in range(first, first + n):
-            used[i] = OFF
-        for end in range(first + n, first + n + n):
+        begin = n_nodes - (back + ONE) * n
+        used[begin : begin + n] = OFF
+        for end in range(begin + n, begin + n + n):
             row = (end - n) * n
             for i in range(n):
                 on[row + i] = on[row + i] if used[end] == ON else OFF
-                used[first + i] |= on[row + i]
-                n_on += on[row + i]
+                used[begin + i] |= on[row + i]
+                n_on += int(on[row + i])
     for k in range(n_nodes):
         flow.weight[k] = room.weight[k] if used[k] == ON else 0.0
-        n_on -= used[k]
+        n_on -= int(used[k])
     for k in range(n):
-        n_on += used[k] + used[n_nodes - n + k]
+        n_on += int(used[k]) + int(used[n_nodes - n + k])
     flow.facts[DIMENSION] = n_on - 1
     return n_on > 0
 
@@ -165,6 +163,7 @@ def solve_on_face(chain: Chain, total: float, most_steps: int) -> int:
         ):
             return -1
         flow.facts[ELIMINATED] = 1.0
+    _list_edges(chain)
     last, step = np.inf, 0
     for step in range(most_steps + 1):
         excess = write_marginals(chain, flow.weight) - total
@@ -175,19 +174,33 @@ def solve_on_face(chain: Chain, total: float, most_steps: int) -> int:
         source = solve_network(
             flow.net, chain.length, chain.n_states, room.d_out, room.d_into, excess
         )
-        for first in range(ZERO, n_nodes - n, n):
-            for end in range(first + n, first + n + n):
-                row = (end - n) * n
-                for i in range(n):
-                    moved = CONDUCTANCE * (room.d_out[first + i] - room.d_into[end])
-                    to = room.push[row + i] - moved
-                    flow.e[row + i] = to if flow.on[row + i] == ON else 0.0
+        for k in range(n):
+            room.d_into[k], room.d_out[n_nodes - n + k] = source, 0.0
+        for x in range(int(flow.facts[N_ON])):
+            moved = room.d_out[room.begin[x]] - room.d_into[room.end[x]]
+            flow.e[room.edge[x]] = room.push[x] - CONDUCTANCE * moved
         for k in range(n_nodes):
-            change = room.d_into[k] if k >= n else source
-            flow.into[k] += change if flow.used[k] == ON or k < n else 0.0
-            change = room.d_out[k] if k < n_nodes - n else 0.0
-            flow.out[k] += change if flow.used[k] == ON else 0.0
+            used = flow.used[k] == ON
+            flow.into[k] += room.d_into[k] if used or k < n else 0.0
+            flow.out[k] += room.d_out[k] if used else 0.0
     return step
+
+
+@leaf
+def _list_edges(chain: Chain) -> None:
+    """List the face's edges; the others have no flow."""
+    flow, room, (n, n_nodes, _) = chain.flow, chain.room, sizes(chain)
+    x = 0
+    for first in range(ZERO, n_nodes - n, n):
+        for end in range(first + n, first + n + n):
+            row = (end - n) * n
+            for i in range(n):
+                if flow.on[row + i] == ON:
+                    room.edge[x], room.begin[x], room.end[x] = row + i, first + i, end
+                    x += 1
+                else:
+                    flow.e[row + i] = 0.0
+    flow.facts[N_ON] = x
 
 
 @leaf
@@ -197,28 +210,23 @@ def _write_sides(chain: Chain) -> float:
     That is the largest slack of the face's edges, or the largest imbalance of a node.
     """
     flow, room, (n, n_nodes, _) = chain.flow, chain.room, sizes(chain)
-    d_out, d_into, push, leave, worst = room.d_out, room.d_into, room.push, room.to_out, 0.0
+    d_out, d_into, worst = room.d_out, room.d_into, 0.0
+    leave, come = room.to_out, room.to_into
     for k in range(n_nodes):
-        d_out[k], d_into[k], leave[k] = -room.m[k], room.m[k], 0.0
-    for first in range(ZERO, n_nodes - n, n):
-        for end in range(first + n, first + n + n):
-            if flow.used[end] != ON:
-                continue
-            row, come, aimed = (end - n) * n, 0.0, 0.0
-            for i in range(n):
-                if flow.on[row + i] == ON:
-                    slack = flow.out[first + i] - flow.into[end] - room.step[row + i]
-                    aim = flow.e[row + i] - CONDUCTANCE * slack
-                    push[row + i] = aim
-                    d_out[first + i] += aim
-                    aimed += aim
-                    come += flow.e[row + i]
-                    leave[first + i] += flow.e[row + i]
-                    worst = max(worst, abs(slack))
-            d_into[end] -= aimed
-            worst = max(worst, abs(come - room.m[end]))
+        d_out[k], d_into[k] = -room.m[k], room.m[k]
+        leave[k], come[k] = -room.m[k], -room.m[k]
+    for x in range(int(flow.facts[N_ON])):
+        k, begin, end = room.edge[x], room.begin[x], room.end[x]
+        slack = flow.out[begin] - flow.into[end] - room.step[k]
+        aim = flow.e[k] - CONDUCTANCE * slack
+        room.push[x] = aim
+        d_out[begin] += aim
+        d_into[end] -= aim
+        leave[begin] += flow.e[k]
+        come[end] += flow.e[k]
+        worst = max(worst, abs(slack))
     for k in range(n_nodes - n):
-        worst = max(worst, abs(leave[k] - room.m[k]))
+        worst = max(worst, max(abs(leave[k]), abs(come[k + n])))
     return worst
 
 

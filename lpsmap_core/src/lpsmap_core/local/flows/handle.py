@@ -10,7 +10,7 @@ from typing import Any
 from lpsmap_core.kernels.arrays import FloatArray, IntArray
 from lpsmap_core.kernels.compile import COMPILED, kernel
 from lpsmap_core.kernels.native import FAILED, floats, ints_at
-from lpsmap_core.local.active.handle import AFTER, call_solver, scores_of
+from lpsmap_core.local.active.handle import AFTER, scores_of
 
 __all__ = [
     "FLOW",
@@ -34,6 +34,7 @@ _STATES, _METHODS, _BLOCKS = AFTER, AFTER + 2, AFTER + 4
 """Positions in the record; the last is of two arrays, of addresses and lengths."""
 
 if COMPILED:
+    from lpsmap_core.local.active.handle import call_solver
 
     @kernel
     def states_of(chains: Any) -> IntArray:

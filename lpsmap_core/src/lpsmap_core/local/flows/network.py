@@ -65,7 +65,9 @@ class Network(NamedTuple):
 
 
 @leaf
-def _eliminate(net: Network, n: np.uint64, width: np.uint64, n_out: np.uint64, span: np.uint64) -> None:
+def _eliminate(
+    net: Network, n: np.uint64, width: np.uint64, n_out: np.uint64, span: np.uint64
+) -> None:
     """Eliminate the first `n_out` of `n` vertices, each joined with at most `span` that follow.
 
     Four at a time, so that the conductances between all others are read and written less often.
@@ -128,7 +130,7 @@ def _eliminate_few(
 def _join_neighbours(
     square: FloatArray, ground: FloatArray, width: np.uint64, first: np.uint64, last: np.uint64
 ) -> None:
-    """Join the vertices behind four that were eliminated, as far as these lead from one to another."""
+    """Join the vertices behind four that were eliminated, where these lead from one to another."""
     p, q, r, s = first, first + ONE, first + TWO, first + THREE
     a, b, c, d = p * width, q * width, r * width, s * width
     for i in range(first + FOUR, last):
@@ -242,7 +244,7 @@ def _keep(
     size: np.uint64,
     ahead: np.uint64,
 ) -> None:
-    """Keep what n vertices were eliminated to: `size` shares each, from the diagonal or behind it."""
+    """Keep what n vertices were eliminated to: `size` shares each, from the diagonal or behind."""
     width, to = TWO * n, layer * n * size
     for k in range(n):
         resistance[layer * n + k] = net.ground[k]

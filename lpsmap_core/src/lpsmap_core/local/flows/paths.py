@@ -53,7 +53,7 @@ def read_paths(
 
 
 @kernel
-def _peel(block: FloatArray, length: int, n_states: int) -> tuple[FloatArray, FloatArray]:
+def _peel(block: FloatArray, length: int, n_states: int) -> tuple[IntArray, FloatArray]:
     """Return paths, states by layer, and how wide each is, until no flow is left."""
     flow = carve_flow(block, length, n_states, make_room(1, n_states))
     left, on = flow.e.copy(), 1

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from lpsmap_core.kernels.compile import leaf
 from lpsmap_core.local.flows.chain import BARRED, KNOWN, Chain
+from lpsmap_core.local.flows.cycles import cancel_cycles
 from lpsmap_core.local.flows.face import choose_face, settle_face
 from lpsmap_core.local.flows.interior import follow_path
 from lpsmap_core.local.flows.start import leave_out, move_potentials, reduce_scores, start_inside
@@ -37,6 +38,7 @@ def solve_chain(chain: Chain) -> bool:
         move_potentials(chain, -1.0)
     if not (warm and settle_face(chain, FEW_ROUNDS)) and not _solve_anew(chain):
         return False
+    cancel_cycles(chain)
     move_potentials(chain, 1.0)
     flow.facts[KNOWN] = 1.0
     return True

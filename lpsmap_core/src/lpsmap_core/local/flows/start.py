@@ -1,4 +1,4 @@
-"""Where a chain's solution is looked for first: which edges it may use, and a point to start from."""
+"""Where a chain's solution is looked for: which edges it may use, and a point to start from."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ LEAST = 1e-9
 def reduce_scores(chain: Chain) -> float:
     """Measure all scores from the best paths to the end, which keeps their digits.
 
-    What follows a node at best moves from the edges to the nodes and back, so that the nodes' scores
-    are zero but for the first layer's, and edges have what they fall behind. Returns the best path's
-    score.
+    What follows a node at best moves from the edges to the nodes and back, so that the nodes'
+    scores are zero but for the first layer's, and edges have what they fall behind. Returns the
+    best path's score.
     """
     room, (n, n_nodes, _) = chain.room, sizes(chain)
     to_end, from_node, best = room.level_out, room.level_into, -np.inf
@@ -60,13 +60,13 @@ def move_potentials(chain: Chain, sign: float) -> None:
 
 @leaf
 def leave_out(chain: Chain) -> float:
-    """Bar the edges that no solution can use, of reduced scores; returns how far others fall behind.
+    """Bar the edges that no solution can use, of reduced scores; returns what others fall behind.
 
     The paths of a solution score equally by ``c - m / w`` and no other path scores more, the best
     one by c neither. So they fall behind it by no more than the sum of the layers' largest 1 / w.
     After that, all scores are moderate. Nodes without a path get weight zero.
     """
-    room, (n, n_nodes, n_edges) = chain.room, sizes(chain)
+    room, (n, n_nodes, _) = chain.room, sizes(chain)
     behind, reach, most = room.d_into, MARGIN, LEAST
     _least_behind(chain, behind)
     for first in range(ZERO, n_nodes, n):
@@ -127,7 +127,7 @@ def start_inside(chain: Chain, typical: float) -> None:
     From the end, *in* of every node makes its marginal even, and *out* of the nodes before is as
     small as the slacks allow, and a bit larger.
     """
-    flow, room, (n, n_nodes, n_edges) = chain.flow, chain.room, sizes(chain)
+    flow, room, (n, n_nodes, _) = chain.flow, chain.room, sizes(chain)
     _start_potentials(chain, SHARE * typical)
     for first in range(ZERO, n_nodes - n, n):
         count = 0.0

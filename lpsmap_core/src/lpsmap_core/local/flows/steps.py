@@ -17,7 +17,16 @@ from lpsmap_core.local.active.steps import (
     multiply_active_sets,
     solve_active_sets,
 )
-from lpsmap_core.local.flows.chain import BARRED, Chain, Flow, Room, carve_flow, make_room, sizes
+from lpsmap_core.local.flows.chain import (
+    BARRED,
+    KNOWN,
+    Chain,
+    Flow,
+    Room,
+    carve_flow,
+    make_room,
+    sizes,
+)
 from lpsmap_core.local.flows.face import solve_on_face
 from lpsmap_core.local.flows.handle import (
     FLOW,
@@ -205,14 +214,14 @@ def _multiply(
 ) -> None:
     """Multiply a chain's Jacobian: the problem on the face, without what is constant."""
     chain = by_address(held)
-    flow, room, (_, n_nodes, n_edges) = chain.flow, chain.room, sizes(chain)
+    flow, (_, n_nodes, n_edges) = chain.flow, sizes(chain)
     for k in range(n_nodes):
         flow.out[k], flow.into[k] = 0.0, 0.0
     for k in range(n_edges):
         flow.e[k] = 0.0
-    _read_weights(f, chain, problem)
-    _read_scores(f, chain, problem)
-    solve_on_face(chain, 0.0, JVP_STEPS)
+    if flow.facts[KNOWN] == 1.0:
+        _read_scores(f, chain, problem)
+        solve_on_face(chain, 0.0, JVP_STEPS)
     _write_solution(f, chain, problem, out_u, out_v)
 
 
