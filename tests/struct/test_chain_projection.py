@@ -254,6 +254,22 @@ def test_among_other_factors() -> None:
     np.testing.assert_allclose(*values, rtol=0, atol=1e-8)
 
 
+def test_peaked_scores_go_back_to_active_sets() -> None:
+    """A flow that has come to be that of few structures is given up at the next warm start."""
+    rng, graph = np.random.default_rng(7), FactorGraph()
+    scores = rng.standard_normal((20, 8))
+    u = graph.variable_from(1e-3 * scores)
+    graph.add(Sequence(u, np.zeros((8, 8))))
+    methods, solution = [], None
+    for scale in (1e-3, 10.0, 10.0):
+        graph.rescore(u, scale * scores)
+        solution = graph.solve(warm_start=solution)
+        assert solution.ok
+        np.testing.assert_allclose(u.value.sum(axis=1), 1.0)
+        methods.append(int(solution.solved.state.solvers[0].methods[0]))
+    assert methods == [FLOW, FLOW, SMALL]
+
+
 def test_limited_iterations_mean_the_active_set() -> None:
     """As for all types that iterate."""
     graph = FactorGraph()
