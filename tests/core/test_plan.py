@@ -72,7 +72,7 @@ def test_sizes_and_components() -> None:
     assert [(c.kind, c.solved_by, c.count, c.variables, c.links) for c in plan.components] == [
         ("free variable", "clipped to [0, 1]", 9, 9, 0),  # 6 of them beyond the shorter sequence
         ("one factor", f"closed form, {KERNEL}", 4, 20, 20),
-        ("one factor", f"active set, {KERNEL} oracle", 2, 30, 30),
+        ("one factor", f"active set, {KERNEL} oracle, then flows", 2, 30, 30),
         ("several factors", "ADMM", 2, 8, 12),
     ]
 
@@ -83,7 +83,7 @@ def test_factors() -> None:
     sequence = rows["Sequence"]
     assert (sequence.count, sequence.links, sequence.additionals) == (2, 30, 102)
     assert (sequence.smallest_arity, sequence.largest_arity, sequence.level) == (12, 18, 2)
-    assert sequence.reason == "no closed form"
+    assert sequence.reason == "a chain"
     assert sequence.function == "lpsmap_factors_struct.sequence._best_sequences"
     assert rows["Xor"].level == 3
 

@@ -54,6 +54,10 @@ graph.add(DepTree(u, projective=True))
 graph, u = near_uniform(60, 60)
 graph.add(BinaryTree(u))
 """,
+    "chains": """
+graph, u = near_uniform(150, 100)
+graph.add(Sequence(u, np.zeros((100, 100))))
+""",
     "a batch in threads": """
 graph, u = near_uniform(200, 40, 40)
 graph.add(DepTree(u, projective=True))

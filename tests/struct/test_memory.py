@@ -47,6 +47,17 @@ def test_trees_of_a_hundred_words(rng: np.random.Generator, batch: int, single_r
     assert active_set_bytes(solution) <= 200 * MEGABYTE * batch / 64
 
 
+@pytest.mark.compiled
+def test_nearly_uniform_chains(rng: np.random.Generator) -> None:
+    """Less than a megabyte for a chain of 50 by 20, where sets of its structures would take 16."""
+    graph = FactorGraph()
+    u = graph.variable_from(1e-3 * rng.standard_normal((2, 50, 20)))
+    graph.add(Sequence(u, 1e-3 * rng.standard_normal((20, 20))))
+    solution = graph.solve()
+    assert solution.ok
+    assert active_set_bytes(solution) <= 2 * MEGABYTE
+
+
 def one_graph(rng: np.random.Generator, n: int) -> Callable[[], None]:
     """The same graph, solved again."""
     graph = FactorGraph()

@@ -245,6 +245,7 @@ class Sequence(Factor):
     length_axes = (0,)
     row_parameters: ClassVar[tuple[str, ...]] = ("n_states",)
     map_kernel = staticmethod(_best_sequences)
+    chain_states: ClassVar[str | None] = "n_states"
 
     def __init__(
         self,

@@ -147,7 +147,7 @@ class InfeasibilityTest:
         bucket = part.buckets[b]
         links = part.first_link[b] + ranges(bucket.offsets, rows)
         extra = problem.blocks.first_additional[b] + ranges(bucket.additional_offsets, rows)
-        some, generic = bucket.select(rows), isinstance(state.solvers[b], ActiveSets)
+        some, generic = bucket.select(rows), type(state.solvers[b]) is ActiveSets
         barred = problem.extras.barred[extra] if state.forbids else None
         solver = local_solver(some, part.delta[links], generic=generic, barred=barred)
         found, found_v = np.empty(len(links)), np.empty(len(extra))

@@ -20,6 +20,7 @@ from lpsmap_core.layout.layout import Bucket
 from lpsmap_core.local.active.sets import ActiveSets
 from lpsmap_core.local.active.steps import RUNNING
 from lpsmap_core.local.closed_form import ArrayForm, CompiledForm
+from lpsmap_core.local.flows.chains import ChainFlows
 from lpsmap_core.model.factor import Factor, has_array_code
 
 __all__ = [
@@ -86,7 +87,12 @@ class SolverChoice(NamedTuple):
     @property
     def vectorised(self) -> bool:
         """Whether it is array code, which is much faster on many factors at once."""
-        return self.make is not ActiveSets and not hasattr(self.function, "overloads")
+        return not self.by_structures and not hasattr(self.function, "overloads")
+
+    @property
+    def by_structures(self) -> bool:
+        """Whether it is an active set on the MAP oracle, or begins with one."""
+        return self.make in (ActiveSets, ChainFlows)
 
 
 def choose_solver(
@@ -117,7 +123,19 @@ def choose_solver(
         return SolverChoice(ArrayForm, name, function, "array code, no kernels")
     oracle = factor_type.map_kernel
     name = f"active set, {_compiled(oracle)} oracle"
+    if _is_chain(factor_type) and not (generic or limited):
+        name, reason = f"{name}, then flows", "a chain"
+        return SolverChoice(ChainFlows, name, oracle or factor_type.solve_map, reason)
     return SolverChoice(ActiveSets, name, oracle or factor_type.solve_map, reason)
+
+
+def _is_chain(factor_type: type[Factor]) -> bool:
+    """Return whether a type's structures are what the class said that has `chain_states`."""
+    said = next(cls for cls in factor_type.__mro__ if "chain_states" in vars(cls))
+    same = ("map_kernel", "solve_map", "vertex")
+    return factor_type.chain_states is not None and all(
+        getattr(factor_type, name) is getattr(said, name) for name in same
+    )
 
 
 def _compiled(function: Callable[..., None] | None) -> str:
@@ -155,6 +173,8 @@ def every_solver(bucket: Bucket, delta: FloatArray) -> dict[str, LocalSolver]:
     solvers: dict[str, LocalSolver] = {"active set": ActiveSets(bucket, delta)}
     if bucket.type.projection_kernel is not None and bucket.type.jvp_kernel is not None:
         solvers["compiled closed form"] = CompiledForm(bucket, delta)
+    if _is_chain(bucket.type):
+        solvers["active set, then flows"] = ChainFlows(bucket, delta)
     if has_array_code(bucket.type):
         solvers["array closed form"] = ArrayForm(bucket, delta)
     return solvers

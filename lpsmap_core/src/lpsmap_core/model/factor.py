@@ -60,8 +60,7 @@ class Factor(abc.ABC):
     Raises
     ------
     TypeError
-        If `variables` are not Variables, or numbers no numbers: words, masked or complex arrays,
-        sparse tensors.
+        If `variables` are not Variables, or numbers no numbers, such as words or complex arrays.
     ValueError
         If shapes disagree, or a length is negative or beyond the event axes.
 
@@ -100,11 +99,12 @@ class Factor(abc.ABC):
     """Compiled product of many local Jacobians with vectors (level 3)."""
 
     iterates: ClassVar[bool] = False
-    """Whether the compiled closed form is an iteration, of a length that depends on the scores.
+    """Whether the compiled closed form iterates. With ``max_inner_iter`` a user asks for approximate
+    solutions at a bounded price: then the active set, which gives them, takes its place."""
 
-    A user who limits the iterations of local problems (``max_inner_iter``) asks for approximate
-    solutions at a bounded price: then the active set, which gives them, is used in its place.
-    """
+    chain_states: ClassVar[str | None] = None
+    """The row parameter that is the number of states, of types laid out as ``Sequence`` is, whose
+    structures are all sequences of one state a layer: large active sets give way to flows."""
 
     expected_failures: ClassVar[Mapping[str, str]] = {}
     """Checks of the conformance kit that the type cannot pass, each with the reason in words."""

@@ -15,7 +15,7 @@ from lpsmap_core.engine.polish import MOST_LINKS
 from lpsmap_core.engine.threads import SMALLEST_SHARE, cut
 from lpsmap_core.layout.layout import Bucket, Layout
 from lpsmap_core.local.active.memory import block_size
-from lpsmap_core.local.active.sets import ActiveSets, first_capacity
+from lpsmap_core.local.active.sets import first_capacity
 from lpsmap_core.local.solvers import SolverChoice, choose_solver
 from lpsmap_core.model.factor import override_level
 from lpsmap_core.solution.tables import text_table
@@ -294,7 +294,7 @@ def _memory(layout: Layout, found: list[Chosen]) -> Memory:
     numbers += PER_VARIABLE_POLISHED * polished * part.n_variables
     numbers += (PER_ADDITIONAL + PER_ADDITIONAL_POLISHED * polished) * additionals
     numbers += PER_FACTOR * factors
-    sets = sum(_active_set_bytes(bucket) for bucket, choice in found if choice.make is ActiveSets)
+    sets = sum(_active_set_bytes(bucket) for bucket, choice in found if choice.by_structures)
     return Memory(_array_bytes(layout), FLOAT * numbers, sets)
 
 

@@ -33,11 +33,13 @@ from lpsmap_core.kernels.records import Factors, Scores, Structures
 from lpsmap_core.local.active.memory import ActiveSet, carve_set
 
 __all__ = [
+    "AFTER",
     "ARRAYS",
     "ASK",
     "GROW",
     "MAP",
     "LocalProblem",
+    "call_solver",
     "candidates_of",
     "find_candidates",
     "grow_sets",
@@ -75,7 +77,8 @@ _INVERSE_DELTA = ARRAYS + words_of(Factors)
 _SCORES, _CANDIDATES = _INVERSE_DELTA + 2, _INVERSE_DELTA + 4
 _SETS = _CANDIDATES + words_of(Structures)
 _BARRED = _SETS + 10
-"""Positions in the record: the oracle's address, and where arrays are."""
+AFTER = _BARRED + 2
+"""Positions in the record: the oracle's address, where arrays are, and what follows them."""
 
 if COMPILED:
 
@@ -128,7 +131,7 @@ if COMPILED:
     def find_candidates(sets: Any, rows: IntArray, eta_v: FloatArray) -> bool:
         """Write the best structures of `rows`; false if Python code raised, or if interrupted."""
         if sets[MAP] == 0:
-            sets[FAILED] = _call(sets, ASK, rows, eta_v)
+            sets[FAILED] = call_solver(sets, ASK, rows, eta_v)
             return sets[FAILED] == 0 and not interrupted()
         factors, begin = factors_at(sets, ARRAYS), 0
         scores, candidates = Scores(scores_of(sets), eta_v), candidates_of(sets)
@@ -153,7 +156,7 @@ if COMPILED:
         return len(rows)
 
     @kernel
-    def _call(sets: Any, what: int, rows: IntArray, eta_v: FloatArray) -> int:
+    def call_solver(sets: Any, what: int, rows: IntArray, eta_v: FloatArray) -> int:
         """Let Python work on some rows; returns 0 unless it raised, on which all come out."""
         arguments = np.empty(4, dtype=np.int64)
         arguments[0], arguments[1] = rows.ctypes.data, len(rows)
@@ -166,7 +169,7 @@ if COMPILED:
     @kernel
     def grow_sets(sets: Any, rows: IntArray) -> bool:
         """Make room for more structures; false if Python code raised."""
-        sets[FAILED] = _call(sets, GROW, rows, floats_at(sets, _SCORES))
+        sets[FAILED] = call_solver(sets, GROW, rows, floats_at(sets, _SCORES))
         return sets[FAILED] == 0  # type: ignore[no-any-return]
 
 else:

@@ -78,7 +78,8 @@ class ActiveSets:
         width = factor_type.vertex_sizes(bucket.factors)
         n = len(width)
         self.width = np.maximum(width, 1)
-        self.capacity = first_capacity(bucket)
+        self._first_capacity = first_capacity(bucket)
+        self.capacity = self._first_capacity.copy()
         self.active = np.zeros(n, dtype=np.int64)
         self.status = np.zeros(n, dtype=np.int64)
         self._first_length = block_size(self.width, self.capacity)
@@ -240,6 +241,13 @@ class ActiveSets:
             # no handler of a signal runs between these
             self._grown[f], self.capacity[f] = block, more
             self.address[f], self.length[f] = at, length
+
+    def forget(self, f: int) -> None:
+        """Empty the active set of a factor, and give its memory back."""
+        self.active[f], self.capacity[f] = 0, self._first_capacity[f]
+        block = self._first[self._first_ends[f] - self._first_length[f] : self._first_ends[f]]
+        self.address[f], self.length[f] = block.ctypes.data, len(block)
+        self._grown.pop(f, None)
 
     def copy_from(self, other: ActiveSets) -> None:
         """Start from the sets that another solve of the same factors ended with."""

@@ -1,0 +1,1 @@
+"""Chains whose active set would grow too large: projection onto their flows."""

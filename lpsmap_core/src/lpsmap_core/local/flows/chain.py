@@ -1,0 +1,229 @@
+"""A chain: its local problem, its solution, and the room to find it in.
+
+A chain has L layers of S nodes, a slot each, and edges between the nodes of neighbouring layers; a
+structure is a path. In marginals ``m = delta z`` of the nodes and flows e of the edges the local
+problem is, with ``w = delta^2`` and scores c of the nodes and t of the edges,
+
+    minimise  sum m^2 / (2 w) - <c, m> - <t, e>
+    such that the flows into a node are its m, those out of it, too, sum m = 1 in the first layer,
+              e >= 0
+
+With multipliers *in* and *out* of every node, ``m = w (c + out - in)``, and an edge has the slack
+``out - in - t >= 0``, of the node where it begins and of that where it ends. These are potentials
+of an electric network, see `lpsmap_core.local.flows.network`. *In* of the first layer is one
+number, and *out* of the last is zero.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from lpsmap_core.kernels.arrays import ByteArray, FloatArray, IntArray
+from lpsmap_core.kernels.compile import kernel, leaf
+from lpsmap_core.local.flows.network import Network
+
+__all__ = [
+    "BARRED",
+    "DIMENSION",
+    "ELIMINATED",
+    "KNOWN",
+    "N_ON",
+    "Chain",
+    "Flow",
+    "Room",
+    "carve_flow",
+    "flow_size",
+    "make_room",
+    "sizes",
+    "write_marginals",
+]
+
+BARRED = 1e200
+"""Minus this is the score of what is forbidden, and this the slack of such an edge."""
+
+ONE = np.uint64(1)
+
+
+class Flow(NamedTuple):
+    """What is kept of a chain's solution: enough to start from it, and to differentiate it.
+
+    Attributes
+    ----------
+    facts
+        What is said of the whole: see `ELIMINATED`, `DIMENSION`, `KNOWN`, `N_ON`.
+    out, into
+        (L, S) potentials.
+    e
+        (L - 1, S, S) flows of the edges, by their ends and then by their beginnings.
+    on
+        (L - 1, S, S) 1 for the edges of the face, those that may have a flow.
+    used
+        (L, S) 1 for the nodes that these touch.
+    weight
+        (L, S) the nodes' weights, zero where a node is not used.
+    net
+        The network of the face's edges, eliminated, if `facts` says so.
+    """
+
+    facts: FloatArray
+    out: FloatArray
+    into: FloatArray
+    e: FloatArray
+    on: ByteArray
+    used: ByteArray
+    weight: FloatArray
+    net: Network
+
+
+class Room(NamedTuple):
+    """What is needed while chains of one size, or smaller ones, are solved.
+
+    Attributes
+    ----------
+    score, weight
+        (L, S) the nodes' c and w.
+    step
+        (L - 1, S, S) the edges' t, by their ends and then by their beginnings.
+    slack, inverse, push, conductance
+        (L - 1, S, S) slacks of the edges; one over them; flows that are aimed at; what the network
+        is made of.
+    edge, begin, end
+        Positions of the face's edges, and the nodes where they begin and end; `Flow.facts` has how
+        many.
+    m, d_out, d_into, to_out, to_into
+        (L, S) marginals; changes of the potentials; right-hand sides.
+    level_out, level_into
+        (L, S) the potentials that reduced scores are measured from.
+    square, ground, lane
+        See `Network`.
+    """
+
+    score: FloatArray
+    weight: FloatArray
+    step: FloatArray
+    slack: FloatArray
+    inverse: FloatArray
+    push: FloatArray
+    conductance: FloatArray
+    edge: IntArray
+    begin: IntArray
+    end: IntArray
+    m: FloatArray
+    d_out: FloatArray
+    d_into: FloatArray
+    to_out: FloatArray
+    to_into: FloatArray
+    level_out: FloatArray
+    level_into: FloatArray
+    square: FloatArray
+    ground: FloatArray
+    lane: FloatArray
+
+
+class Chain(NamedTuple):
+    """A chain that is being solved."""
+
+    length: int
+    n_states: int
+    flow: Flow
+    room: Room
+
+
+ELIMINATED, DIMENSION, KNOWN, N_ON, N_FACTS = 0, 1, 2, 3, 4
+"""Places in `Flow.facts`, and their number: whether the network is eliminated, the dimension of the
+face among flows, whether the flow solves any problem, and the number of the face's edges.
+"""
+
+
+def flow_size(length: int, n_states: int) -> int:
+    """Return how many 64-bit words `Flow` takes."""
+    n_nodes, n_edges = length * n_states, (length - 1) * n_states * n_states
+    bytes_ = (n_nodes + 7) // 8 + (n_edges + 7) // 8
+    return N_FACTS + 5 * n_nodes + 4 * n_edges + 1 + bytes_
+
+
+@kernel
+def carve_flow(block: FloatArray, length: int, n_states: int, room: Room) -> Flow:
+    """Return the arrays of a flow whose block is given; room for its network is the caller's."""
+    nodes, edges = length * n_states, (length - 1) * n_states * n_states
+    out = N_FACTS
+    e = out + 2 * nodes
+    weight = e + edges
+    shares = weight + nodes
+    resistance = shares + 3 * edges
+    source = resistance + 2 * nodes
+    on = source + 1
+    used = on + (edges + 7) // 8
+    end = used + (nodes + 7) // 8
+    net = Network(
+        block[shares : shares + 2 * edges],
+        block[shares + 2 * edges : resistance],
+        block[resistance : resistance + nodes],
+        block[resistance + nodes : source],
+        block[source:on],
+        room.square,
+        room.ground,
+        room.lane,
+    )
+    return Flow(
+        block[:out],
+        block[out : out + nodes],
+        block[out + nodes : e],
+        block[e:weight],
+        block[on:used].view(np.int8),
+        block[used:end].view(np.int8),
+        block[weight:shares],
+        net,
+    )
+
+
+@kernel
+def make_room(length: int, n_states: int) -> Room:
+    """Return room for chains up to this size."""
+    n_nodes, n_edges = length * n_states, (length - 1) * n_states * n_states
+    of_nodes, of_edges = np.empty((9, n_nodes)), np.empty((5, n_edges))
+    edges = np.empty((3, n_edges), dtype=np.int64)
+    return Room(
+        of_nodes[0],
+        of_nodes[1],
+        of_edges[0],
+        of_edges[1],
+        of_edges[2],
+        of_edges[3],
+        of_edges[4],
+        edges[0],
+        edges[1],
+        edges[2],
+        of_nodes[2],
+        of_nodes[3],
+        of_nodes[4],
+        of_nodes[5],
+        of_nodes[6],
+        of_nodes[7],
+        of_nodes[8],
+        np.zeros(4 * n_states * n_states),
+        np.empty(2 * n_states + 1),
+        np.empty(3 * n_states + 1),
+    )
+
+
+@leaf
+def sizes(chain: Chain) -> tuple[np.uint64, np.uint64, np.uint64]:
+    """Return the numbers of states, of nodes and of edges, as indices that cannot be negative."""
+    n, length = np.uint64(chain.n_states), np.uint64(chain.length)
+    return n, length * n, (length - ONE) * n * n
+
+
+@leaf
+def write_marginals(chain: Chain, weight: FloatArray) -> float:
+    """Write ``m = w (c + out - in)``; return the sum of the first layer."""
+    flow, room = chain.flow, chain.room
+    n, n_nodes, _ = sizes(chain)
+    for k in range(n_nodes):
+        room.m[k] = weight[k] * (room.score[k] + flow.out[k] - flow.into[k])
+    total = 0.0
+    for k in range(n):
+        total += room.m[k]
+    return total

@@ -1,0 +1,144 @@
+"""Chains: solved by their active sets while these are small, and then by their flows."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from lpsmap_core.kernels.arrays import ByteArray, FloatArray, IntArray
+from lpsmap_core.kernels.compile import COMPILED
+from lpsmap_core.kernels.native import JVP, SOLVE, address_of, arrays_at, pack
+from lpsmap_core.layout.layout import Bucket
+from lpsmap_core.local.active.handle import AFTER
+from lpsmap_core.local.active.sets import ActiveSets
+from lpsmap_core.local.flows.chain import DIMENSION, KNOWN, flow_size
+from lpsmap_core.local.flows.handle import FLOW, MAKE_ROOM, NO_CHAIN, SMALL
+from lpsmap_core.local.flows.paths import read_paths
+from lpsmap_core.local.flows.steps import most_structures, multiply_chains, solve_chains
+from lpsmap_core.local.vertices import Vertices, join_vertices
+
+__all__ = ["ChainFlows"]
+
+MOST_EDGES = 2_000_000
+"""Limit of a chain's edges, of which each takes some forty bytes, and as many again while it is
+solved. Larger ones are left to the active set."""
+
+FEW = 0.25
+"""Share of the structures that an active set may have, below which a later solve has one again."""
+
+
+class ChainFlows(ActiveSets):
+    """The chains of a bucket: active sets, and a flow for each chain that outgrew its own.
+
+    Nearly uniform scores have solutions of as many structures as the chain's polytope has
+    dimensions. Flows have no more numbers than the chain has edges.
+
+    Parameters
+    ----------
+    bucket
+        Factors whose type has `chain_states`.
+    delta, barred
+        As of `ActiveSets`.
+    """
+
+    def __init__(self, bucket: Bucket, delta: FloatArray, barred: ByteArray | None = None) -> None:
+        assert bucket.type.chain_states is not None
+        column = bucket.type.row_parameters.index(bucket.type.chain_states)
+        self.states = bucket.factors.parameters[:, column].astype(np.int64)
+        self.lengths = np.diff(bucket.offsets) // self.states
+        n_edges = (self.lengths - 1) * self.states**2
+        fit = (self.lengths > 1) & (n_edges <= MOST_EDGES)
+        self.methods = np.where(fit, SMALL, NO_CHAIN)
+        self.blocks: dict[int, FloatArray] = {}
+        self.block_address, self.block_length = np.zeros((2, bucket.n_factors), dtype=np.int64)
+        super().__init__(bucket, delta, barred)
+
+    def solve(
+        self,
+        rows: IntArray,
+        a: FloatArray,
+        eta_v: FloatArray,
+        z: FloatArray,
+        v: FloatArray,
+        max_iterations: int,
+    ) -> None:
+        """Solve the local problems of `rows`, warm-started from their latest faces.
+
+        The limit of iterations is for active sets only; otherwise as of `ActiveSets`.
+        """
+        solve_chains(self._handle, rows, a, eta_v, z, v, max_iterations)
+        self.raise_error()
+
+    def jvp(
+        self,
+        rows: IntArray,
+        d_u: FloatArray,
+        d_v: FloatArray,
+        out_u: FloatArray,
+        out_v: FloatArray,
+    ) -> None:
+        """Multiply the Jacobians of `rows` on their faces with ``(d_u, d_v)``."""
+        multiply_chains(self._handle, rows, d_u, d_v, out_u, out_v)
+
+    def complete_faces(
+        self, rows: IntArray, a: FloatArray, eta_v: FloatArray, z: FloatArray
+    ) -> None:
+        """Complete the faces of active sets; those of flows are complete."""
+        super().complete_faces(rows[self.methods[rows] != FLOW], a, eta_v, z)
+
+    def structures(self, rows: IntArray) -> Vertices:
+        """Return the structures of positive weight of the factors in `rows`."""
+        flows = self.methods[rows] == FLOW
+        found = [super().structures(rows[~flows])]
+        for f in rows[flows].tolist():
+            length, n_states = int(self.lengths[f]), int(self.states[f])
+            extra = self.bucket.additional_offsets
+            n_additionals = int(extra[f + 1] - extra[f])
+            found.append(read_paths(self.blocks[f], f, length, n_states, n_additionals))
+        return join_vertices(found)
+
+    def copy_from(self, other: ActiveSets) -> None:
+        """Start from what another solve of the same factors ended with.
+
+        A chain whose flow has become that of few structures starts with an active set.
+        """
+        super().copy_from(other)
+        if not isinstance(other, ChainFlows):
+            return
+        self.methods[:] = other.methods
+        for f, block in other.blocks.items():
+            few = FEW * most_structures(int(self.lengths[f]))
+            if other.methods[f] == FLOW and block[KNOWN] and block[DIMENSION] > few:
+                self._keep_block(f, block.copy())
+            elif other.methods[f] == FLOW:
+                self.methods[f] = SMALL
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of all arrays."""
+        return super().nbytes + sum(block.nbytes for block in self.blocks.values())
+
+    def make_blocks(self, rows: IntArray) -> None:
+        """Make room for the flows of chains that outgrew their active sets, and forget these."""
+        for f in rows.tolist():
+            self._keep_block(f, np.zeros(flow_size(int(self.lengths[f]), int(self.states[f]))))
+            self.forget(f)
+            self.methods[f] = FLOW
+
+    def _keep_block(self, f: int, block: FloatArray) -> None:
+        self.blocks[f] = block
+        self.block_address[f], self.block_length[f] = block.ctypes.data, len(block)
+
+    def _called(self, what: int, argument: int) -> None:
+        if what == MAKE_ROOM:
+            rows, _ = arrays_at(argument, (np.int64, np.float64))
+            self.make_blocks(rows)
+        else:
+            super()._called(what, argument)
+
+    def _write_record(self) -> None:
+        super()._write_record()
+        if COMPILED:
+            self.record[SOLVE] = address_of(solve_chains, "solve")
+            self.record[JVP] = address_of(multiply_chains, "jvp")
+            arrays = (self.states, self.methods, self.block_address, self.block_length)
+            pack(self.record, AFTER, arrays)

@@ -1,0 +1,78 @@
+"""What the kernels of chains know of the chains of one bucket, and what they ask for.
+
+As in `lpsmap_core.local.active.handle`, of which this is the continuation.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from lpsmap_core.kernels.arrays import FloatArray, IntArray
+from lpsmap_core.kernels.compile import COMPILED, kernel
+from lpsmap_core.kernels.native import FAILED, floats, ints_at
+from lpsmap_core.local.active.handle import AFTER, scores_of
+
+__all__ = [
+    "FLOW",
+    "MAKE_ROOM",
+    "NO_CHAIN",
+    "SMALL",
+    "block_of",
+    "make_blocks",
+    "methods_of",
+    "states_of",
+]
+
+SMALL, FLOW, NO_CHAIN = 0, 1, 2
+"""How a factor is solved: by its active set as long as it is small; by its flow; by its active set,
+since its flow has no solution."""
+
+MAKE_ROOM = 2
+"""What compiled loops call Python for, beside what active sets do."""
+
+_STATES, _METHODS, _BLOCKS = AFTER, AFTER + 2, AFTER + 4
+"""Positions in the record; the last is of two arrays, of addresses and lengths."""
+
+if COMPILED:
+    from lpsmap_core.local.active.handle import call_solver
+
+    @kernel
+    def states_of(chains: Any) -> IntArray:
+        """Return the number of states of every chain."""
+        return ints_at(chains, _STATES)  # type: ignore[no-any-return]
+
+    @kernel
+    def methods_of(chains: Any) -> IntArray:
+        """Return how every chain is solved."""
+        return ints_at(chains, _METHODS)  # type: ignore[no-any-return]
+
+    @kernel
+    def block_of(chains: Any, f: int) -> FloatArray:
+        """Return the block of a chain's flow."""
+        addresses, lengths = ints_at(chains, _BLOCKS), ints_at(chains, _BLOCKS + 2)
+        return floats(addresses[f], lengths[f])  # type: ignore[no-any-return]
+
+    @kernel
+    def make_blocks(chains: Any, rows: IntArray) -> bool:
+        """Make room for the flows of some chains; false if Python code raised."""
+        chains[FAILED] = call_solver(chains, MAKE_ROOM, rows, scores_of(chains))
+        return chains[FAILED] == 0  # type: ignore[no-any-return]
+
+else:
+
+    def states_of(chains: Any) -> IntArray:
+        """Return the number of states of every chain."""
+        return chains.states  # type: ignore[no-any-return]
+
+    def methods_of(chains: Any) -> IntArray:
+        """Return how every chain is solved."""
+        return chains.methods  # type: ignore[no-any-return]
+
+    def block_of(chains: Any, f: int) -> FloatArray:
+        """Return the block of a chain's flow."""
+        return chains.blocks[f]  # type: ignore[no-any-return]
+
+    def make_blocks(chains: Any, rows: IntArray) -> bool:
+        """Make room for the flows of some chains; false if Python code raised."""
+        chains.make_blocks(rows)
+        return True

@@ -1,0 +1,317 @@
+"""Chains of a bucket, compiled: by their active sets while these are small, and by their flows."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from lpsmap_core.kernels.arrays import FloatArray, IntArray
+from lpsmap_core.kernels.by_address import by_address
+from lpsmap_core.kernels.compile import kernel, leaf
+from lpsmap_core.kernels.interrupts import stopped
+from lpsmap_core.local.active.handle import LocalProblem, problem_of, set_of, status_of
+from lpsmap_core.local.active.steps import (
+    OPTIMAL,
+    RUNNING,
+    multiply_active_sets,
+    solve_active_sets,
+)
+from lpsmap_core.local.flows.chain import (
+    BARRED,
+    KNOWN,
+    Chain,
+    Flow,
+    Room,
+    carve_flow,
+    make_room,
+    sizes,
+)
+from lpsmap_core.local.flows.face import solve_on_face
+from lpsmap_core.local.flows.handle import (
+    FLOW,
+    NO_CHAIN,
+    SMALL,
+    block_of,
+    make_blocks,
+    methods_of,
+    states_of,
+)
+from lpsmap_core.local.flows.solve import solve_chain
+
+__all__ = ["most_structures", "multiply_chains", "solve_chains"]
+
+PER_LAYER, FEWEST = 2, 32
+"""Structures a layer, and beside these, that an active set may have before flows take over."""
+
+JVP_STEPS = 2
+"""Steps of the multipliers for a derivative: the second finds the digits behind the sixth."""
+
+ZERO, ONE = np.uint64(0), np.uint64(1)
+
+
+@leaf
+def most_structures(length: int) -> int:
+    """Return how many structures the active set of a chain may have."""
+    return FEWEST + PER_LAYER * length
+
+
+# -------------------------------------------------------------------- whole solves
+
+
+@kernel
+def solve_chains(
+    chains: Any,
+    rows: IntArray,
+    a: FloatArray,
+    eta_v: FloatArray,
+    z: FloatArray,
+    v: FloatArray,
+    max_iterations: int,
+) -> None:
+    """Solve the local problems of `rows`; see `ChainFlows.solve`."""
+    problem = problem_of(chains, a, eta_v)
+    small = _solved_by(chains, rows, SMALL)
+    if len(small) > 0:
+        longest, n_states = _largest(chains, small, problem)
+        limit = most_structures(longest)
+        solve_active_sets(chains, small, a, eta_v, z, v, min(max_iterations, limit))
+        grown = _outgrown(chains, small, problem, max_iterations >= limit)
+        if len(grown) > 0 and (stopped() or not make_blocks(chains, grown)):
+            return
+    flows = _solved_by(chains, rows, FLOW)
+    if len(flows) > 0:
+        longest, n_states = _largest(chains, flows, problem)
+        room = make_room(longest, n_states)
+        for f in flows:
+            chain = _chain_of(chains, f, problem, room)
+            _solve(f, chain, problem, z, v, status_of(chains), methods_of(chains))
+    others = _solved_by(chains, rows, NO_CHAIN)
+    if len(others) > 0:
+        solve_active_sets(chains, others, a, eta_v, z, v, max_iterations)
+
+
+@kernel
+def multiply_chains(
+    chains: Any,
+    rows: IntArray,
+    d_u: FloatArray,
+    d_v: FloatArray,
+    out_u: FloatArray,
+    out_v: FloatArray,
+) -> None:
+    """Multiply the Jacobians of `rows`; see `ChainFlows.jvp`."""
+    for method in (SMALL, NO_CHAIN):
+        sets = _solved_by(chains, rows, method)
+        if len(sets) > 0:
+            multiply_active_sets(chains, sets, d_u, d_v, out_u, out_v)
+    flows = _solved_by(chains, rows, FLOW)
+    if len(flows) > 0:
+        problem = problem_of(chains, d_u, d_v)
+        longest, n_states = _largest(chains, flows, problem)
+        room = make_room(longest, n_states)
+        for f in flows:
+            chain = _chain_of(chains, f, problem, room)
+            change = Chain(chain.length, chain.n_states, _change_of(chain.flow, room), room)
+            _multiply(f, change, problem, out_u, out_v)
+
+
+@kernel
+def _solved_by(chains: Any, rows: IntArray, method: int) -> IntArray:
+    """Return the rows that are solved in some way."""
+    methods, n = methods_of(chains), 0
+    for f in rows:
+        n += methods[f] == method
+    if n == len(rows):
+        return rows
+    kept, n = np.empty(n, dtype=np.int64), 0
+    for f in rows:
+        if methods[f] == method:
+            kept[n] = f
+            n += 1
+    return kept
+
+
+@kernel
+def _outgrown(chains: Any, rows: IntArray, problem: LocalProblem, had_all: bool) -> IntArray:
+    """Return the rows that are not solved, and have had all structures that they may have."""
+    status, states = status_of(chains), states_of(chains)
+    kept, n = np.empty(len(rows), dtype=np.int64), 0
+    for f in rows:
+        length = (problem.offsets[f + 1] - problem.offsets[f]) // states[f]
+        full = set_of(chains, f).active[0] >= most_structures(length)
+        if status[f] == RUNNING and (had_all or full):
+            kept[n] = f
+            n += 1
+    return kept[:n]
+
+
+@kernel
+def _largest(chains: Any, rows: IntArray, problem: LocalProblem) -> tuple[int, int]:
+    """Return the largest numbers of layers and of states."""
+    states, longest, most = states_of(chains), 0, 1
+    for f in rows:
+        arity = problem.offsets[f + 1] - problem.offsets[f]
+        longest, most = max(longest, arity // states[f]), max(most, states[f])
+    return longest, most
+
+
+@kernel
+def _chain_of(chains: Any, f: int, problem: LocalProblem, room: Room) -> Chain:
+    """Return a chain with its flow, and room that others use, too."""
+    n_states = states_of(chains)[f]
+    length = (problem.offsets[f + 1] - problem.offsets[f]) // n_states
+    return Chain(length, n_states, carve_flow(block_of(chains, f), length, n_states, room), room)
+
+
+@kernel
+def _change_of(flow: Flow, room: Room) -> Flow:
+    """Return where the change of a flow is found, on its face."""
+    return Flow(
+        flow.facts,
+        room.level_out,
+        room.level_into,
+        room.slack,
+        flow.on,
+        flow.used,
+        flow.weight,
+        flow.net,
+    )
+
+
+# -------------------------------------------------------------------- one chain
+
+
+@leaf
+def _solve(
+    f: int,
+    held: Chain,
+    problem: LocalProblem,
+    z: FloatArray,
+    v: FloatArray,
+    status: IntArray,
+    methods: IntArray,
+) -> None:
+    """Solve a chain's problem. One that flows have no solution of is left to the active set."""
+    chain = by_address(held)
+    status[f] = RUNNING
+    if stopped():
+        return
+    _read_weights(f, chain, problem)
+    _read_scores(f, chain, problem)
+    if problem.forbids:
+        _read_forbidden(f, chain, problem)
+    if solve_chain(chain):
+        status[f] = OPTIMAL
+        _write_solution(f, chain, problem, z, v)
+    elif not stopped():
+        methods[f] = NO_CHAIN
+
+
+@leaf
+def _multiply(
+    f: int, held: Chain, problem: LocalProblem, out_u: FloatArray, out_v: FloatArray
+) -> None:
+    """Multiply a chain's Jacobian: the problem on the face, without what is constant."""
+    chain = by_address(held)
+    flow, (_, n_nodes, n_edges) = chain.flow, sizes(chain)
+    for k in range(n_nodes):
+        flow.out[k], flow.into[k] = 0.0, 0.0
+    for k in range(n_edges):
+        flow.e[k] = 0.0
+    if flow.facts[KNOWN] == 1.0:
+        _read_scores(f, chain, problem)
+        solve_on_face(chain, 0.0, JVP_STEPS)
+    _write_solution(f, chain, problem, out_u, out_v)
+
+
+@leaf
+def _read_weights(f: int, chain: Chain, problem: LocalProblem) -> None:
+    lo, weight, (_, n_nodes, _) = problem.offsets[f], chain.room.weight, sizes(chain)
+    for k in range(n_nodes):
+        inverse = problem.inverse_delta[lo + np.int64(k)]
+        weight[k] = 1.0 / (inverse * inverse)
+
+
+@leaf
+def _read_scores(f: int, chain: Chain, problem: LocalProblem) -> None:
+    """Read the scores of nodes and edges, without those of additionals if there are none.
+
+    Of forced slots they are zero.
+    """
+    room, (n, n_nodes, n_edges) = chain.room, sizes(chain)
+    lo, eta_v = np.uint64(problem.offsets[f]), problem.eta_v
+    for k in range(n_nodes):
+        a = problem.a[lo + k]
+        room.score[k] = a * problem.inverse_delta[lo + k] if abs(a) < np.inf else 0.0
+    if len(eta_v) == 0:
+        for k in range(n_edges):
+            room.step[k] = 0.0
+        return
+    first = np.uint64(problem.additional_offsets[f])
+    final = np.uint64(problem.additional_offsets[f + 1]) - n
+    for k in range(n):
+        room.score[k] += eta_v[first + k]
+        room.score[n_nodes - n + k] += eta_v[final + k]
+    for begin in range(ZERO, n_edges, n * n):
+        for j in range(n):
+            row, at = begin + j * n, first + n + begin + j
+            for i in range(n):
+                room.step[row + i] = eta_v[at + i * n]
+
+
+@leaf
+def _read_forbidden(f: int, chain: Chain, problem: LocalProblem) -> None:
+    """Bar what is forbidden. The other states of a layer are, too, where one is forced."""
+    room, (n, n_nodes, n_edges) = chain.room, sizes(chain)
+    lo, barred = np.uint64(problem.offsets[f]), problem.barred
+    first = np.uint64(problem.additional_offsets[f])
+    final = np.uint64(problem.additional_offsets[f + 1]) - n
+    for layer in range(ZERO, n_nodes, n):
+        forced = False
+        for k in range(layer, layer + n):
+            forced |= problem.a[lo + k] == np.inf
+        for k in range(layer, layer + n):
+            out = problem.a[lo + k] == -np.inf or (forced and problem.a[lo + k] < np.inf)
+            out |= k < n and barred[first + k] != 0
+            out |= k + n >= n_nodes and barred[final + (k - layer)] != 0
+            room.score[k] = -BARRED if out else room.score[k]
+    for begin in range(ZERO, n_edges, n * n):
+        for j in range(n):
+            row, at = begin + j * n, first + n + begin + j
+            for i in range(n):
+                if barred[at + i * n] != 0:
+                    room.step[row + i] = -BARRED
+
+
+@leaf
+def _write_solution(
+    f: int, chain: Chain, problem: LocalProblem, z: FloatArray, v: FloatArray
+) -> None:
+    """Write what the flows make: marginals of slots, and of additionals if there is room."""
+    flow, m, (n, n_nodes, n_edges) = chain.flow, chain.room.m, sizes(chain)
+    for k in range(n_nodes):
+        m[k] = 0.0
+    for first in range(ZERO, n_nodes - n, n):
+        for end in range(first + n, first + n + n):
+            row = (end - n) * n
+            for i in range(n):
+                m[first + i] += flow.e[row + i]
+                if end >= n_nodes - n:
+                    m[end] += flow.e[row + i]
+    lo = np.uint64(problem.offsets[f])
+    for k in range(n_nodes):
+        z[lo + k] = m[k] * problem.inverse_delta[lo + k]
+    if len(v) == 0:
+        return
+    begin = np.uint64(problem.additional_offsets[f])
+    stop = np.uint64(problem.additional_offsets[f + 1])
+    for k in range(begin, stop):
+        v[k] = 0.0
+    for k in range(n):
+        v[begin + k], v[stop - n + k] = m[k], m[n_nodes - n + k]
+    for block in range(ZERO, n_edges, n * n):
+        for j in range(n):
+            row, at = block + j * n, begin + n + block + j
+            for i in range(n):
+                v[at + i * n] = flow.e[row + i]
