@@ -47,7 +47,6 @@ from lpsmap_core.engine.polish import (
 from lpsmap_core.engine.protocol import WarmStart
 from lpsmap_core.engine.selection import Selection, keep_chosen, select_components, solve_locally
 from lpsmap_core.engine.state import (
-    MOST_STRUCTURES,
     ONE,
     Iterate,
     LoopProblem,
@@ -70,6 +69,7 @@ from lpsmap_core.kernels.interrupts import interrupted, out_of_time, stopped
 from lpsmap_core.kernels.native import borrowed
 from lpsmap_core.layout.arrangement import Links
 from lpsmap_core.layout.layout import Part
+from lpsmap_core.local.active.steps import AS_NEEDED
 
 __all__ = ["INNER_ITERATIONS", "Limits", "advance_components", "run_loop", "solve_part"]
 
@@ -140,7 +140,7 @@ def run_loop(state: PartState, chosen: BoolArray, options: Options) -> None:
     polish = make_polish(state, adapt)
     work = make_work(part, state.problem.extras.eta.size, bool(polish.allowed.any()))
     if len(direct):
-        inner = options.max_inner_iter or MOST_STRUCTURES
+        inner = options.max_inner_iter or AS_NEEDED
         limits = Limits(1, inner, options.tol, False, 1.0)
         advance_components(state, direct, polish, work, limits, options.threads)
         state.out_of_time = out_of_time()

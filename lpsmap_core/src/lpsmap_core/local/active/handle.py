@@ -35,11 +35,14 @@ from lpsmap_core.local.active.memory import ActiveSet, carve_set
 __all__ = [
     "ARRAYS",
     "ASK",
+    "GIVE_BACK",
     "GROW",
+    "LARGE_SET",
     "MAP",
     "LocalProblem",
     "candidates_of",
     "find_candidates",
+    "give_back_triangles",
     "grow_sets",
     "largest_capacity",
     "problem_of",
@@ -67,14 +70,17 @@ class LocalProblem(NamedTuple):
     barred: ByteArray
 
 
-GROW, ASK = 0, 1
+GROW, ASK, GIVE_BACK = 0, 1, 2
 """What compiled loops call Python for."""
+
+LARGE_SET = 1_000
+"""Structures from which on a triangle is worth giving back: four megabytes."""
 
 MAP, ARRAYS = FIRST_FREE, FIRST_FREE + 1
 _INVERSE_DELTA = ARRAYS + words_of(Factors)
 _SCORES, _CANDIDATES = _INVERSE_DELTA + 2, _INVERSE_DELTA + 4
 _SETS = _CANDIDATES + words_of(Structures)
-_BARRED = _SETS + 10
+_BARRED = _SETS + 12
 """Positions in the record: the oracle's address, and where arrays are."""
 
 if COMPILED:
@@ -84,8 +90,9 @@ if COMPILED:
         """Return the active set of a factor."""
         width, capacity = ints_at(sets, _SETS)[f], ints_at(sets, _SETS + 2)[f]
         block = floats(ints_at(sets, _SETS + 4)[f], ints_at(sets, _SETS + 6)[f])
-        active, status = ints_at(sets, _SETS + 8), ints_at(sets, STATUS)
-        return carve_set(block, width, capacity, active[f : f + 1], status[f : f + 1])
+        active, waiting = ints_at(sets, _SETS + 8), ints_at(sets, _SETS + 10)
+        status, last = ints_at(sets, STATUS), f + 1
+        return carve_set(block, width, capacity, active[f:last], waiting[f:last], status[f:last])
 
     @kernel
     def status_of(sets: Any) -> IntArray:
@@ -169,6 +176,15 @@ if COMPILED:
         sets[FAILED] = _call(sets, GROW, rows, floats_at(sets, _SCORES))
         return sets[FAILED] == 0  # type: ignore[no-any-return]
 
+    @kernel
+    def give_back_triangles(sets: Any, rows: IntArray) -> None:
+        """Let large sets that have come to their end give back what can be made again."""
+        active, any_large = ints_at(sets, _SETS + 8), False
+        for f in rows:
+            any_large |= active[f] >= LARGE_SET
+        if any_large and sets[FAILED] == 0:
+            sets[FAILED] = _call(sets, GIVE_BACK, rows, floats_at(sets, _SCORES))
+
 else:
 
     def set_of(sets: Any, f: int) -> ActiveSet:
@@ -206,3 +222,7 @@ else:
         """Make room for more structures; false if Python code raised."""
         sets.grow(rows)
         return True
+
+    def give_back_triangles(sets: Any, rows: IntArray) -> None:
+        """Let large sets that have come to their end give back what can be made again."""
+        sets.give_back(rows)
