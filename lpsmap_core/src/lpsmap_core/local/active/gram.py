@@ -19,6 +19,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
 from lpsmap_core.kernels.arrays import FloatArray
 from lpsmap_core.kernels.compile import kernel, leaf
@@ -62,16 +63,18 @@ class Work(NamedTuple):
     dense: FloatArray
     """Zero between calls: newcomers by slot, one lane each."""
     lanes: int
-    """One, or `LANES` where several structures may join at once."""
+    """Room for newcomers in `dense`: one, or `LANES` where several may join at once."""
 
 
 @kernel
 def make_work(capacity: int, arity: int) -> Work:
     """Return scratch memory for sets of some capacity, whose factors have some slots at most."""
-    lanes = LANES if newcomers(capacity) > 1 else 1
-    columns = np.empty((LANES if lanes > 1 else 4, capacity))
-    direction, cosine, sine = np.empty(capacity), np.empty(capacity), np.empty(capacity)
-    return Work(columns, direction, cosine, sine, np.zeros(lanes * arity), lanes)
+    lanes, n_columns = 1, 2
+    if newcomers(capacity - 2) > 1:  # of the largest set that is not full
+        lanes, n_columns = LANES, LANES + 1  # whole fours, with the residual and without
+    rows = np.zeros((n_columns + 3, capacity))
+    direction, cosine, sine = rows[n_columns], rows[n_columns + 1], rows[n_columns + 2]
+    return Work(rows[:n_columns], direction, cosine, sine, np.zeros(lanes * arity), lanes)
 
 
 # -------------------------------------------------------------------- residuals
@@ -145,17 +148,22 @@ def exchange_shares(own: ActiveSet, work: Work) -> None:
 
 @leaf
 def append_structures(
-    first: int, n: int, own: ActiveSet, inverse_delta: FloatArray, work: Work
+    first: int, n: int, own: ActiveSet, inverse_delta: FloatArray, work: Work, settled: bool
 ) -> int:
     """Extend the set by those of some structures that are independent; return how many.
 
     They stand in the order from `first` on, not before the active ones; accepted ones move to the
     active ones' end, with their weights. The first column is carried along: numbers r of the active
-    ones and, behind them, of the newcomers become ``L^-1 r``.
+    ones and, behind them, of the newcomers become ``L^-1 r``. If `settled`, those of the active
+    ones are zero.
     """
     base = own.active[0]
     _fill_columns(first, n, own, inverse_delta, work)
-    solve_forward(own.chol, base, work.columns, n + 1)
+    if settled:
+        work.columns[0, :base] = 0.0
+        solve_forward(own.chol, base, work.columns[1:], n)
+    else:
+        solve_forward(own.chol, base, work.columns, n + 1)
     joined = 0
     for c in range(n):
         if not _append_row(base, joined, c, n, own, work):
@@ -177,17 +185,17 @@ def _append_row(base: int, joined: int, c: int, n: int, own: ActiveSet, work: Wo
     """
     columns, count = work.columns, base + joined
     row, mine = own.chol[start_of(count) : start_of(count + 1)], columns[c + 1]
+    for j in range(base):
+        row[j] = mine[j]
+    for j in range(base, count):  # against newcomers that joined
+        other = own.chol[start_of(j) : start_of(j + 1)]
+        total = columns[j - base + 1, base + c]
+        for i in range(j):
+            total -= other[i] * row[i]
+        row[j] = total / other[j]
     norm = mine[base + c]
     pivot, ones, residual = norm, 1.0, columns[0, base + c]
     for j in range(count):
-        if j < base:
-            row[j] = mine[j]
-        else:  # against a newcomer that joined: its column has what is left of the inner product
-            other = own.chol[start_of(j) : start_of(j + 1)]
-            total = columns[j - base + 1, base + c]
-            for i in range(j):
-                total -= other[i] * row[i]
-            row[j] = total / other[j]
         pivot -= row[j] * row[j]
         ones -= row[j] * own.ones[j]
         residual -= row[j] * columns[0, j]
@@ -206,7 +214,7 @@ def _fill_columns(
     first: int, n: int, own: ActiveSet, inverse_delta: FloatArray, work: Work
 ) -> None:
     """Write the columns of G + 1 1^T that some structures have with active ones and themselves."""
-    dense, lanes, count = work.dense, work.lanes, own.active[0]
+    dense, lanes, count = work.dense, 1 if n == 1 else LANES, own.active[0]
     for c in range(n):
         place = own.order[first + c]
         begin = place * own.width
@@ -215,10 +223,13 @@ def _fill_columns(
             dense[lanes * i + c] = own.value[e] * inverse_delta[i] * inverse_delta[i]
     for k in range(count + n):
         place = own.order[k] if k < count else own.order[first + k - count]
+        begin = place * own.width
+        index = own.entry[begin : begin + own.of_variables[place]]
+        value = own.value[begin : begin + own.of_variables[place]]
         if n == 1:
-            work.columns[1, k] = 1.0 + _inner_product(place, own, work)
+            work.columns[1, k] = 1.0 + _inner_product(index, value, dense, lanes)
         else:
-            _inner_products(place, k, own, work)
+            _inner_products(index, value, dense, k, work.columns)
     for c in range(n):
         place = own.order[first + c]
         begin = place * own.width
@@ -227,26 +238,29 @@ def _fill_columns(
 
 
 @leaf
-def _inner_product(place: int, own: ActiveSet, work: Work) -> float:
+def _inner_product(
+    index: npt.NDArray[np.uint32], value: FloatArray, dense: FloatArray, lanes: int
+) -> float:
     """Return the inner product of a structure with the only newcomer."""
-    lanes, total, begin = work.lanes, 0.0, place * own.width
-    index = own.entry[begin : begin + own.of_variables[place]]
-    value = own.value[begin : begin + own.of_variables[place]]
+    total = 0.0
     for e in range(len(index)):
-        total += work.dense[lanes * index[e]] * value[e]
+        total += dense[lanes * index[e]] * value[e]
     return total
 
 
 @leaf
-def _inner_products(place: int, k: int, own: ActiveSet, work: Work) -> None:
-    """Write the k-th numbers of all newcomers' columns."""
-    columns, dense, begin = work.columns, work.dense, place * own.width
-    index = own.entry[begin : begin + own.of_variables[place]]
-    value = own.value[begin : begin + own.of_variables[place]]
+def _inner_products(
+    index: npt.NDArray[np.uint32],
+    value: FloatArray,
+    dense: FloatArray,
+    k: int,
+    columns: FloatArray,
+) -> None:
+    """Write the inner products of the k-th structure, plus 1, into all newcomers' columns."""
     a, b, c, d, e, f, g = 1.0, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0
     for i in range(len(index)):
         x, at = value[i], np.uint64(LANES) * np.uint64(index[i])
-        lane = dense[at : at + np.uint64(MOST_NEWCOMERS)]
+        lane = dense[at : at + np.uint64(LANES)]
         a += x * lane[0]
         b += x * lane[1]
         c += x * lane[2]
@@ -278,9 +292,7 @@ def refactorise(own: ActiveSet, inverse_delta: FloatArray, work: Work) -> None:
     count, at_once = own.active[0], 1 if work.lanes == 1 else MOST_NEWCOMERS
     own.active[0] = 0
     for first in range(0, count, at_once):
-        for k in range(min(count, own.active[0] + at_once)):
-            work.columns[0, k] = 0.0
-        append_structures(first, min(at_once, count - first), own, inverse_delta, work)
+        append_structures(first, min(at_once, count - first), own, inverse_delta, work, True)
         if interrupted():
             break
     if own.active[0] < count:

@@ -31,9 +31,9 @@ MOST_NEWCOMERS = 7
 """Structures that join a set at once, at most. With the residual these are the eight columns that
 one pass over the triangle serves."""
 
-STRUCTURES_PER_NEWCOMER = 16
+STRUCTURES_PER_NEWCOMER = 32
 """A set takes in one structure at once for so many that it has: small ones are cheap to bring to
-their optimum, from which each newcomer is worth more. Of 8, 16 and 32 none is better throughout."""
+their optimum, from which each newcomer is worth more. For large ones 8 and 16 are as good."""
 
 
 class ActiveSet(NamedTuple):
@@ -77,12 +77,12 @@ def is_full(own: ActiveSet) -> bool:
 @leaf
 def has_triangle(own: ActiveSet) -> bool:
     """Return whether the triangle of a set that is not empty is at hand."""
-    return len(own.chol) > 0 and own.chol[0] > 0.0
+    return len(own.chol) > 0 and own.chol[0] > 0.0  # type: ignore[no-any-return]
 
 
-def room(count: Any) -> Any:
-    """Return the capacity that sets of some structures need, one number or an array."""
-    return count + 1 + np.clip(count // STRUCTURES_PER_NEWCOMER, 1, MOST_NEWCOMERS)
+def room(count: int) -> int:
+    """Return the capacity that a set of some structures needs."""
+    return count + 1 + min(MOST_NEWCOMERS, max(1, count // STRUCTURES_PER_NEWCOMER))
 
 
 def block_size(width: Any, capacity: Any, triangle: bool = True) -> Any:

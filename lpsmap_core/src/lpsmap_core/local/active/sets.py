@@ -33,7 +33,14 @@ from lpsmap_core.kernels.records import Scores, Structures
 from lpsmap_core.layout.layout import Bucket
 from lpsmap_core.local.active.answers import PythonOracles
 from lpsmap_core.local.active.handle import ARRAYS, GIVE_BACK, GROW, LARGE_SET, MAP
-from lpsmap_core.local.active.memory import ActiveSet, block_size, carve_set, move_set, room
+from lpsmap_core.local.active.memory import (
+    MOST_NEWCOMERS,
+    ActiveSet,
+    block_size,
+    carve_set,
+    move_set,
+    room,
+)
 from lpsmap_core.local.active.steps import (
     RUNNING,
     measure,
@@ -254,13 +261,16 @@ class ActiveSets:
 
         And for the triangles of those that gave theirs back.
         """
-        full = room(self.active[rows]) > self.capacity[rows]
-        whole = block_size(self.width[rows], self.capacity[rows])
-        for f in rows[full | (self.length[rows] < whole)].tolist():
-            width, capacity = int(self.width[f]), int(self.capacity[f])
-            while room(self.active[f]) > capacity:
+        nearly = self.active[rows] + MOST_NEWCOMERS >= self.capacity[rows]
+        short = self.length[rows] < block_size(self.width[rows], self.capacity[rows])
+        for f in rows[nearly | short].tolist():
+            width, before = int(self.width[f]), int(self.capacity[f])
+            needed, capacity = room(int(self.active[f])), before
+            while capacity < needed:
                 capacity *= 4 if capacity < LARGE_CAPACITY else 2
-            self._move(f, np.empty(block_size(width, capacity)), capacity)
+            length = block_size(width, capacity)
+            if capacity > before or self.length[f] < length:
+                self._move(f, np.empty(length), capacity)
 
     def give_back(self, rows: IntArray) -> None:
         """Free the triangles of large sets, which can be made again, where all take much memory.
@@ -271,7 +281,7 @@ class ActiveSets:
             slots = slice(self.bucket.offsets[f], self.bucket.offsets[f + 1])
             taken = sum(map(len, list(self._grown.values())))
             if taken > MOST_KEPT and (self.inverse_delta[slots] == 1.0).all():
-                width, capacity = int(self.width[f]), int(room(self.active[f]))
+                width, capacity = int(self.width[f]), room(int(self.active[f]))
                 self._move(f, np.empty(block_size(width, capacity, triangle=False)), capacity)
 
     def _move(self, f: int, block: FloatArray, capacity: int) -> None:

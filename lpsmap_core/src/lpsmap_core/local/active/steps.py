@@ -45,7 +45,6 @@ __all__ = [
     "optimality_gap",
     "read_out",
     "solve_active_sets",
-    "with_triangle",
 ]
 
 RUNNING, OPTIMAL, STALLED = 0, 1, 2
@@ -130,13 +129,10 @@ def multiply_active_sets(
 
 
 @kernel
-def with_triangle(sets: Any, f: int, problem: LocalProblem) -> bool:
+def _restore_triangle(sets: Any, f: int, problem: LocalProblem) -> bool:
     """Make the triangle of a set that gave it back once more; false if Python code raised."""
-    own, lo, hi = set_of(sets, f), problem.offsets[f], problem.offsets[f + 1]
-    if own.active[0] == 0 or has_triangle(own):
-        return True
-    row = np.full(1, f)
-    if len(own.chol) == 0 and not grow_sets(sets, row):
+    lo, hi = problem.offsets[f], problem.offsets[f + 1]
+    if len(set_of(sets, f).chol) == 0 and not grow_sets(sets, np.full(1, f)):
         return False
     own = set_of(sets, f)
     refactorise(own, problem.inverse_delta[lo:hi], make_work(len(own.order), hi - lo))
@@ -183,9 +179,10 @@ def _restart(
                 own.order[place] = place
             mix(own, problem.inverse_delta[lo:hi], z[lo:hi])
         else:
-            if not with_triangle(sets, f, problem):
-                return False
-            own = set_of(sets, f)
+            if not has_triangle(own):
+                if not _restore_triangle(sets, f, problem):
+                    return False
+                own = set_of(sets, f)
             for k in range(own.active[0]):
                 place = own.order[k]
                 own.theta[place] = _linear_term(f, place, problem, own)
@@ -253,13 +250,13 @@ def _join(
             _push(place, gap, own, inverse_delta, scores[lo:hi])
             return
     elif own.waiting[0] == 0:
-        # no step was ever judged by more than its own residual: look before calling them optimal
+        # the weights followed cheap updates so far: look before calling them optimal
         if refine(own, inverse_delta, copies, work):
             _write_scores(f, problem, z, scores)
         else:
             own.status[0] = OPTIMAL
         return
-    if not welcome(own, inverse_delta, copies, work):
+    if not welcome(gap, own, inverse_delta, copies, work):
         own.status[0] = STALLED
     mix(own, inverse_delta, copies)
     _write_scores(f, problem, z, scores)
@@ -406,9 +403,11 @@ def multiply_faces(
     """
     work, n_entries = make_work(largest_capacity(sets, rows), 0), 0
     for f in rows:
-        if not with_triangle(sets, f, problem):
-            break
         own = set_of(sets, f)
+        if own.active[0] > 0 and not has_triangle(own):
+            if not _restore_triangle(sets, f, problem):
+                break
+            own = set_of(sets, f)
         _differentiate(f, problem, own, work, out_u, out_v)
         n_entries += own.active[0] * own.active[0]
         if n_entries > LOOK_PERIOD:

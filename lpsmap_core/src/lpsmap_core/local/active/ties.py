@@ -121,8 +121,8 @@ def _adopt(
         gap, rounding = optimality_gap(f, place, problem, own, z)
         if gap < -TIE_TOLERANCE / GAP_ROUNDING * rounding:
             continue
-        own.p[own.active[0]], work.columns[0, : own.active[0] + 1] = 0.0, 0.0
-        if append_structures(own.active[0], 1, own, problem.inverse_delta[lo:hi], work) == 1:
+        own.p[own.active[0]] = 0.0
+        if append_structures(own.active[0], 1, own, problem.inverse_delta[lo:hi], work, True) == 1:
             adopted[f] = True
             full |= is_full(own)
         if interrupted():

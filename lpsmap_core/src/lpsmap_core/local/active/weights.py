@@ -17,7 +17,7 @@ from lpsmap_core.local.active.gram import (
     remove,
     turn_to_optimum,
 )
-from lpsmap_core.local.active.memory import ActiveSet
+from lpsmap_core.local.active.memory import ActiveSet, newcomers
 
 __all__ = ["mix", "refine", "settle", "welcome"]
 
@@ -46,17 +46,25 @@ def mix(own: ActiveSet, inverse_delta: FloatArray, z: FloatArray) -> None:
 
 
 @leaf
-def welcome(own: ActiveSet, inverse_delta: FloatArray, z: FloatArray, work: Work) -> bool:
+def welcome(
+    gap: float, own: ActiveSet, inverse_delta: FloatArray, z: FloatArray, work: Work
+) -> bool:
     """Take in the structures that wait, and move the weights to the optimum.
 
-    Returns false if nothing moves: what they seemed to gain was rounding.
+    A small set that one structure joins is at its optimum but for that one's `gap`. Large ones
+    drift, until rounding would keep structures coming and going: their residual is taken anew.
+    Returns false if nothing moves: what the newcomers seemed to gain was rounding.
     """
-    mean_residual(own, inverse_delta, z, work)
     first, n = own.active[0], own.waiting[0]
+    settled = newcomers(first) == 1
+    if settled:
+        work.columns[0, first] = gap
+    else:
+        mean_residual(own, inverse_delta, z, work)
     own.waiting[0] = 0
     for k in range(first, first + n):
         own.p[k] = 1.0 if first == 0 else 0.0
-    if append_structures(first, n, own, inverse_delta, work) == 0:
+    if append_structures(first, n, own, inverse_delta, work, settled) == 0:
         return _exchange(own, inverse_delta, z, work)
     return first == 0 or _descend(own, work)
 
@@ -83,8 +91,7 @@ def _exchange(own: ActiveSet, inverse_delta: FloatArray, z: FloatArray, work: Wo
     remove(leaving, own, work)
     newcomer, own.order[count] = own.order[count], own.order[count - 1]
     own.order[count - 1], own.p[count - 1] = newcomer, step
-    work.columns[0, :count] = 0.0
-    joined = append_structures(count - 1, 1, own, inverse_delta, work)
+    joined = append_structures(count - 1, 1, own, inverse_delta, work, True)
     settle(own, inverse_delta, z, work)
     return joined == 1
 
