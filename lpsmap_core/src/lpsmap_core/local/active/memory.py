@@ -71,13 +71,14 @@ def newcomers(count: int) -> int:
 @leaf
 def is_full(own: ActiveSet) -> bool:
     """Return whether a set has no room for those that join next, and one more."""
-    return own.active[0] + newcomers(own.active[0]) + 1 > len(own.order)
+    needed = own.active[0] + newcomers(own.active[0]) + 1
+    return needed > len(own.order)  # type: ignore[no-any-return]
 
 
 @leaf
 def has_triangle(own: ActiveSet) -> bool:
     """Return whether the triangle of a set that is not empty is at hand."""
-    return len(own.chol) > 0 and own.chol[0] > 0.0  # type: ignore[no-any-return]
+    return len(own.chol) > 0 and own.chol[0] > 0.0
 
 
 def room(count: int) -> int:
