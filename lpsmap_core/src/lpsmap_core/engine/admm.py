@@ -69,14 +69,9 @@ from lpsmap_core.kernels.interrupts import interrupted, out_of_time, stopped
 from lpsmap_core.kernels.native import borrowed
 from lpsmap_core.layout.arrangement import Links
 from lpsmap_core.layout.layout import Part
-from lpsmap_core.local.active.steps import AS_NEEDED
+from lpsmap_core.local.active.steps import A_FEW, AS_NEEDED
 
-__all__ = ["INNER_ITERATIONS", "Limits", "advance_components", "run_loop", "solve_part"]
-
-INNER_ITERATIONS = 5
-"""Active-set iterations for a factor in one outer iteration, unless asked otherwise. Early local
-problems need not be solved to the end, since their sets are warm when the next ones come; but no
-component converges before its local problems are solved."""
+__all__ = ["Limits", "advance_components", "run_loop", "solve_part"]
 
 CLOCK_PERIOD = 10
 """Iterations that all components have in turn, where time is limited, so that none is left as it
@@ -144,7 +139,7 @@ def run_loop(state: PartState, chosen: BoolArray, options: Options) -> None:
         limits = Limits(1, inner, options.tol, False, 1.0)
         advance_components(state, direct, polish, work, limits, options.threads)
         state.out_of_time = out_of_time()
-    inner = options.max_inner_iter or INNER_ITERATIONS
+    inner = options.max_inner_iter or A_FEW
     test, stop = InfeasibilityTest(state), 0
     while len(coupled) and stop < options.max_iter and not state.out_of_time:
         last, stop = stop, min(test.next_iteration, options.max_iter)

@@ -35,6 +35,7 @@ from lpsmap_core.local.forced import ORACLE, decide
 
 __all__ = [
     "AS_NEEDED",
+    "A_FEW",
     "GAP_ROUNDING",
     "RUNNING",
     "copy_candidate",
@@ -50,12 +51,17 @@ __all__ = [
 RUNNING, OPTIMAL, STALLED = 0, 1, 2
 """Status of a factor's local problem."""
 
-AS_NEEDED = 0
-"""A limit of iterations that follows from the factors' sizes."""
+AS_NEEDED, A_FEW = 0, -1
+"""Limits of iterations that follow from the factors: as many as solutions take; or a start, where
+the next problems come soon, and are much the same."""
 
-ROUNDS_OF_A_FACE, FEWEST_NEEDED = 10, 1_000
+ITERATIONS_OF_A_DIMENSION, FEWEST_NEEDED = 10, 1_000
 """A face has no more dimensions than its factor has slots and additionals, and each takes about one
-iteration. Where structures come and go it was three times as many."""
+iteration. Where structures come and go it was three."""
+
+FEWEST_OF_A_START, ROUNDS_OF_A_START = 5, 2
+"""Iterations of a start, and how often a large set takes structures in. Early local problems need
+not be solved to the end, since their sets are warm when the next ones come."""
 
 GAP_ROUNDING = 1e-13
 """An optimality gap below this multiple of the summed magnitudes is rounding."""
@@ -86,6 +92,8 @@ def solve_active_sets(
     scores = scores_of(sets)
     if max_iterations == AS_NEEDED:
         max_iterations = _most_iterations(rows, problem)
+    elif max_iterations == A_FEW:
+        max_iterations = _iterations_of_a_start(sets, rows)
     arity = largest_arity(rows, problem.offsets)
     work = make_work(largest_capacity(sets, rows), arity)
     if not _restart(sets, rows, problem, z, scores, work):
@@ -111,7 +119,16 @@ def _most_iterations(rows: IntArray, problem: LocalProblem) -> int:
     for f in rows:
         n_additionals = additional_offsets[f + 1] - additional_offsets[f]
         most = max(most, offsets[f + 1] - offsets[f] + n_additionals)
-    return ROUNDS_OF_A_FACE * most + FEWEST_NEEDED
+    return ITERATIONS_OF_A_DIMENSION * most + FEWEST_NEEDED
+
+
+@kernel
+def _iterations_of_a_start(sets: Any, rows: IntArray) -> int:
+    """Return how many iterations bring the sets of some factors forward."""
+    most = FEWEST_OF_A_START
+    for f in rows:
+        most = max(most, ROUNDS_OF_A_START * newcomers(set_of(sets, f).active[0]))
+    return most
 
 
 @kernel
