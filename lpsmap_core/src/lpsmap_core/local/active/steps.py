@@ -59,7 +59,7 @@ ITERATIONS_OF_A_DIMENSION, FEWEST_NEEDED = 10, 1_000
 """A face has no more dimensions than its factor has slots and additionals, and each takes about one
 iteration. Where structures come and go it was three."""
 
-FEWEST_OF_A_START, ROUNDS_OF_A_START = 5, 2
+FEWEST_OF_A_START, ROUNDS_OF_A_START = 5, 3
 """Iterations of a start, and how often a large set takes structures in. Early local problems need
 not be solved to the end, since their sets are warm when the next ones come."""
 
