@@ -69,7 +69,7 @@ from lpsmap_core.kernels.interrupts import interrupted, out_of_time, stopped
 from lpsmap_core.kernels.native import borrowed
 from lpsmap_core.layout.arrangement import Links
 from lpsmap_core.layout.layout import Part
-from lpsmap_core.local.active.steps import A_FEW, AS_NEEDED
+from lpsmap_core.local.active.limits import A_FEW, AS_NEEDED
 
 __all__ = ["Limits", "advance_components", "run_loop", "solve_part"]
 

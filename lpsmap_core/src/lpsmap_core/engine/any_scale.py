@@ -45,8 +45,8 @@ from lpsmap_core.engine.step_size import first_step_sizes
 from lpsmap_core.kernels.arrays import BoolArray, FloatArray
 from lpsmap_core.kernels.interrupts import out_of_time
 from lpsmap_core.layout.layout import Part
+from lpsmap_core.local.active.limits import AS_NEEDED
 from lpsmap_core.local.active.sets import ActiveSets
-from lpsmap_core.local.active.steps import AS_NEEDED
 from lpsmap_core.local.forced import ORACLE
 from lpsmap_core.local.solvers import local_solver
 

@@ -28,8 +28,8 @@ from lpsmap_core.engine.state import EXACT, PartState, sums
 from lpsmap_core.kernels.arrays import BoolArray, FloatArray
 from lpsmap_core.kernels.interrupts import interruptible
 from lpsmap_core.layout.layout import Bucket
+from lpsmap_core.local.active.limits import AS_NEEDED
 from lpsmap_core.local.active.sets import ActiveSets
-from lpsmap_core.local.active.steps import AS_NEEDED
 from lpsmap_core.local.solvers import local_solver
 
 __all__ = ["Optimality", "best_vertices", "check_optimality", "error_bounds"]

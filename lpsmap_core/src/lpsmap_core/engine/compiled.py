@@ -19,8 +19,8 @@ from lpsmap_core.engine.status import Status
 from lpsmap_core.kernels.arrays import BoolArray, FloatArray, IntArray
 from lpsmap_core.kernels.interrupts import interruptible
 from lpsmap_core.layout.layout import Part, ranges
+from lpsmap_core.local.active.limits import AS_NEEDED
 from lpsmap_core.local.active.sets import ActiveSets
-from lpsmap_core.local.active.steps import AS_NEEDED
 from lpsmap_core.local.vertices import Vertices, join_vertices
 
 __all__ = ["CompiledEngine", "SolvedPart"]

@@ -45,6 +45,7 @@ __all__ = [
     "give_back_triangles",
     "grow_sets",
     "largest_capacity",
+    "largest_count",
     "problem_of",
     "scores_of",
     "set_of",
@@ -105,6 +106,14 @@ if COMPILED:
         capacity, largest = ints_at(sets, _SETS + 2), 0
         for f in rows:
             largest = max(largest, capacity[f])
+        return largest
+
+    @leaf
+    def largest_count(sets: Any, rows: IntArray) -> int:
+        """Return how many structures the largest of some sets has."""
+        active, largest = ints_at(sets, _SETS + 8), 0
+        for f in rows:
+            largest = max(largest, active[f])
         return largest
 
     @kernel
@@ -179,10 +188,7 @@ if COMPILED:
     @kernel
     def give_back_triangles(sets: Any, rows: IntArray) -> None:
         """Let large sets that have come to their end give back what can be made again."""
-        active, any_large = ints_at(sets, _SETS + 8), False
-        for f in rows:
-            any_large |= active[f] >= LARGE_SET
-        if any_large and sets[FAILED] == 0:
+        if largest_count(sets, rows) >= LARGE_SET and sets[FAILED] == 0:
             sets[FAILED] = _call(sets, GIVE_BACK, rows, floats_at(sets, _SCORES))
 
 else:
@@ -198,6 +204,10 @@ else:
     def largest_capacity(sets: Any, rows: IntArray) -> int:
         """Return how many structures the largest of some sets has room for."""
         return max((int(sets.capacity[f]) for f in rows), default=0)
+
+    def largest_count(sets: Any, rows: IntArray) -> int:
+        """Return how many structures the largest of some sets has."""
+        return max((int(sets.active[f]) for f in rows), default=0)
 
     def candidates_of(sets: Any) -> Structures:
         """Return where the oracle writes the factors' best structures."""

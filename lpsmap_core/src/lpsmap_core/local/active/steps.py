@@ -29,13 +29,12 @@ from lpsmap_core.local.active.handle import (
     set_of,
     status_of,
 )
+from lpsmap_core.local.active.limits import iteration_limit
 from lpsmap_core.local.active.memory import ActiveSet, has_triangle, is_full, newcomers
 from lpsmap_core.local.active.weights import mix, refine, settle, welcome
 from lpsmap_core.local.forced import ORACLE, decide
 
 __all__ = [
-    "AS_NEEDED",
-    "A_FEW",
     "GAP_ROUNDING",
     "RUNNING",
     "copy_candidate",
@@ -50,18 +49,6 @@ __all__ = [
 
 RUNNING, OPTIMAL, STALLED = 0, 1, 2
 """Status of a factor's local problem."""
-
-AS_NEEDED, A_FEW = 0, -1
-"""Limits of iterations that follow from the factors: as many as solutions take; or a start, where
-the next problems come soon, and are much the same."""
-
-ITERATIONS_OF_A_DIMENSION, FEWEST_NEEDED = 10, 1_000
-"""A face has no more dimensions than its factor has slots and additionals, and each takes about one
-iteration. Where structures come and go it was three."""
-
-FEWEST_OF_A_START, ROUNDS_OF_A_START = 5, 3
-"""Iterations of a start, and how often a large set takes structures in. Early local problems need
-not be solved to the end, since their sets are warm when the next ones come."""
 
 GAP_ROUNDING = 1e-13
 """An optimality gap below this multiple of the summed magnitudes is rounding."""
@@ -90,10 +77,7 @@ def solve_active_sets(
     """Solve the local problems of `rows`; see `ActiveSets.solve`."""
     problem, candidates = problem_of(sets, a, eta_v), candidates_of(sets)
     scores = scores_of(sets)
-    if max_iterations == AS_NEEDED:
-        max_iterations = _most_iterations(rows, problem)
-    elif max_iterations == A_FEW:
-        max_iterations = _iterations_of_a_start(sets, rows)
+    max_iterations = iteration_limit(max_iterations, sets, rows, problem)
     arity = largest_arity(rows, problem.offsets)
     work = make_work(largest_capacity(sets, rows), arity)
     if not _restart(sets, rows, problem, z, scores, work):
@@ -110,25 +94,6 @@ def solve_active_sets(
         running = _still_running(sets, running)
     _write_additionals(sets, rows, problem, v)
     give_back_triangles(sets, rows)
-
-
-@leaf
-def _most_iterations(rows: IntArray, problem: LocalProblem) -> int:
-    """Return more iterations than any of some factors takes, unless rounding keeps it going."""
-    offsets, additional_offsets, most = problem.offsets, problem.additional_offsets, 0
-    for f in rows:
-        n_additionals = additional_offsets[f + 1] - additional_offsets[f]
-        most = max(most, offsets[f + 1] - offsets[f] + n_additionals)
-    return ITERATIONS_OF_A_DIMENSION * most + FEWEST_NEEDED
-
-
-@kernel
-def _iterations_of_a_start(sets: Any, rows: IntArray) -> int:
-    """Return how many iterations bring the sets of some factors forward."""
-    most = FEWEST_OF_A_START
-    for f in rows:
-        most = max(most, ROUNDS_OF_A_START * newcomers(set_of(sets, f).active[0]))
-    return most
 
 
 @kernel
