@@ -23,7 +23,6 @@ from __future__ import annotations
 import numpy as np
 
 from lpsmap_core.engine.admm import run_loop, solve_part
-from lpsmap_core.engine.certificate import best_vertices
 from lpsmap_core.engine.infeasible import factor_of_links, holders
 from lpsmap_core.engine.magnitudes import (
     LARGEST,
@@ -48,6 +47,7 @@ from lpsmap_core.layout.layout import Part
 from lpsmap_core.local.active.limits import AS_NEEDED
 from lpsmap_core.local.active.sets import ActiveSets
 from lpsmap_core.local.forced import ORACLE
+from lpsmap_core.local.oracles import best_structures
 from lpsmap_core.local.solvers import local_solver
 
 __all__ = ["solve_on_any_scale"]
@@ -82,7 +82,7 @@ def solve_on_any_scale(
     options: Options,
     warm: WarmStart | None = None,
 ) -> PartState:
-    """Solve one part, whatever the magnitudes of its scores; the arguments are `solve_part`'s."""
+    """Solve one part, whatever the magnitudes of its scores; the arguments are `Engine.solve`'s."""
     if not (any_large(eta) or (eta_v.size and any_large(eta_v))):
         return solve_part(part, eta, eta_v, skip, options, warm)
     largest = largest_magnitudes(part, eta, eta_v)
@@ -247,7 +247,7 @@ def _best_structures(
         if not rows.size:
             continue
         if isinstance(solver, ActiveSets):
-            w[links], n[additionals] = best_vertices(state, b, slots[links], scores_v[additionals])
+            w[links], n[additionals] = best_structures(bucket, slots[links], scores_v[additionals])
             continue
         delta, z = part.delta[links], problem.iterate.z[links]
         best, best_v = z.copy(), problem.extras.v[additionals].copy()
