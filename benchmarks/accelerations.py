@@ -29,13 +29,14 @@ from rich.progress import track
 from rich.table import Table
 
 from lpsmap import ConvergenceWarning, FactorGraph
-from lpsmap_core.engine.admm import INNER_ITERATIONS, Limits, advance_components
+from lpsmap_core.engine.admm import Limits, advance_components
 from lpsmap_core.engine.faces import make_work
 from lpsmap_core.engine.options import Options
 from lpsmap_core.engine.polish import make_polish
 from lpsmap_core.engine.state import initial_state
 from lpsmap_core.engine.step_size import BALANCE_PERIOD, BALANCE_RATIO, balanced_step_size
 from lpsmap_core.layout.layout import build_layout
+from lpsmap_core.local.active.limits import A_FEW
 
 sys.path.insert(0, str(Path(__file__).parent))
 from workloads import WORKLOADS
@@ -124,7 +125,7 @@ class Loop:
         self.progress, self.iterate = state.problem.progress, state.problem.iterate
         self._degree = np.diff(part.variable_offsets)
         self._owner = np.repeat(np.arange(part.n_variables), self._degree)
-        limits = Limits(0, INNER_ITERATIONS, tol, False, method.relaxation)
+        limits = Limits(0, A_FEW, tol, False, method.relaxation)
         polish, work = make_polish(state, False), make_work(part, 0, False)
         self._advance = lambda stop: advance_components(
             state, np.zeros(1, dtype=np.int64), polish, work, limits._replace(stop=stop)

@@ -96,9 +96,10 @@ class FactorGraph(DeclaredGraph):
         max_iter
             Limit of the outer iterations, at least 1. A component of a single factor needs one.
         max_inner_iter
-            Limit of the active set's iterations for a factor in one outer iteration. None: 1000 for
-            a factor that is alone in its component, and otherwise as many as agreement takes,
-            spread over the outer iterations.
+            Limit of the active set's iterations, each a question to the MAP oracle, for a factor in
+            one outer iteration. None: as many as the solution takes of a factor that is alone in
+            its component, and otherwise as many as agreement takes, spread over the outer
+            iterations.
         tol
             A component has converged when the copies of each of its variables agree with their mean
             within `tol`, and are the exact local solutions for scores that differ by no more than

@@ -47,7 +47,6 @@ from lpsmap_core.engine.polish import (
 from lpsmap_core.engine.protocol import WarmStart
 from lpsmap_core.engine.selection import Selection, keep_chosen, select_components, solve_locally
 from lpsmap_core.engine.state import (
-    MOST_STRUCTURES,
     ONE,
     Iterate,
     LoopProblem,
@@ -70,13 +69,9 @@ from lpsmap_core.kernels.interrupts import interrupted, out_of_time, stopped
 from lpsmap_core.kernels.native import borrowed
 from lpsmap_core.layout.arrangement import Links
 from lpsmap_core.layout.layout import Part
+from lpsmap_core.local.active.limits import A_FEW, AS_NEEDED
 
-__all__ = ["INNER_ITERATIONS", "Limits", "advance_components", "run_loop", "solve_part"]
-
-INNER_ITERATIONS = 5
-"""Active-set iterations for a factor in one outer iteration, unless asked otherwise. Early local
-problems need not be solved to the end, since their sets are warm when the next ones come; but no
-component converges before its local problems are solved."""
+__all__ = ["Limits", "advance_components", "run_loop", "solve_part"]
 
 CLOCK_PERIOD = 10
 """Iterations that all components have in turn, where time is limited, so that none is left as it
@@ -124,11 +119,11 @@ def run_loop(state: PartState, chosen: BoolArray, options: Options) -> None:
     polish = make_polish(state, adapt)
     work = make_work(part, state.problem.extras.eta.size, bool(polish.allowed.any()))
     if len(direct):
-        inner = options.max_inner_iter or MOST_STRUCTURES
+        inner = options.max_inner_iter or AS_NEEDED
         limits = Limits(1, inner, options.tol, False, 1.0)
         advance_components(state, direct, polish, work, limits, options.threads)
         state.out_of_time = out_of_time()
-    inner = options.max_inner_iter or INNER_ITERATIONS
+    inner = options.max_inner_iter or A_FEW
     test, stop = InfeasibilityTest(state), 0
     while len(coupled) and stop < options.max_iter and not state.out_of_time:
         last, stop = stop, min(test.next_iteration, options.max_iter)

@@ -36,7 +36,6 @@ from lpsmap_core.engine.magnitudes import (
 from lpsmap_core.engine.options import Options
 from lpsmap_core.engine.protocol import WarmStart
 from lpsmap_core.engine.state import (
-    MOST_STRUCTURES,
     PartState,
     initial_state,
     restart_components,
@@ -45,6 +44,7 @@ from lpsmap_core.engine.step_size import first_step_sizes
 from lpsmap_core.kernels.arrays import BoolArray, FloatArray
 from lpsmap_core.kernels.interrupts import out_of_time
 from lpsmap_core.layout.layout import Part
+from lpsmap_core.local.active.limits import AS_NEEDED
 from lpsmap_core.local.active.sets import ActiveSets
 from lpsmap_core.local.forced import ORACLE
 from lpsmap_core.local.oracles import best_structures
@@ -252,7 +252,7 @@ def _best_structures(
         delta, z = part.delta[links], problem.iterate.z[links]
         best, best_v = z.copy(), problem.extras.v[additionals].copy()
         a, eta_v = slots[links] * delta + z, scores_v[additionals].copy()
-        local_solver(bucket, delta).solve(rows, a, eta_v, best, best_v, MOST_STRUCTURES)
+        local_solver(bucket, delta).solve(rows, a, eta_v, best, best_v, AS_NEEDED)
         w[links], n[additionals] = best * delta, best_v
     return w, n
 

@@ -24,10 +24,11 @@ import numpy as np
 from lpsmap_core.engine.admm import solve_part
 from lpsmap_core.engine.options import Options
 from lpsmap_core.engine.protocol import WarmStart
-from lpsmap_core.engine.state import EXACT, MOST_STRUCTURES, PartState, sums
+from lpsmap_core.engine.state import EXACT, PartState, sums
 from lpsmap_core.kernels.arrays import BoolArray, FloatArray
 from lpsmap_core.kernels.interrupts import interruptible
 from lpsmap_core.layout.layout import Bucket
+from lpsmap_core.local.active.limits import AS_NEEDED
 from lpsmap_core.local.active.sets import ActiveSets
 from lpsmap_core.local.oracles import best_structures, with_finite_scores
 from lpsmap_core.local.solvers import local_solver
@@ -180,7 +181,7 @@ def _project_again(
     barred = problem.extras.barred[additionals] if state.forbids else None
     solver = local_solver(bucket, part.delta[links], barred=barred)
     rows = np.arange(bucket.n_factors)
-    solver.solve(rows, a, eta_v, best, best_v, MOST_STRUCTURES)
+    solver.solve(rows, a, eta_v, best, best_v, AS_NEEDED)
     solver.raise_error()
     move = best - z
     gains = _by_factor(bucket, (a - 0.5 * (best + z)) * move, eta_v * (best_v - v))

@@ -14,11 +14,12 @@ from lpsmap_core.engine.infeasible import find_violations
 from lpsmap_core.engine.linear import linear_bounds, solve_linear
 from lpsmap_core.engine.options import Options
 from lpsmap_core.engine.protocol import Engine, SolvedGraph, WarmStart
-from lpsmap_core.engine.state import MOST_STRUCTURES, PartState
+from lpsmap_core.engine.state import PartState
 from lpsmap_core.engine.status import Status
 from lpsmap_core.kernels.arrays import BoolArray, FloatArray, IntArray
 from lpsmap_core.kernels.interrupts import interruptible
 from lpsmap_core.layout.layout import Part, ranges
+from lpsmap_core.local.active.limits import AS_NEEDED
 from lpsmap_core.local.active.sets import ActiveSets
 from lpsmap_core.local.vertices import Vertices, join_vertices
 
@@ -98,7 +99,7 @@ class SolvedPart(SolvedGraph):
         everything = np.arange(len(rows))
         eta_v = problem.extras.scaled[part.additionals_of(b)][extra]
         a = problem.iterate.a[links]
-        sets.solve(everything, a, eta_v, z, v, MOST_STRUCTURES)
+        sets.solve(everything, a, eta_v, z, v, AS_NEEDED)
         found = sets.structures(everything)
         return found._replace(owner=rows[found.owner])
 

@@ -11,10 +11,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from lpsmap_core.engine.state import MOST_STRUCTURES, PartState, sums
+from lpsmap_core.engine.state import PartState, sums
 from lpsmap_core.kernels.arrays import BoolArray, FloatArray, IntArray
 from lpsmap_core.kernels.interrupts import out_of_time
 from lpsmap_core.layout.layout import ranges
+from lpsmap_core.local.active.limits import AS_NEEDED
 from lpsmap_core.local.active.sets import ActiveSets
 from lpsmap_core.local.solvers import local_solver
 
@@ -152,7 +153,7 @@ class InfeasibilityTest:
         solver = local_solver(some, part.delta[links], generic=generic, barred=barred)
         found, found_v = np.empty(len(links)), np.empty(len(extra))
         everything = np.arange(some.n_factors)
-        solver.solve(everything, scores[links], scores_v[extra], found, found_v, MOST_STRUCTURES)
+        solver.solve(everything, scores[links], scores_v[extra], found, found_v, AS_NEEDED)
         solver.raise_error()
         z[links], v[extra] = found, found_v
         return some.component[solver.unsolved()]

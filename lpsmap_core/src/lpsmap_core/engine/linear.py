@@ -13,7 +13,6 @@ from lpsmap_core.engine.magnitudes import Split, any_large, largest_magnitudes
 from lpsmap_core.engine.options import Options
 from lpsmap_core.engine.protocol import WarmStart
 from lpsmap_core.engine.state import (
-    MOST_STRUCTURES,
     PartState,
     initial_state,
     restart_components,
@@ -22,6 +21,7 @@ from lpsmap_core.engine.state import (
 from lpsmap_core.kernels.arrays import BoolArray, FloatArray
 from lpsmap_core.kernels.interrupts import out_of_time
 from lpsmap_core.layout.layout import Part
+from lpsmap_core.local.active.limits import AS_NEEDED
 from lpsmap_core.local.active.sets import ActiveSets
 from lpsmap_core.local.oracles import best_structures, with_finite_scores
 
@@ -116,7 +116,7 @@ def _take_best_structures(state: PartState, alone: BoolArray) -> None:
         a[chosen] = np.where(w <= 0.0, -reach, np.where(w >= 1.0, 1.0 + reach, w))[chosen]
         extras.scaled[additionals][chosen_v] = eta_v[chosen_v]
         if isinstance(solver, ActiveSets):
-            solver.solve(rows, a.copy(), eta_v, z.copy(), v.copy(), MOST_STRUCTURES)
+            solver.solve(rows, a.copy(), eta_v, z.copy(), v.copy(), AS_NEEDED)
     iterate.u[alone[part.component]] = state.marginals()[alone[part.component]]
     progress.primal_residual[alone] = progress.dual_residual[alone] = 0.0
     progress.iterations[alone], progress.converged[alone] = 1, True

@@ -22,7 +22,6 @@ from lpsmap_core.local.solvers import LocalSolver, local_solver, make_solver_tab
 
 __all__ = [
     "EXACT",
-    "MOST_STRUCTURES",
     "ONE",
     "Extras",
     "Iterate",
@@ -34,10 +33,6 @@ __all__ = [
     "scale_additionals",
     "sums",
 ]
-
-MOST_STRUCTURES = 1000
-"""Active-set iterations for one factor, unless asked otherwise. Nearly uniform scores have
-solutions of thousands of structures, whose Gram matrices would fill the memory."""
 
 JUMP = 2.0
 """Scores that differ by more than this factor are another problem, for which earlier duals are no

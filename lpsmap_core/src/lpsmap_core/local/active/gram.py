@@ -9,157 +9,294 @@ whose matrix is positive definite exactly if the columns are affinely independen
 factor L and ``L y = 1``, the change of the weights along a residual r costs one forward and one
 backward substitution: ``L^T x = L^-1 r - tau y`` with tau such that the x sum to the number asked
 for.
+
+The matrix itself is not kept: structures have far fewer nonzeros than there are structures, so that
+residuals come from ``z = W p``, and the columns of newcomers from their nonzeros.
 """
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
+import numpy.typing as npt
 
 from lpsmap_core.kernels.arrays import FloatArray
-from lpsmap_core.kernels.compile import leaf
+from lpsmap_core.kernels.compile import kernel, leaf
 from lpsmap_core.kernels.interrupts import interrupted
-from lpsmap_core.local.active.memory import ActiveSet
+from lpsmap_core.local.active.memory import MOST_NEWCOMERS, ActiveSet, newcomers
+from lpsmap_core.local.active.triangle import (
+    rotate,
+    solve_backward,
+    solve_forward,
+    start_of,
+    take_row_out,
+)
 
 __all__ = [
-    "append_structure",
-    "dependency",
-    "fill_gram",
-    "newcomer_direction",
+    "Work",
+    "append_structures",
+    "exchange_shares",
+    "forward_residual",
+    "make_work",
+    "mean_residual",
     "refactorise",
     "remove",
-    "residual_direction",
-    "weight_residual",
+    "turn_to_optimum",
 ]
 
 DEPENDENT = 1e-9
 """Relative pivot below which a column counts as affinely dependent. Pivots of 0/1 columns that are
 independent are ratios of small integers, far above it."""
 
+LANES = MOST_NEWCOMERS + 1
 
-# -------------------------------------------------------------------- the Gram matrix
+
+class Work(NamedTuple):
+    """Scratch memory of a pass over some sets."""
+
+    columns: FloatArray
+    """The residual, then the columns of newcomers: one a row, as long as the largest set."""
+    direction: FloatArray
+    cosine: FloatArray
+    sine: FloatArray
+    dense: FloatArray
+    """Zero between calls: newcomers by slot, one lane each."""
+    lanes: int
+    """Room for newcomers in `dense`: one, or `LANES` where several may join at once."""
+
+
+@kernel
+def make_work(capacity: int, arity: int) -> Work:
+    """Return scratch memory for sets of some capacity, whose factors have some slots at most."""
+    lanes, n_columns = 1, 2
+    if newcomers(capacity - 2) > 1:  # of the largest set that is not full
+        lanes, n_columns = LANES, LANES + 1  # whole fours, with the residual and without
+    rows = np.zeros((n_columns + 3, capacity))
+    direction, cosine, sine = rows[n_columns], rows[n_columns + 1], rows[n_columns + 2]
+    return Work(rows[:n_columns], direction, cosine, sine, np.zeros(lanes * arity), lanes)
+
+
+# -------------------------------------------------------------------- residuals
 
 
 @leaf
-def fill_gram(place: int, own: ActiveSet, inverse_delta: FloatArray, dense: FloatArray) -> None:
-    """Fill the Gram matrix between the structure at `place` and the active ones, itself included.
+def mean_residual(
+    own: ActiveSet, inverse_delta: FloatArray, z: FloatArray, work: Work
+) -> tuple[float, float]:
+    """Write theta - W^T z less its mean, zero at the optimum of the set, into the first column.
 
-    `dense` is all zero, at least as long as the factor has slots, and is left so.
+    Structures that wait have theirs behind those of the active ones. Returns the scale of theta and
+    the largest residual of an active structure.
     """
-    capacity = len(own.order)
-    begin = place * own.width
-    end = begin + own.of_variables[place]
-    norm = 0.0
-    for e in range(begin, end):
-        i = own.entry[e]
-        w = own.value[e] * inverse_delta[i]
-        norm += w * w
-        dense[i] = w * inverse_delta[i]
-    own.gram[place * capacity + place] = norm
-    for k in range(own.active[0]):
-        other = own.order[k]
-        first = other * own.width
-        index = own.entry[first : first + own.of_variables[other]]
-        value = own.value[first : first + own.of_variables[other]]
-        dot = 0.0
-        for e in range(len(index)):
-            dot += dense[index[e]] * value[e]
-        own.gram[place * capacity + other] = dot
-        own.gram[other * capacity + place] = dot
-    for e in range(begin, end):
-        dense[own.entry[e]] = 0.0
-
-
-# -------------------------------------------------------------------- its factor
+    residual, count = work.columns[0], own.active[0]
+    mean, scale, largest = 0.0, 0.0, 0.0
+    for k in range(count + own.waiting[0]):
+        place = own.order[k]
+        begin = place * own.width
+        total = own.theta[place]
+        for e in range(begin, begin + own.of_variables[place]):
+            i = own.entry[e]
+            total -= z[i] * inverse_delta[i] * own.value[e]
+        residual[k] = total
+        if k < count:
+            mean += total / count
+            scale = max(scale, abs(own.theta[place]))
+    for k in range(count + own.waiting[0]):
+        residual[k] -= mean
+        if k < count:
+            largest = max(largest, abs(residual[k]))
+    return scale, largest
 
 
 @leaf
-def _dot(x: FloatArray, y: FloatArray) -> float:
-    """Return the inner product of x and as many entries of y, in four interleaved sums."""
-    a, b, c, d = 0.0, 0.0, 0.0, 0.0
-    n = len(x)
-    for quarter in range(n // 4):
-        i = np.uint64(4 * quarter)
-        a += x[i] * y[i]
-        b += x[i + np.uint64(1)] * y[i + np.uint64(1)]
-        c += x[i + np.uint64(2)] * y[i + np.uint64(2)]
-        d += x[i + np.uint64(3)] * y[i + np.uint64(3)]
-    for rest in range(n - n % 4, n):
-        a += x[rest] * y[rest]
-    return (a + b) + (c + d)
+def forward_residual(own: ActiveSet, work: Work) -> None:
+    """Overwrite the first column r by ``L^-1 r``."""
+    solve_forward(own.chol, own.active[0], work.columns, 1)
 
 
 @leaf
-def append_structure(place: int, own: ActiveSet, row: FloatArray) -> bool:
-    """Extend the factor by a structure, the next in the order; false if it is dependent.
+def turn_to_optimum(total: float, own: ActiveSet, work: Work) -> None:
+    """Write the direction x with ``G x = r - tau 1``, for some tau, and that sum.
 
-    Leaves in `row` the solution of ``L row = k`` for the structure's column k of the matrix.
+    The first column has ``L^-1 r``.
     """
-    capacity = len(own.order)
-    count = own.active[0]
-    pivot = own.gram[place * capacity + place] + 1.0
-    norm = pivot
+    count, residual, direction = own.active[0], work.columns[0], work.direction
+    squares, product = 0.0, 0.0
     for i in range(count):
-        total = own.gram[place * capacity + own.order[i]] + 1.0
-        at = i * capacity
-        row[i] = (total - _dot(own.chol[at : at + i], row)) / own.chol[at + i]
-        pivot -= row[i] * row[i]
+        squares += own.ones[i] * own.ones[i]
+        product += own.ones[i] * residual[i]
+    tau = (product - total) / squares
+    for i in range(count):
+        direction[i] = residual[i] - tau * own.ones[i]
+    solve_backward(own.chol, count, direction)
+
+
+@leaf
+def exchange_shares(own: ActiveSet, work: Work) -> None:
+    """Write the affine combination of active structures that a dependent one is.
+
+    It was the first of those that `append_structures` was given last.
+    """
+    for i in range(own.active[0]):
+        work.direction[i] = work.columns[1, i]
+    solve_backward(own.chol, own.active[0], work.direction)
+
+
+# -------------------------------------------------------------------- structures come and go
+
+
+@leaf
+def append_structures(
+    first: int, n: int, own: ActiveSet, inverse_delta: FloatArray, work: Work, settled: bool
+) -> int:
+    """Extend the set by those of some structures that are independent; return how many.
+
+    They stand in the order from `first` on, not before the active ones; accepted ones move to the
+    active ones' end, with their weights. The first column is carried along: numbers r of the active
+    ones and, behind them, of the newcomers become ``L^-1 r``. If `settled`, those of the active
+    ones are zero.
+    """
+    base = own.active[0]
+    _fill_columns(first, n, own, inverse_delta, work)
+    if settled:
+        work.columns[0, :base] = 0.0
+        solve_forward(own.chol, base, work.columns[1:], n)
+    else:
+        solve_forward(own.chol, base, work.columns, n + 1)
+    joined = 0
+    for c in range(n):
+        if not _append_row(base, joined, c, n, own, work):
+            continue
+        count = base + joined
+        place, weight = own.order[first + c], own.p[first + c]
+        own.order[first + c], own.p[first + c] = own.order[count], own.p[count]
+        own.order[count], own.p[count] = place, weight
+        joined += 1
+    own.active[0] = base + joined
+    return joined
+
+
+@leaf
+def _append_row(base: int, joined: int, c: int, n: int, own: ActiveSet, work: Work) -> bool:
+    """Make the row of newcomer c of n behind those that joined; false if it is dependent.
+
+    The columns of those that joined follow each other after the first.
+    """
+    columns, count = work.columns, base + joined
+    row, mine = own.chol[start_of(count) : start_of(count + 1)], columns[c + 1]
+    for j in range(base):
+        row[j] = mine[j]
+    for j in range(base, count):  # against newcomers that joined
+        other = own.chol[start_of(j) : start_of(j + 1)]
+        total = columns[j - base + 1, base + c]
+        for i in range(j):
+            total -= other[i] * row[i]
+        row[j] = total / other[j]
+    norm = mine[base + c]
+    pivot, ones, residual = norm, 1.0, columns[0, base + c]
+    for j in range(count):
+        pivot -= row[j] * row[j]
+        ones -= row[j] * own.ones[j]
+        residual -= row[j] * columns[0, j]
     if pivot <= DEPENDENT * norm:
         return False
-    diagonal = np.sqrt(pivot)
-    at = count * capacity
-    ones = 1.0
-    for i in range(count):
-        own.chol[at + i] = row[i]
-        ones -= row[i] * own.ones[i]
-    own.chol[at + count] = diagonal
-    own.ones[count] = ones / diagonal
+    row[count] = np.sqrt(pivot)
+    own.ones[count] = ones / row[count]
+    columns[0, count] = residual / row[count]
+    for i in range(base, base + n):
+        columns[joined + 1, i] = mine[i]
     return True
 
 
 @leaf
-def remove(k: int, own: ActiveSet) -> None:
-    """Take the k-th structure out; Givens rotations restore the factor's triangle."""
-    capacity = len(own.order)
-    last = own.active[0] - 1
-    place = own.order[k]
-    for i in range(k, last):
-        own.order[i] = own.order[i + 1]
-        own.p[i] = own.p[i + 1]
-        for j in range(i + 2):
-            own.chol[i * capacity + j] = own.chol[(i + 1) * capacity + j]
-    own.order[last] = place
-    own.active[0] = last
-    for i in range(k, last):
-        x = own.chol[i * capacity + i]
-        y = own.chol[i * capacity + i + 1]
-        radius = np.hypot(x, y)
-        cosine, sine = x / radius, y / radius
-        for row in range(i, last):
-            at = row * capacity + i
-            x, y = own.chol[at], own.chol[at + 1]
-            own.chol[at] = cosine * x + sine * y
-            own.chol[at + 1] = cosine * y - sine * x
-        x, y = own.ones[i], own.ones[i + 1]
-        own.ones[i] = cosine * x + sine * y
-        own.ones[i + 1] = cosine * y - sine * x
+def _fill_columns(
+    first: int, n: int, own: ActiveSet, inverse_delta: FloatArray, work: Work
+) -> None:
+    """Write the columns of G + 1 1^T that some structures have with active ones and themselves."""
+    dense, lanes, count = work.dense, 1 if n == 1 else LANES, own.active[0]
+    for c in range(n):
+        place = own.order[first + c]
+        begin = place * own.width
+        for e in range(begin, begin + own.of_variables[place]):
+            i = own.entry[e]
+            dense[lanes * i + c] = own.value[e] * inverse_delta[i] * inverse_delta[i]
+    for k in range(count + n):
+        place = own.order[k] if k < count else own.order[first + k - count]
+        begin = place * own.width
+        index = own.entry[begin : begin + own.of_variables[place]]
+        value = own.value[begin : begin + own.of_variables[place]]
+        if n == 1:
+            work.columns[1, k] = 1.0 + _inner_product(index, value, dense, lanes)
+        else:
+            _inner_products(index, value, dense, k, work.columns)
+    for c in range(n):
+        place = own.order[first + c]
+        begin = place * own.width
+        for e in range(begin, begin + own.of_variables[place]):
+            dense[lanes * own.entry[e] + c] = 0.0
 
 
 @leaf
-def refactorise(own: ActiveSet, row: FloatArray) -> None:
-    """Factorise from the stored Gram matrix; structures found dependent leave."""
-    count, kept = own.active[0], 0
+def _inner_product(
+    index: npt.NDArray[np.uint32], value: FloatArray, dense: FloatArray, lanes: int
+) -> float:
+    """Return the inner product of a structure with the only newcomer."""
+    total = 0.0
+    for e in range(len(index)):
+        total += dense[lanes * index[e]] * value[e]
+    return total
+
+
+@leaf
+def _inner_products(
+    index: npt.NDArray[np.uint32],
+    value: FloatArray,
+    dense: FloatArray,
+    k: int,
+    columns: FloatArray,
+) -> None:
+    """Write the inner products of the k-th structure, plus 1, into all newcomers' columns."""
+    a, b, c, d, e, f, g = 1.0, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0
+    for i in range(len(index)):
+        x, at = value[i], np.uint64(LANES) * np.uint64(index[i])
+        lane = dense[at : at + np.uint64(LANES)]
+        a += x * lane[0]
+        b += x * lane[1]
+        c += x * lane[2]
+        d += x * lane[3]
+        e += x * lane[4]
+        f += x * lane[5]
+        g += x * lane[6]
+    columns[1, k], columns[2, k], columns[3, k] = a, b, c
+    columns[4, k], columns[5, k], columns[6, k], columns[7, k] = d, e, f, g
+
+
+@leaf
+def remove(k: int, own: ActiveSet, work: Work) -> None:
+    """Take the k-th structure out, also of the first column ``L^-1 r``."""
+    count = own.active[0]
+    place = own.order[k]
+    for i in range(k, count - 1):
+        own.order[i], own.p[i] = own.order[i + 1], own.p[i + 1]
+    own.order[count - 1] = place
+    take_row_out(k, count, own.chol, work.cosine, work.sine)
+    rotate(k, count, work.cosine, work.sine, own.ones)
+    rotate(k, count, work.cosine, work.sine, work.columns[0])
+    own.active[0] = count - 1
+
+
+@leaf
+def refactorise(own: ActiveSet, inverse_delta: FloatArray, work: Work) -> None:
+    """Factorise from the structures; those found dependent leave."""
+    count, at_once = own.active[0], 1 if work.lanes == 1 else MOST_NEWCOMERS
     own.active[0] = 0
-    for k in range(count):
-        place = own.order[k]
-        if append_structure(place, own, row):
-            own.order[k] = own.order[kept]
-            own.order[kept] = place
-            own.p[kept] = own.p[k]
-            kept += 1
-            own.active[0] = kept
+    for first in range(0, count, at_once):
+        append_structures(first, min(at_once, count - first), own, inverse_delta, work, True)
         if interrupted():
-            _normalise(own)
-            return
+            break
+    if own.active[0] < count:
+        _normalise(own)
 
 
 @leaf
@@ -170,84 +307,3 @@ def _normalise(own: ActiveSet) -> None:
         total += own.p[k]
     for k in range(own.active[0]):
         own.p[k] = own.p[k] / total if total > 0.0 else 1.0 / float(own.active[0])
-
-
-# -------------------------------------------------------------------- changes of the weights
-
-
-@leaf
-def _back_substitute(x: FloatArray, own: ActiveSet) -> None:
-    """Overwrite x by ``L^-T x``."""
-    capacity = len(own.order)
-    for i in range(own.active[0] - 1, -1, -1):
-        at = i * capacity
-        x[i] /= own.chol[at + i]
-        factor = x[i]
-        row = own.chol[at : at + i]
-        for j in range(i):
-            x[j] -= factor * row[j]
-
-
-@leaf
-def newcomer_direction(gap: float, x: FloatArray, own: ActiveSet) -> None:
-    """Write the way to the optimum of a set whose newest structure alone has a residual, `gap`."""
-    capacity = len(own.order)
-    last = own.active[0] - 1
-    squares = 0.0
-    for i in range(last + 1):
-        squares += own.ones[i] * own.ones[i]
-    gap /= own.chol[last * capacity + last]
-    tau = gap * own.ones[last] / squares
-    for i in range(last + 1):
-        x[i] = -tau * own.ones[i]
-    x[last] += gap
-    _back_substitute(x, own)
-
-
-@leaf
-def residual_direction(total: float, x: FloatArray, own: ActiveSet) -> None:
-    """Overwrite a residual x by the w with ``G w = x - tau 1``, for some tau, and that sum."""
-    capacity = len(own.order)
-    count = own.active[0]
-    squares, product = 0.0, 0.0
-    for i in range(count):
-        at = i * capacity
-        x[i] = (x[i] - _dot(own.chol[at : at + i], x)) / own.chol[at + i]
-        ones = own.ones[i]
-        squares += ones * ones
-        product += ones * x[i]
-    tau = (product - total) / squares
-    for i in range(count):
-        x[i] -= tau * own.ones[i]
-    _back_substitute(x, own)
-
-
-@leaf
-def weight_residual(own: ActiveSet, residual: FloatArray) -> tuple[float, float, float]:
-    """Write theta - G p less its mean, which is zero at the optimum of the set.
-
-    Returns the sum of the weights, the scale of theta and the largest residual.
-    """
-    capacity = len(own.order)
-    count = own.active[0]
-    sum_of_weights, mean, scale, largest = 0.0, 0.0, 0.0, 0.0
-    for i in range(count):
-        place = own.order[i]
-        at = place * capacity
-        total = own.theta[place]
-        scale = max(scale, abs(total))
-        for j in range(count):
-            total -= own.gram[at + own.order[j]] * own.p[j]
-        residual[i] = total
-        mean += total / count
-        sum_of_weights += own.p[i]
-    for i in range(count):
-        residual[i] -= mean
-        largest = max(largest, abs(residual[i]))
-    return sum_of_weights, scale, largest
-
-
-@leaf
-def dependency(row: FloatArray, own: ActiveSet) -> None:
-    """Overwrite ``L^-1 k`` of a dependent column by its affine combination of active ones."""
-    _back_substitute(row, own)

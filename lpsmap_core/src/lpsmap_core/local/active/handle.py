@@ -36,14 +36,18 @@ __all__ = [
     "AFTER",
     "ARRAYS",
     "ASK",
+    "GIVE_BACK",
     "GROW",
+    "LARGE_SET",
     "MAP",
     "LocalProblem",
     "call_solver",
     "candidates_of",
     "find_candidates",
+    "give_back_triangles",
     "grow_sets",
     "largest_capacity",
+    "largest_count",
     "problem_of",
     "scores_of",
     "set_of",
@@ -69,14 +73,17 @@ class LocalProblem(NamedTuple):
     barred: ByteArray
 
 
-GROW, ASK = 0, 1
+GROW, ASK, GIVE_BACK = 0, 1, 2
 """What compiled loops call Python for."""
+
+LARGE_SET = 1_000
+"""Structures from which on a triangle is worth giving back: four megabytes."""
 
 MAP, ARRAYS = FIRST_FREE, FIRST_FREE + 1
 _INVERSE_DELTA = ARRAYS + words_of(Factors)
 _SCORES, _CANDIDATES = _INVERSE_DELTA + 2, _INVERSE_DELTA + 4
 _SETS = _CANDIDATES + words_of(Structures)
-_BARRED = _SETS + 10
+_BARRED = _SETS + 12
 AFTER = _BARRED + 2
 """Positions in the record: the oracle's address, where arrays are, and what follows them."""
 
@@ -87,8 +94,9 @@ if COMPILED:
         """Return the active set of a factor."""
         width, capacity = ints_at(sets, _SETS)[f], ints_at(sets, _SETS + 2)[f]
         block = floats(ints_at(sets, _SETS + 4)[f], ints_at(sets, _SETS + 6)[f])
-        active, status = ints_at(sets, _SETS + 8), ints_at(sets, STATUS)
-        return carve_set(block, width, capacity, active[f : f + 1], status[f : f + 1])
+        active, waiting = ints_at(sets, _SETS + 8), ints_at(sets, _SETS + 10)
+        status, last = ints_at(sets, STATUS), f + 1
+        return carve_set(block, width, capacity, active[f:last], waiting[f:last], status[f:last])
 
     @kernel
     def status_of(sets: Any) -> IntArray:
@@ -101,6 +109,14 @@ if COMPILED:
         capacity, largest = ints_at(sets, _SETS + 2), 0
         for f in rows:
             largest = max(largest, capacity[f])
+        return largest
+
+    @leaf
+    def largest_count(sets: Any, rows: IntArray) -> int:
+        """Return how many structures the largest of some sets has."""
+        active, largest = ints_at(sets, _SETS + 8), 0
+        for f in rows:
+            largest = max(largest, active[f])
         return largest
 
     @kernel
@@ -172,6 +188,12 @@ if COMPILED:
         sets[FAILED] = call_solver(sets, GROW, rows, floats_at(sets, _SCORES))
         return sets[FAILED] == 0  # type: ignore[no-any-return]
 
+    @kernel
+    def give_back_triangles(sets: Any, rows: IntArray) -> None:
+        """Let large sets that have come to their end give back what can be made again."""
+        if largest_count(sets, rows) >= LARGE_SET and sets[FAILED] == 0:
+            sets[FAILED] = call_solver(sets, GIVE_BACK, rows, floats_at(sets, _SCORES))
+
 else:
 
     def set_of(sets: Any, f: int) -> ActiveSet:
@@ -185,6 +207,10 @@ else:
     def largest_capacity(sets: Any, rows: IntArray) -> int:
         """Return how many structures the largest of some sets has room for."""
         return max((int(sets.capacity[f]) for f in rows), default=0)
+
+    def largest_count(sets: Any, rows: IntArray) -> int:
+        """Return how many structures the largest of some sets has."""
+        return max((int(sets.active[f]) for f in rows), default=0)
 
     def candidates_of(sets: Any) -> Structures:
         """Return where the oracle writes the factors' best structures."""
@@ -209,3 +235,7 @@ else:
         """Make room for more structures; false if Python code raised."""
         sets.grow(rows)
         return True
+
+    def give_back_triangles(sets: Any, rows: IntArray) -> None:
+        """Let large sets that have come to their end give back what can be made again."""
+        sets.give_back(rows)

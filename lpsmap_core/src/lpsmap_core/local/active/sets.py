@@ -32,8 +32,15 @@ from lpsmap_core.kernels.native import (
 from lpsmap_core.kernels.records import Scores
 from lpsmap_core.layout.layout import Bucket
 from lpsmap_core.local.active.answers import PythonOracles, room_for_structures
-from lpsmap_core.local.active.handle import ARRAYS, GROW, MAP
-from lpsmap_core.local.active.memory import ActiveSet, block_size, carve_set, enlarge_set
+from lpsmap_core.local.active.handle import ARRAYS, GIVE_BACK, GROW, LARGE_SET, MAP
+from lpsmap_core.local.active.memory import (
+    MOST_NEWCOMERS,
+    ActiveSet,
+    block_size,
+    carve_set,
+    move_set,
+    room,
+)
 from lpsmap_core.local.active.steps import (
     RUNNING,
     measure,
@@ -52,6 +59,10 @@ FEWEST_PLACES, MOST_PLACES = 4, 16
 
 LARGE_CAPACITY = 64
 """Room that is doubled where it does not suffice; less is quadrupled, for few calls."""
+
+
+MOST_KEPT = 1 << 25
+"""Words of all blocks beyond which large sets give their triangles back: 256 megabytes."""
 
 
 class ActiveSets:
@@ -81,6 +92,7 @@ class ActiveSets:
         self._first_capacity = first_capacity(bucket)
         self.capacity = self._first_capacity.copy()
         self.active = np.zeros(n, dtype=np.int64)
+        self.waiting = np.zeros(n, dtype=np.int64)
         self.status = np.zeros(n, dtype=np.int64)
         self._first_length = block_size(self.width, self.capacity)
         self._first_ends = np.cumsum(self._first_length)
@@ -145,9 +157,11 @@ class ActiveSets:
         larger for some structure of the face unless the simplex has all its dimensions.
         """
         rows = rows[self.status[rows] != RUNNING]
-        self.grow(rows)  # which an interruption may have left to do
-        complete_faces(self._handle, rows, a, eta_v, z)
-        self.raise_error()
+        large = self.active[rows] >= LARGE_SET
+        for some in (rows[~large], *rows[large].reshape(-1, 1)):  # large ones one at a time
+            self.grow(some)  # which an interruption may have left to do
+            complete_faces(self._handle, some, a, eta_v, z)
+            self.raise_error()
 
     def raise_error(self) -> None:
         """Raise what was raised inside a compiled loop: by Python code, or for an interruption."""
@@ -165,14 +179,18 @@ class ActiveSets:
 
     def set_of(self, f: int) -> ActiveSet:
         """Return the active set of a factor."""
-        active, status = self.active[f : f + 1], self.status[f : f + 1]
-        return carve_set(self._block(f), self.width[f], self.capacity[f], active, status)
+        return carve_set(self._block(f), self.width[f], self.capacity[f], *self._counts(f))
 
     @property
     def nbytes(self) -> int:
         """Bytes of all arrays."""
         arrays = (*vars(self).values(), *self.candidates, *self._grown.values())
         return sum(array.nbytes for array in arrays if isinstance(array, np.ndarray))
+
+    def _counts(self, f: int) -> tuple[IntArray, IntArray, IntArray]:
+        """Return the numbers of active and waiting structures of a factor, and its status."""
+        one = slice(f, f + 1)
+        return self.active[one], self.waiting[one], self.status[one]
 
     def _block(self, f: int) -> FloatArray:
         if f in self._grown:
@@ -208,6 +226,7 @@ class ActiveSets:
             self.address,
             self.length,
             self.active,
+            self.waiting,
             self.barred,
         )
         pack(record, ARRAYS, arrays)
@@ -225,22 +244,48 @@ class ActiveSets:
         rows, eta_v = arrays_at(argument, (np.int64, np.float64))
         if what == GROW:
             self.grow(rows)
+        elif what == GIVE_BACK:
+            self.give_back(rows)
         else:
             self.solve_map(rows, eta_v)
 
     def grow(self, rows: IntArray) -> None:
-        """Make room for more structures in every active set in `rows` that is nearly full."""
-        for f in rows[self.active[rows] >= self.capacity[rows] - 1].tolist():
-            width, capacity = int(self.width[f]), int(self.capacity[f])
-            more = capacity * (4 if capacity < LARGE_CAPACITY else 2)
-            block, active = np.empty(block_size(width, more)), self.active[f : f + 1]
-            status = self.status[f : f + 1]
-            enlarge_set(self._block(f), block, width, capacity, more, active, status)
-            at, length = block.ctypes.data, len(block)
-            # the old block was the set's until here, for this is the only thread that works on it;
-            # no handler of a signal runs between these
-            self._grown[f], self.capacity[f] = block, more
-            self.address[f], self.length[f] = at, length
+        """Make room for more structures in every active set in `rows` that is nearly full.
+
+        And for the triangles of those that gave theirs back.
+        """
+        nearly = self.active[rows] + MOST_NEWCOMERS >= self.capacity[rows]
+        short = self.length[rows] < block_size(self.width[rows], self.capacity[rows])
+        for f in rows[nearly | short].tolist():
+            width, before = int(self.width[f]), int(self.capacity[f])
+            needed, capacity = room(int(self.active[f])), before
+            while capacity < needed:
+                capacity *= 4 if capacity < LARGE_CAPACITY else 2
+            length = block_size(width, capacity)
+            if capacity > before or self.length[f] < length:
+                self._move(f, np.empty(length), capacity)
+
+    def give_back(self, rows: IntArray) -> None:
+        """Free the triangles of large sets, which can be made again, where all take much memory.
+
+        Only those of factors that share no variable: others are soon asked again.
+        """
+        for f in rows[self.active[rows] >= LARGE_SET].tolist():
+            slots = slice(self.bucket.offsets[f], self.bucket.offsets[f + 1])
+            taken = sum(map(len, list(self._grown.values())))
+            if taken > MOST_KEPT and (self.inverse_delta[slots] == 1.0).all():
+                width, capacity = int(self.width[f]), room(int(self.active[f]))
+                self._move(f, np.empty(block_size(width, capacity, triangle=False)), capacity)
+
+    def _move(self, f: int, block: FloatArray, capacity: int) -> None:
+        """Move a set to another block."""
+        width, before = int(self.width[f]), int(self.capacity[f])
+        move_set(self._block(f), block, width, before, capacity, *self._counts(f))
+        at, length = block.ctypes.data, len(block)
+        # the old block was the set's until here, for this is the only thread that works on it; no
+        # handler of a signal runs between these
+        self._grown[f], self.capacity[f] = block, capacity
+        self.address[f], self.length[f] = at, length
 
     def forget(self, f: int) -> None:
         """Empty the active set of a factor, and give its memory back."""

@@ -10,11 +10,18 @@ from lpsmap_core.kernels.arrays import FloatArray, IntArray
 from lpsmap_core.kernels.compile import kernel, leaf
 from lpsmap_core.kernels.interrupts import interrupted, stopped
 from lpsmap_core.kernels.records import Structures, largest_arity
-from lpsmap_core.local.active.gram import append_structure, fill_gram, residual_direction
+from lpsmap_core.local.active.gram import (
+    Work,
+    forward_residual,
+    make_work,
+    refactorise,
+    turn_to_optimum,
+)
 from lpsmap_core.local.active.handle import (
     LocalProblem,
     candidates_of,
     find_candidates,
+    give_back_triangles,
     grow_sets,
     largest_capacity,
     problem_of,
@@ -22,8 +29,9 @@ from lpsmap_core.local.active.handle import (
     set_of,
     status_of,
 )
-from lpsmap_core.local.active.memory import ActiveSet
-from lpsmap_core.local.active.weights import exchange, refine, settle, welcome
+from lpsmap_core.local.active.limits import iteration_limit
+from lpsmap_core.local.active.memory import ActiveSet, has_triangle, is_full, newcomers
+from lpsmap_core.local.active.weights import mix, refine, settle, welcome
 from lpsmap_core.local.forced import ORACLE, decide
 
 __all__ = [
@@ -33,6 +41,7 @@ __all__ = [
     "make_finite",
     "measure",
     "multiply_active_sets",
+    "multiply_faces",
     "optimality_gap",
     "read_out",
     "solve_active_sets",
@@ -43,6 +52,10 @@ RUNNING, OPTIMAL, STALLED = 0, 1, 2
 
 GAP_ROUNDING = 1e-13
 """An optimality gap below this multiple of the summed magnitudes is rounding."""
+
+PUSH = 2.0
+"""How far structures that wait move the point of the next question, in steps that would make up for
+the first one's gap alone. Of 1/2 to 8 the calls were the fewest from 1 to 4."""
 
 LOOK_PERIOD = 1_000_000
 """Entries of matrices between two looks at whether to go on."""
@@ -64,16 +77,23 @@ def solve_active_sets(
     """Solve the local problems of `rows`; see `ActiveSets.solve`."""
     problem, candidates = problem_of(sets, a, eta_v), candidates_of(sets)
     scores = scores_of(sets)
-    _restart(sets, rows, problem, z, scores)
+    max_iterations = iteration_limit(max_iterations, sets, rows, problem)
+    arity = largest_arity(rows, problem.offsets)
+    work = make_work(largest_capacity(sets, rows), arity)
+    if not _restart(sets, rows, problem, z, scores, work):
+        return
     running = rows
-    for _ in range(max_iterations):
+    for iteration in range(max_iterations):
         if len(running) == 0 or stopped() or not find_candidates(sets, running, eta_v):
             break
-        full = _advance(sets, running, problem, candidates, z, scores)
-        if full and not grow_sets(sets, running):
-            break
+        last = iteration == max_iterations - 1
+        if _advance(sets, running, problem, candidates, z, scores, work, last):
+            if not grow_sets(sets, running):
+                break
+            work = make_work(largest_capacity(sets, rows), arity)
         running = _still_running(sets, running)
     _write_additionals(sets, rows, problem, v)
+    give_back_triangles(sets, rows)
 
 
 @kernel
@@ -86,7 +106,19 @@ def multiply_active_sets(
     out_v: FloatArray,
 ) -> None:
     """Multiply the Jacobians of `rows`; see `ActiveSets.jvp`."""
-    _jvp(sets, rows, problem_of(sets, d_u, d_v), out_u, out_v)
+    multiply_faces(sets, rows, problem_of(sets, d_u, d_v), out_u, out_v)
+    give_back_triangles(sets, rows)
+
+
+@kernel
+def _restore_triangle(sets: Any, f: int, problem: LocalProblem) -> bool:
+    """Make the triangle of a set that gave it back once more; false if Python code raised."""
+    lo, hi = problem.offsets[f], problem.offsets[f + 1]
+    if len(set_of(sets, f).chol) == 0 and not grow_sets(sets, np.full(1, f)):
+        return False
+    own = set_of(sets, f)
+    refactorise(own, problem.inverse_delta[lo:hi], make_work(len(own.order), hi - lo))
+    return True
 
 
 @kernel
@@ -115,23 +147,33 @@ def _restart(
     problem: LocalProblem,
     z: FloatArray,
     scores: FloatArray,
-) -> None:
-    """Bring the active sets to new scores: the optimum on each set, shrunk where signs ask it."""
-    work = np.empty((2, largest_capacity(sets, rows)))
+    work: Work,
+) -> bool:
+    """Bring the active sets to new scores: the optimum on each set, shrunk where signs ask it.
+
+    Returns false if Python code raised.
+    """
     for f in rows:
-        own = set_of(sets, f)
-        own.status[0] = RUNNING
+        own, lo, hi = set_of(sets, f), problem.offsets[f], problem.offsets[f + 1]
+        own.status[0], own.waiting[0] = RUNNING, 0
         if own.active[0] == 0:
             for place in range(len(own.order)):
                 own.order[place] = place
-        for k in range(own.active[0]):
-            place = own.order[k]
-            own.theta[place] = _linear_term(f, place, problem, own)
-        if own.active[0] > 0:
-            settle(own, work)
-        _write_variables(f, problem, own, z, scores)
+            mix(own, problem.inverse_delta[lo:hi], z[lo:hi])
+        else:
+            if not has_triangle(own):
+                if not _restore_triangle(sets, f, problem):
+                    return False
+                own = set_of(sets, f)
+            for k in range(own.active[0]):
+                place = own.order[k]
+                own.theta[place] = _linear_term(f, place, problem, own)
+            settle(own, problem.inverse_delta[lo:hi], z[lo:hi], work)
+            mix(own, problem.inverse_delta[lo:hi], z[lo:hi])
+        _write_scores(f, problem, z, scores)
         if interrupted():
             break
+    return True
 
 
 @kernel
@@ -142,18 +184,18 @@ def _advance(
     candidates: Structures,
     z: FloatArray,
     scores: FloatArray,
+    work: Work,
+    last: bool,
 ) -> bool:
     """Take each factor's candidate structure in, or find its active set optimal.
 
     Returns whether an active set is full. Where interrupted, sets keep what they have.
     """
-    work = np.empty((2, largest_capacity(sets, rows)))
-    dense = np.zeros(largest_arity(rows, problem.offsets))
     full = False
     for f in rows:
         own = set_of(sets, f)
-        _join(f, problem, own, candidates, z, scores, work, dense)
-        full |= own.active[0] >= len(own.order) - 1
+        _join(f, problem, own, candidates, z, scores, work, last)
+        full |= is_full(own)
         if interrupted():
             own.status[0] = RUNNING
             break
@@ -168,34 +210,54 @@ def _join(
     candidates: Structures,
     z: FloatArray,
     scores: FloatArray,
-    work: FloatArray,
-    dense: FloatArray,
+    work: Work,
+    last: bool,
 ) -> None:
-    """Take a factor's candidate structure in, or find its active set optimal."""
+    """Let a factor's candidate structure wait for others, or take all in, or find the set optimal.
+
+    What waits pushes the point of the next question away from the optimum of the set, so that the
+    oracle answers with another structure; a set is brought to its optimum once for all of them.
+    """
     lo, hi, count = problem.offsets[f], problem.offsets[f + 1], own.active[0]
-    place = own.order[count]
+    inverse_delta, copies = problem.inverse_delta[lo:hi], z[lo:hi]
+    place = own.order[count + own.waiting[0]]
     copy_candidate(f, place, own, candidates, hi - lo)
     own.theta[place] = _linear_term(f, place, problem, own)
-    gap = 0.0
+    gap, rounding = 1.0, 0.0
     if count > 0:
         gap, rounding = optimality_gap(f, place, problem, own, z)
-        if gap <= rounding:
-            # the weights followed cheap updates so far: look before calling them optimal
-            if refine(own, work):
-                _write_variables(f, problem, own, z, scores)
-            else:
-                own.status[0] = OPTIMAL
+    if gap > rounding:
+        own.waiting[0] += 1
+        if own.waiting[0] < newcomers(count) and not last:
+            _push(place, gap, own, inverse_delta, scores[lo:hi])
             return
-    fill_gram(place, own, problem.inverse_delta[lo:hi], dense)
-    if append_structure(place, own, work[0]):
-        own.p[count] = 1.0 if count == 0 else 0.0
-        own.active[0] = count + 1
-        improved = count == 0 or welcome(gap, own, work)
-    else:
-        improved = exchange(place, own, work)
-    if not improved:
+    elif own.waiting[0] == 0:
+        # the weights followed cheap updates so far: look before calling them optimal
+        if refine(own, inverse_delta, copies, work):
+            _write_scores(f, problem, z, scores)
+        else:
+            own.status[0] = OPTIMAL
+        return
+    if not welcome(gap, own, inverse_delta, copies, work):
         own.status[0] = STALLED
-    _write_variables(f, problem, own, z, scores)
+    mix(own, inverse_delta, copies)
+    _write_scores(f, problem, z, scores)
+
+
+@leaf
+def _push(
+    place: int, gap: float, own: ActiveSet, inverse_delta: FloatArray, scores: FloatArray
+) -> None:
+    """Lower the scores that the oracle sees next, as a step to a structure that waits would."""
+    begin, squares = place * own.width, 0.0
+    end = begin + own.of_variables[place]
+    for e in range(begin, end):
+        squares += (own.value[e] * inverse_delta[own.entry[e]]) ** 2
+    if squares == 0.0:
+        return
+    for e in range(begin, end):
+        i = own.entry[e]
+        scores[i] -= PUSH * gap / squares * own.value[e] * inverse_delta[i] ** 2
 
 
 @leaf
@@ -262,25 +324,12 @@ def _linear_term(f: int, place: int, problem: LocalProblem, own: ActiveSet) -> f
 
 
 @leaf
-def _write_variables(
-    f: int, problem: LocalProblem, own: ActiveSet, z: FloatArray, scores: FloatArray
-) -> None:
-    """Write z = W p, and the scores (a - z) / delta that the oracle sees next."""
+def _write_scores(f: int, problem: LocalProblem, z: FloatArray, scores: FloatArray) -> None:
+    """Write the scores (a - z) / delta that the oracle sees next."""
     lo, hi = problem.offsets[f], problem.offsets[f + 1]
-    copies = z[lo:hi]
-    copies[:] = 0.0
-    for k in range(own.active[0]):
-        place, weight = own.order[k], own.p[k]
-        begin = place * own.width
-        index = own.entry[begin : begin + own.of_variables[place]]
-        value = own.value[begin : begin + own.of_variables[place]]
-        for e in range(len(index)):
-            copies[index[e]] += weight * value[e]
-    a, inverse, score = problem.a[lo:hi], problem.inverse_delta[lo:hi], scores[lo:hi]
-    for j in range(hi - lo):
-        copies[j] *= inverse[j]
-        score[j] = (a[j] - copies[j]) * inverse[j]
-    make_finite(f, problem, score)
+    for link in range(lo, hi):
+        scores[link] = (problem.a[link] - z[link]) * problem.inverse_delta[link]
+    make_finite(f, problem, scores[lo:hi])
 
 
 @leaf
@@ -327,17 +376,21 @@ def copy_candidate(f: int, place: int, own: ActiveSet, candidates: Structures, a
 
 
 @kernel
-def _jvp(
+def multiply_faces(
     sets: Any, rows: IntArray, problem: LocalProblem, out_u: FloatArray, out_v: FloatArray
 ) -> None:
     """Write [W; N] Q [W; N]^T (d_u, d_v), with d_u and d_v in the problem's score arrays.
 
     Additionals are left out where there is no room for them.
     """
-    weights, n_entries = np.empty(largest_capacity(sets, rows)), 0
+    work, n_entries = make_work(largest_capacity(sets, rows), 0), 0
     for f in rows:
         own = set_of(sets, f)
-        _differentiate(f, problem, own, weights, out_u, out_v)
+        if own.active[0] > 0 and not has_triangle(own):
+            if not _restore_triangle(sets, f, problem):
+                break
+            own = set_of(sets, f)
+        _differentiate(f, problem, own, work, out_u, out_v)
         n_entries += own.active[0] * own.active[0]
         if n_entries > LOOK_PERIOD:
             n_entries = 0
@@ -350,7 +403,7 @@ def _differentiate(
     f: int,
     problem: LocalProblem,
     own: ActiveSet,
-    weights: FloatArray,
+    work: Work,
     out_u: FloatArray,
     out_v: FloatArray,
 ) -> None:
@@ -362,8 +415,10 @@ def _differentiate(
     if count < 2:
         return
     for k in range(count):
-        weights[k] = _linear_term(f, own.order[k], problem, own)
-    residual_direction(0.0, weights, own)
+        work.columns[0, k] = _linear_term(f, own.order[k], problem, own)
+    forward_residual(own, work)
+    turn_to_optimum(0.0, own, work)
+    weights = work.direction
     for k in range(count):
         place = own.order[k]
         begin = place * own.width

@@ -10,22 +10,24 @@ from lpsmap_core.kernels.arrays import BoolArray, FloatArray, IntArray
 from lpsmap_core.kernels.compile import general_position, kernel, leaf
 from lpsmap_core.kernels.interrupts import interrupted
 from lpsmap_core.kernels.records import Structures, largest_arity
-from lpsmap_core.local.active.gram import append_structure, fill_gram
+from lpsmap_core.local.active.gram import append_structures, make_work
 from lpsmap_core.local.active.handle import (
     LocalProblem,
     candidates_of,
     find_candidates,
+    give_back_triangles,
     grow_sets,
     largest_capacity,
     problem_of,
     scores_of,
     set_of,
 )
+from lpsmap_core.local.active.memory import is_full
 from lpsmap_core.local.active.steps import (
     GAP_ROUNDING,
     copy_candidate,
     make_finite,
-    multiply_active_sets,
+    multiply_faces,
     optimality_gap,
 )
 
@@ -49,18 +51,20 @@ def complete_faces(
     problem, candidates = problem_of(sets, a, eta_v), candidates_of(sets)
     scores = scores_of(sets)
     wave, along, nothing = np.zeros(len(a)), np.zeros(len(a)), np.empty(0)
+    everything, waves = rows, problem_of(sets, wave, nothing)
     adopted = np.zeros(len(problem.offsets) - 1, dtype=np.bool_)
     for attempt in range(MOST_TIED):
         if len(rows) == 0:
             break
         _shake(rows, problem.offsets, attempt, wave)
-        multiply_active_sets(sets, rows, wave, nothing, along, nothing)
+        multiply_faces(sets, rows, waves, along, nothing)
         _tilt(rows, problem, z, wave, along, scores)
         if not find_candidates(sets, rows, eta_v):
             break
         if _adopt(sets, rows, problem, candidates, z, adopted) and not grow_sets(sets, rows):
             break
         rows = _chosen(rows, adopted)
+    give_back_triangles(sets, everything)
 
 
 @leaf
@@ -107,8 +111,7 @@ def _adopt(
 
     Notes in `adopted` which were; returns whether an active set is full.
     """
-    work = np.empty(largest_capacity(sets, rows))
-    dense = np.zeros(largest_arity(rows, problem.offsets))
+    work = make_work(largest_capacity(sets, rows), largest_arity(rows, problem.offsets))
     full = False
     for f in rows:
         own, lo, hi = set_of(sets, f), problem.offsets[f], problem.offsets[f + 1]
@@ -118,12 +121,10 @@ def _adopt(
         gap, rounding = optimality_gap(f, place, problem, own, z)
         if gap < -TIE_TOLERANCE / GAP_ROUNDING * rounding:
             continue
-        fill_gram(place, own, problem.inverse_delta[lo:hi], dense)
-        if append_structure(place, own, work):
-            own.p[own.active[0]] = 0.0
-            own.active[0] += 1
+        own.p[own.active[0]] = 0.0
+        if append_structures(own.active[0], 1, own, problem.inverse_delta[lo:hi], work, True) == 1:
             adopted[f] = True
-            full |= own.active[0] >= len(own.order) - 1
+            full |= is_full(own)
         if interrupted():
             break
     return full

@@ -8,17 +8,18 @@ from lpsmap_core.kernels.arrays import FloatArray
 from lpsmap_core.kernels.compile import leaf
 from lpsmap_core.kernels.interrupts import interrupted
 from lpsmap_core.local.active.gram import (
-    append_structure,
-    dependency,
-    newcomer_direction,
+    Work,
+    append_structures,
+    exchange_shares,
+    forward_residual,
+    mean_residual,
     refactorise,
     remove,
-    residual_direction,
-    weight_residual,
+    turn_to_optimum,
 )
-from lpsmap_core.local.active.memory import ActiveSet
+from lpsmap_core.local.active.memory import ActiveSet, newcomers
 
-__all__ = ["exchange", "refine", "settle", "welcome"]
+__all__ = ["mix", "refine", "settle", "welcome"]
 
 NEGLIGIBLE = 1e-14
 """Weights up to this are zero: the rounding of a sum of weights that is one."""
@@ -30,35 +31,55 @@ refactorised.
 
 
 @leaf
-def welcome(gap: float, own: ActiveSet, work: FloatArray) -> bool:
-    """Move the weights of a set that was at its optimum until a structure joined with weight zero.
-
-    Returns false if the newcomer gets no weight: its gap was rounding.
-    """
-    newest = own.order[own.active[0] - 1]
-    newcomer_direction(gap, work[0], own)
-    blocking, step = _step(work[0], own)
-    if blocking < 0:
-        return True
-    rejected = own.order[blocking] == newest
-    remove(blocking, own)
-    settle(own, work)
-    return not (rejected and step == 0.0)
+def mix(own: ActiveSet, inverse_delta: FloatArray, z: FloatArray) -> None:
+    """Write z = W p."""
+    z[:] = 0.0
+    for k in range(own.active[0]):
+        place, weight = own.order[k], own.p[k]
+        begin = place * own.width
+        index = own.entry[begin : begin + own.of_variables[place]]
+        value = own.value[begin : begin + own.of_variables[place]]
+        for e in range(len(index)):
+            z[index[e]] += weight * value[e]
+    for i in range(len(z)):
+        z[i] *= inverse_delta[i]
 
 
 @leaf
-def exchange(place: int, own: ActiveSet, work: FloatArray) -> bool:
+def welcome(
+    gap: float, own: ActiveSet, inverse_delta: FloatArray, z: FloatArray, work: Work
+) -> bool:
+    """Take in the structures that wait, and move the weights to the optimum.
+
+    A small set that one structure joins is at its optimum but for that one's `gap`. Large ones
+    drift, until rounding would keep structures coming and going: their residual is taken anew.
+    Returns false if nothing moves: what the newcomers seemed to gain was rounding.
+    """
+    first, n = own.active[0], own.waiting[0]
+    settled = newcomers(first) == 1
+    if settled:
+        work.columns[0, first] = gap
+    else:
+        mean_residual(own, inverse_delta, z, work)
+    own.waiting[0] = 0
+    for k in range(first, first + n):
+        own.p[k] = 1.0 if first == 0 else 0.0
+    if append_structures(first, n, own, inverse_delta, work, settled) == 0:
+        return _exchange(own, inverse_delta, z, work)
+    return first == 0 or _descend(own, work)
+
+
+@leaf
+def _exchange(own: ActiveSet, inverse_delta: FloatArray, z: FloatArray, work: Work) -> bool:
     """Take in a structure that depends affinely on the active ones, in exchange for one of them.
 
-    Weight moves along the dependency, on which z is constant and the objective falls linearly,
-    until an active structure's weight is zero; that one leaves. Two structures that share all
-    variables and differ in additionals are the smallest such case. Returns false if nothing can be
-    exchanged.
+    It is the next in the order. Weight moves along the dependency, on which z is constant and the
+    objective falls linearly, until an active structure's weight is zero; that one leaves. Two
+    structures that share all variables and differ in additionals are the smallest such case.
+    Returns false if nothing can be exchanged.
     """
-    capacity = len(own.order)
-    count = own.active[0]
-    share = work[0]
-    dependency(share, own)
+    count, share = own.active[0], work.direction
+    exchange_shares(own, work)
     leaving, step = -1, np.inf
     for k in range(count):
         if share[k] > 1e-9 and own.p[k] < step * share[k]:
@@ -67,33 +88,49 @@ def exchange(place: int, own: ActiveSet, work: FloatArray) -> bool:
         return False
     for k in range(count):
         own.p[k] -= step * share[k]
-    remove(leaving, own)
-    for k in range(count - 1, capacity):  # the newcomer's place is the next in the order
-        if own.order[k] == place:
-            own.order[k] = own.order[count - 1]
-            own.order[count - 1] = place
-    if not append_structure(place, own, work[0]):
-        settle(own, work)
-        return False
-    own.p[count - 1] = step
-    own.active[0] = count
-    settle(own, work)
-    return True
+    remove(leaving, own, work)
+    newcomer, own.order[count] = own.order[count], own.order[count - 1]
+    own.order[count - 1], own.p[count - 1] = newcomer, step
+    joined = append_structures(count - 1, 1, own, inverse_delta, work, True)
+    settle(own, inverse_delta, z, work)
+    return joined == 1
 
 
 @leaf
-def settle(own: ActiveSet, work: FloatArray) -> None:
-    """Move the weights to the optimum of their set; structures whose weight falls to zero leave."""
+def settle(own: ActiveSet, inverse_delta: FloatArray, z: FloatArray, work: Work) -> None:
+    """Move the weights to the optimum of their set; structures whose weight falls to zero leave.
+
+    Overwrites z.
+    """
+    mix(own, inverse_delta, z)
+    mean_residual(own, inverse_delta, z, work)
+    forward_residual(own, work)
+    _descend(own, work)
+
+
+@leaf
+def _descend(own: ActiveSet, work: Work) -> bool:
+    """Move the weights along the residual, whose ``L^-1 r`` is the first column, to its end.
+
+    Structures whose weight falls to zero leave. Returns whether any weight moved.
+    """
+    moved, residual = False, work.columns[0]
     while own.active[0] > 1:
-        total, _, _ = weight_residual(own, work[0])
-        residual_direction(1.0 - total, work[0], own)
-        blocking, _ = _step(work[0], own)
+        total = 1.0
+        for k in range(own.active[0]):
+            total -= own.p[k]
+        turn_to_optimum(total, own, work)
+        blocking, step = _step(work.direction, own)
+        moved |= step > 0.0
         if blocking < 0:
-            return
-        remove(blocking, own)
+            return moved
+        for k in range(own.active[0]):
+            residual[k] *= 1.0 - step
+        remove(blocking, own, work)
         if interrupted():
-            return
+            return True
     own.p[0] = 1.0
+    return moved
 
 
 @leaf
@@ -118,17 +155,18 @@ def _step(direction: FloatArray, own: ActiveSet) -> tuple[int, float]:
 
 
 @leaf
-def refine(own: ActiveSet, work: FloatArray) -> bool:
-    """Bring the weights to the last digit; return whether they had drifted."""
+def refine(own: ActiveSet, inverse_delta: FloatArray, z: FloatArray, work: Work) -> bool:
+    """Bring the weights, whose mixture is z, to the last digit; return whether they had drifted."""
     drifted = False
     for attempt in range(4):
         if own.active[0] < 2:
             break
-        _, scale, residual = weight_residual(own, work[0])
+        scale, residual = mean_residual(own, inverse_delta, z, work)
         if residual <= DRIFT * (scale + 1.0):
             break
         drifted = True
         if attempt == 2:
-            refactorise(own, work[0])
-        settle(own, work)
+            refactorise(own, inverse_delta, work)
+        settle(own, inverse_delta, z, work)
+        mix(own, inverse_delta, z)
     return drifted and attempt < 3

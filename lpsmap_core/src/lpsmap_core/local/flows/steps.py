@@ -11,6 +11,7 @@ from lpsmap_core.kernels.by_address import by_address
 from lpsmap_core.kernels.compile import kernel, leaf
 from lpsmap_core.kernels.interrupts import stopped
 from lpsmap_core.local.active.handle import LocalProblem, problem_of, set_of, status_of
+from lpsmap_core.local.active.limits import iteration_limit
 from lpsmap_core.local.active.steps import (
     OPTIMAL,
     RUNNING,
@@ -75,8 +76,9 @@ def solve_chains(
     if len(small) > 0:
         longest, n_states = _largest(chains, small, problem)
         limit = most_structures(longest)
-        solve_active_sets(chains, small, a, eta_v, z, v, min(max_iterations, limit))
-        grown = _outgrown(chains, small, problem, max_iterations >= limit)
+        allowed = iteration_limit(max_iterations, chains, small, problem)
+        solve_active_sets(chains, small, a, eta_v, z, v, min(allowed, limit))
+        grown = _outgrown(chains, small, problem, allowed >= limit)
         if len(grown) > 0 and (stopped() or not make_blocks(chains, grown)):
             return
     flows = _solved_by(chains, rows, FLOW)
