@@ -99,7 +99,7 @@ class Factor(abc.ABC):
     """Compiled product of many local Jacobians with vectors (level 3)."""
 
     iterates: ClassVar[bool] = False
-    """Whether the compiled closed form iterates. With ``max_inner_iter`` a user asks for rough
+    """Whether the compiled closed form iterates. Who gives ``max_inner_iter`` asks for approximate
     solutions at a bounded price: then the active set, which gives them, takes its place."""
 
     chain_states: ClassVar[str | None] = None
