@@ -18,7 +18,7 @@ from lpsmap_core.command import new_plugin
 from lpsmap_core.command.check import check_registered, registrations_of
 from lpsmap_core.command.compile_types import compile_types
 from lpsmap_core.command.explain import explain
-from lpsmap_core.model.factor import override_level
+from lpsmap_core.model.levels import override_level
 from lpsmap_core.plugins.files import read_graph
 from lpsmap_core.plugins.registry import (
     DuplicateNameError,

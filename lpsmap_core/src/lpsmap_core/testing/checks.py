@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from lpsmap_core.model.factor import Factor, has_array_code, override_level
+from lpsmap_core.model.factor import Factor
+from lpsmap_core.model.levels import has_array_code, override_level
 from lpsmap_core.testing.best import (
     check_forbidden,
     check_linear,
