@@ -81,6 +81,7 @@ class TorchGibbs(Gibbs):
         """Scores of slots and additionals, and of the variables that are on while slots are off."""
         blocks = [x.to(device="cpu", dtype=torch.float64).reshape(-1) for x in self._blocks]
         of_slots = torch.cat(blocks)[_tensor(self._index)]
+        of_slots = torch.where(of_slots.isnan(), 0.0, of_slots)  # what counts is in the beliefs
         negated = _tensor(self._negated)
         eta_u, eta_v = torch.where(negated, -of_slots, of_slots), torch.empty(0).double()
         if self._given is not None:
@@ -96,7 +97,7 @@ class TorchGibbs(Gibbs):
         eta_u, eta_v, constant = self._local
         score = constant[:, None].repeat(1, len(slots))
         for values, factors, own in (
-            (slots, self._owner, eta_u),
+            (slots, self._owner, torch.where(eta_u == torch.inf, 0.0, eta_u)),
             (additionals, owner, eta_v),
         ):
             k, place = np.nonzero(values)

@@ -138,9 +138,12 @@ class HypergraphBuilder:
         return Hypergraph(
             self._arity,
             self.n_additionals,
-            *map(_integers, (self._heads, self._tails, self._first_entry, self._entries)),
-            goal=self._items[goal],
-            name_of=names.__getitem__,
+            _integers(self._heads),
+            _integers(self._tails),
+            _integers(self._first_entry),
+            _integers(self._entries),
+            self._items[goal],
+            names.__getitem__,
         )
 
     def _item(self, name: Hashable) -> int:

@@ -26,6 +26,7 @@ def inside(
     eta_v: FloatArray,
     total: FloatArray,
     local: FloatArray,
+    doubt: FloatArray,
 ) -> float:
     """Return the goal's log-partition function, by a log-sum-exp for every item.
 
@@ -40,6 +41,8 @@ def inside(
         item of which all derivations are forbidden.
     local
         The result: for every hyperedge its probability given its head; zeros below such an item.
+    doubt
+        The result: for I + 1 items the entropy of these probabilities.
     """
     first_edge, tails = edges.first_edge, edges.tails
     total[0] = 0.0
@@ -50,13 +53,17 @@ def inside(
             score = own_score(edges, e, arity, eta_u, eta_v)
             local[e] = score + total[tails[2 * e]] + total[tails[2 * e + 1]]
             most = max(most, local[e])
-        mass = 0.0
+        mass = below = 0.0
         for e in range(first, last):
-            local[e] = np.exp(local[e] - most) if local[e] > -np.inf else 0.0
-            mass += local[e]
-        total[i + 1] = most
+            less = local[e] - most
+            local[e] = np.exp(less) if local[e] > -np.inf else 0.0
+            if local[e] > 0.0:
+                mass += local[e]
+                below += local[e] * less
+        total[i + 1], doubt[i + 1] = most, 0.0
         if mass > 0.0:
             total[i + 1] += np.log(mass)
+            doubt[i + 1] = max(np.log(mass) - below / mass, 0.0)
             for e in range(first, last):
                 local[e] /= mass
         if last > look_at:
@@ -64,12 +71,18 @@ def inside(
             if interrupted():
                 local[:] = 0.0
                 return -np.inf
-    return total[n_items]
+    return total[n_items]  # type: ignore[no-any-return]
 
 
 @leaf
 def _outside(
-    edges: Edges, arity: int, local: FloatArray, reach: FloatArray, m: FloatArray, n: FloatArray
+    edges: Edges,
+    arity: int,
+    local: FloatArray,
+    doubt: FloatArray,
+    reach: FloatArray,
+    m: FloatArray,
+    n: FloatArray,
 ) -> float:
     """Write marginals of slots and additionals; return the entropy.
 
@@ -77,7 +90,7 @@ def _outside(
     ----------
     edges, arity
         The hypergraph, and the number of slots.
-    local
+    local, doubt
         Of `inside`.
     reach
         Memory for I + 1 items: how often each is expected in a derivation.
@@ -93,11 +106,11 @@ def _outside(
         mine = reach[i + 1]
         if mine == 0.0:
             continue
+        entropy += mine * doubt[i + 1]
         for e in range(first_edge[i], first_edge[i + 1]):
             share = mine * local[e]
             if share == 0.0:
                 continue
-            entropy -= share * np.log(local[e])
             reach[tails[2 * e]] += share
             reach[tails[2 * e + 1]] += share
             for k in range(first_entry[e], first_entry[e + 1]):
@@ -188,18 +201,16 @@ def beliefs_of(
     the rest.
     """
     offsets, extra = factors.offsets, factors.additional_offsets
-    total, reach = (
-        np.empty(largest_of(rows, factors, 0) + 1),
-        np.empty(largest_of(rows, factors, 0) + 1),
-    )
-    local = np.empty(largest_of(rows, factors, 1))
+    n_items, n_edges = largest_of(rows, factors, 0), largest_of(rows, factors, 1)
+    total, reach, doubt = np.empty(n_items + 1), np.empty(n_items + 1), np.empty(n_items + 1)
+    local = np.empty(n_edges)
     for r in rows:
         edges = edges_of(factors.integers, factors.integer_ranges[r, 0])
         eta_u = scores.eta_u[offsets[r] : offsets[r + 1]]
         eta_v = scores.eta_v[extra[r] : extra[r + 1]]
         m_r, n_r = m[offsets[r] : offsets[r + 1]], n[extra[r] : extra[r + 1]]
-        log_partition[r] = inside(edges, len(eta_u), eta_u, eta_v, total, local)
-        entropy[r] = _outside(edges, len(eta_u), local, reach, m_r, n_r)
+        log_partition[r] = inside(edges, len(eta_u), eta_u, eta_v, total, local, doubt)
+        entropy[r] = _outside(edges, len(eta_u), local, doubt, reach, m_r, n_r)
 
 
 @kernel
@@ -225,8 +236,6 @@ def hessian_products(
         edges = edges_of(factors.integers, factors.integer_ranges[r, 0])
         u, v = slice(offsets[r], offsets[r + 1]), slice(extra[r], extra[r + 1])
         eta_u, eta_v = scores.eta_u[u], scores.eta_v[v]
-        inside(edges, len(eta_u), eta_u, eta_v, total, local)
+        inside(edges, len(eta_u), eta_u, eta_v, total, local, d_total)
         _tangent(edges, len(eta_u), local, d_u[u], d_v[v], d_total, d_local)
-        _outside_tangent(
-            edges, len(eta_u), local, d_local, total, d_reach, out_u[u], out_v[v]
-        )
+        _outside_tangent(edges, len(eta_u), local, d_local, total, d_reach, out_u[u], out_v[v])

@@ -6,7 +6,14 @@ from typing import NamedTuple
 
 import numpy as np
 
-from lpsmap_core.hypergraph.edges import LOOK_PERIOD, Edges, edges_of, largest_of, own_score, switch_on
+from lpsmap_core.hypergraph.edges import (
+    LOOK_PERIOD,
+    Edges,
+    edges_of,
+    largest_of,
+    own_score,
+    switch_on,
+)
 from lpsmap_core.kernels.arrays import FloatArray, IndexArray, IntArray
 from lpsmap_core.kernels.compile import kernel, leaf
 from lpsmap_core.kernels.interrupts import interrupted
@@ -24,7 +31,7 @@ class Ranked(NamedTuple):
         The best first.
     edge, left, right
         The hyperedge, and the ranks of the derivations of its two tails.
-    count
+    length
         How many an item has.
     """
 
@@ -32,7 +39,7 @@ class Ranked(NamedTuple):
     edge: IntArray
     left: IntArray
     right: IntArray
-    count: IntArray
+    length: IntArray
 
 
 class Heap(NamedTuple):
@@ -48,12 +55,12 @@ class Heap(NamedTuple):
 def _better(heap: Heap, i: int, j: int) -> bool:
     """Whether one candidate comes before another: by score, then in the order of declaration."""
     if heap.score[i] != heap.score[j]:
-        return heap.score[i] > heap.score[j]
+        return bool(heap.score[i] > heap.score[j])
     if heap.edge[i] != heap.edge[j]:
-        return heap.edge[i] < heap.edge[j]
+        return bool(heap.edge[i] < heap.edge[j])
     if heap.left[i] != heap.left[j]:
-        return heap.left[i] < heap.left[j]
-    return heap.right[i] < heap.right[j]
+        return bool(heap.left[i] < heap.left[j])
+    return bool(heap.right[i] < heap.right[j])
 
 
 @leaf
@@ -111,14 +118,14 @@ def _rank(
     b is 0: each pair comes once, and after a better one.
     """
     first_edge, tails = edges.first_edge, edges.tails
-    score, count = ranked.score, ranked.count
-    score[0], count[0] = 0.0, 1
+    score, length = ranked.score, ranked.length
+    score[0], length[0] = 0.0, 1
     look_at = LOOK_PERIOD
     for i in range(1, len(first_edge)):
         size, found = 0, 0
         for e in range(first_edge[i - 1], first_edge[i]):
             a, b = tails[2 * e], tails[2 * e + 1]
-            if count[a] > 0 and count[b] > 0:
+            if length[a] > 0 and length[b] > 0:
                 own = own_score(edges, e, arity, eta_u, eta_v)
                 size = _push(heap, size, own + score[a * k] + score[b * k], e, 0, 0)
         while size > 0 and found < k:
@@ -129,17 +136,17 @@ def _rank(
             size = _pop(heap, size)
             a, b = tails[2 * e], tails[2 * e + 1]
             own = own_score(edges, e, arity, eta_u, eta_v)
-            if right + 1 < count[b]:
+            if right + 1 < length[b]:
                 more = own + score[a * k + left] + score[b * k + right + 1]
                 size = _push(heap, size, more, e, left, right + 1)
-            if right == 0 and left + 1 < count[a]:
+            if right == 0 and left + 1 < length[a]:
                 more = own + score[a * k + left + 1] + score[b * k]
                 size = _push(heap, size, more, e, left + 1, 0)
-        count[i] = found
+        length[i] = found
         if first_edge[i] > look_at:
             look_at += LOOK_PERIOD
             if interrupted():
-                count[len(first_edge) - 1] = 0
+                length[len(first_edge) - 1] = 0
                 return
 
 
@@ -223,5 +230,5 @@ def k_best_of(
         goal = len(edges.first_edge) - 1
         for j in range(k):
             s, size[r * k + j] = r * k + j, -1
-            if j < ranked.count[goal]:
+            if j < ranked.length[goal]:
                 size[s] = _write(edges, k, j, ranked, stack, place, start[s], entry, value)

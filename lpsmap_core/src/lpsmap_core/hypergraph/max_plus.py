@@ -4,7 +4,14 @@ from __future__ import annotations
 
 import numpy as np
 
-from lpsmap_core.hypergraph.edges import LOOK_PERIOD, Edges, edges_of, largest_of, own_score, switch_on
+from lpsmap_core.hypergraph.edges import (
+    LOOK_PERIOD,
+    Edges,
+    edges_of,
+    largest_of,
+    own_score,
+    switch_on,
+)
 from lpsmap_core.kernels.arrays import FloatArray, IndexArray, IntArray
 from lpsmap_core.kernels.compile import kernel, leaf
 from lpsmap_core.kernels.interrupts import interrupted
@@ -53,7 +60,7 @@ def best_derivation(
                 for j in range(i, n_items):
                     choice[j + 1] = first_edge[j]
                 break
-    return best[n_items]
+    return best[n_items]  # type: ignore[no-any-return]
 
 
 @leaf

@@ -63,7 +63,7 @@ class HypergraphInference:
             np.zeros(n), np.zeros(n), np.zeros(len(scores.eta_u)), np.zeros(len(scores.eta_v))
         )
         beliefs_of(rows, self._factors, scores, *found)
-        for r in np.flatnonzero(found.log_partition < least):
+        for r in np.flatnonzero(found.log_partition < least).tolist():
             found.log_partition[r], found.entropy[r] = -np.inf, 0.0
             found.m[self._slots(r)] = 0.0
             found.n[self._additionals(r)] = 0.0
@@ -78,9 +78,7 @@ class HypergraphInference:
         return product
 
     @interruptible
-    def sample(
-        self, rows: IntArray, scores: Scores, n: int, random: np.random.Generator
-    ) -> Found:
+    def sample(self, rows: IntArray, scores: Scores, n: int, random: np.random.Generator) -> Found:
         """Draw structures of each factor."""
         decided, _, _ = self._decided(rows, scores)
         room = self._room(n)
@@ -105,9 +103,7 @@ class HypergraphInference:
             hypergraph, own = self._hypergraphs[k], np.concatenate(mine)
             plain = bool(np.isfinite(own[hypergraph.used]).all() and (own < np.inf).all())
             counts.append(
-                hypergraph.n_structures
-                if plain
-                else hypergraph.count(own > -np.inf, own == np.inf)
+                hypergraph.n_structures if plain else hypergraph.count(own > -np.inf, own == np.inf)
             )
         return counts
 

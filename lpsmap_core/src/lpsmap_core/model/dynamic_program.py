@@ -15,7 +15,7 @@ from lpsmap_core.hypergraph.builder import HypergraphBuilder
 from lpsmap_core.hypergraph.declaration import Hypergraph
 from lpsmap_core.hypergraph.edges import NONZEROS
 from lpsmap_core.hypergraph.max_plus import best_derivations
-from lpsmap_core.kernels.arrays import BoolArray, FloatArray, IndexArray, IntArray
+from lpsmap_core.kernels.arrays import BoolArray, FloatArray, IntArray
 from lpsmap_core.kernels.records import Factors, Scores, Structures
 from lpsmap_core.model.derivations import HypergraphInference
 from lpsmap_core.model.factor import Factor
@@ -61,7 +61,7 @@ class DynamicProgram(Factor):
         return _kept.get(cls, row)
 
     def hypergraphs(self) -> tuple[list[Hypergraph], IntArray]:
-        """Return the different hypergraphs of the factors, and for every factor which is its own."""
+        """Return the different hypergraphs of the factors, and which is each factor's own."""
         rows, which = different_rows(self)
         return [self.hypergraph_of(row) for row in rows], which
 
@@ -79,10 +79,9 @@ class DynamicProgram(Factor):
     def solve_map(self, eta_u: FloatArray, eta_v: FloatArray) -> Hashable:
         """Return what the best structure has on, as pairs of an entry and how often."""
         code = self.hypergraph_of(Row.of_view(self)).code
-        ends = [np.array([0, np.size(x)]) for x in (eta_u, eta_v)]
-        factors = Factors(
-            *ends, np.empty((1, 0)), np.empty(0), code, np.array([[0, len(code)]])
-        )
+        u, v = (np.array([0, np.size(x)]) for x in (eta_u, eta_v))
+        place = np.array([[0, len(code)]])
+        factors = Factors(u, v, np.empty((1, 0)), np.empty(0), code, place)
         found = Structures(
             np.zeros(1, dtype=np.int64),
             np.empty(code[NONZEROS], dtype=np.int32),

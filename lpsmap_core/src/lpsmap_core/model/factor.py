@@ -13,6 +13,7 @@ import numpy.typing as npt
 
 from lpsmap_core.kernels.arrays import FloatArray, IntArray
 from lpsmap_core.kernels.records import Factors, LocalSolution
+from lpsmap_core.model.inference import Inference
 from lpsmap_core.model.inputs import (
     MOST,
     broadcast,
@@ -21,7 +22,6 @@ from lpsmap_core.model.inputs import (
     integer_array,
     whole_numbers,
 )
-from lpsmap_core.model.inference import Inference
 from lpsmap_core.model.lengths import checked_lengths, checked_mask, within_lengths
 from lpsmap_core.model.variables import Variables, as_variables
 

@@ -13,7 +13,7 @@ __all__ = ["Beliefs", "Found", "Inference"]
 
 
 class Beliefs(NamedTuple):
-    """The Gibbs distributions of F factors, in which structures have probability ``exp(score) / Z``.
+    """The Gibbs distributions of F factors: structures have probability ``exp(score) / Z``.
 
     Attributes
     ----------
@@ -63,9 +63,7 @@ class Inference(Protocol):
         That is the product of a vector with the symmetric Hessian of the log-partition function.
         """
 
-    def sample(
-        self, rows: IntArray, scores: Scores, n: int, random: np.random.Generator
-    ) -> Found:
+    def sample(self, rows: IntArray, scores: Scores, n: int, random: np.random.Generator) -> Found:
         """Draw `n` structures of each factor, independently."""
 
     def k_best(self, rows: IntArray, scores: Scores, k: int) -> Found:

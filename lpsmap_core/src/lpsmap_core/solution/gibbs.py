@@ -15,6 +15,7 @@ from lpsmap_core.local.vertices import Vertices
 from lpsmap_core.model.factor import Factor
 from lpsmap_core.model.inference import Beliefs, Found
 from lpsmap_core.model.inputs import count, real_numbers
+from lpsmap_core.model.unused import forget_unused
 from lpsmap_core.solution.distribution import Distributions
 
 __all__ = ["Gibbs"]
@@ -58,6 +59,8 @@ class Gibbs:
         self._negated = factor.links(factor.variables.negated)
         self._owner = np.repeat(np.arange(factor.n_factors), np.diff(factor.offsets))
         _refuse_repeats(factor, self._owner, self._index)
+        scores = scores.copy()
+        (additionals,) = forget_unused([factor], scores, [additionals])
         of_slots = scores[self._index]
         wrong = np.bincount(self._owner, ~(of_slots < np.inf), minlength=factor.n_factors)
         wrong += (~(additionals < np.inf)).sum(axis=1)
@@ -119,7 +122,7 @@ class Gibbs:
         product = self._inference.hessian_product(self._rows, self._scores, direction)
         on = np.where(self._negated, 1.0 - self._beliefs.m, self._beliefs.m)
         n = self.factor.n_factors
-        change = np.bincount(self._owner, on * d, minlength=n)
+        change: FloatArray = np.bincount(self._owner, on * d, minlength=n).astype(np.float64)
         change += (self._beliefs.n * d_v).reshape(n, -1).sum(axis=1)
         return (
             change.reshape(self.factor.batch_shape),
@@ -178,7 +181,8 @@ class Gibbs:
         Returns
         -------
         array
-            ``(*batch_shape,)`` or ``(*batch_shape, K)``. It is not checked that they are structures.
+            ``(*batch_shape,)`` or ``(*batch_shape, K)``; NaN where every structure is forbidden. It
+            is not checked that they are structures.
         """
         factor = self.factor
         x = real_numbers("log_probability: variables", variables).astype(np.float64)
@@ -200,13 +204,17 @@ class Gibbs:
             given = real_numbers("log_probability: additionals", additionals)
             extra[:] = given.reshape(n, k, -1).swapaxes(0, 1).reshape(k, -1)
         score = self._score(slots, extra, np.repeat(np.arange(n), factor.n_additionals))
-        return (score - self.log_partition.reshape(n, 1)).reshape(*shape[:batch], *middle)
+        row, place = np.nonzero((slots == 0.0) & (self._scores.eta_u == np.inf))
+        score[self._owner[place], row] = -np.inf  # a forced slot is off
+        with np.errstate(invalid="ignore"):
+            found = score - self.log_partition.reshape(n, 1)
+        return found.reshape(*shape[:batch], *middle)
 
     def _score(self, slots: FloatArray, additionals: FloatArray, owner: IntArray) -> Any:
         """Return (n_factors, k) scores of (k, ...) structures; `owner` is of the additionals."""
         score = np.repeat(self._constant[:, None], len(slots), axis=1)
         for values, factors, own in (
-            (slots, self._owner, self._scores.eta_u),
+            (slots, self._owner, _unforced(self._scores.eta_u)),
             (additionals, owner, self._scores.eta_v),
         ):
             k, place = np.nonzero(values)
@@ -266,6 +274,11 @@ class Gibbs:
         )
         scores = found.score[chosen] + self._constant[vertices.owner]
         return _Chosen(self.factor, vertices, scores, self._n_variables)
+
+
+def _unforced(eta_u: FloatArray) -> FloatArray:
+    """Return scores of slots, zeros for those that are forced: their variables are forbidden."""
+    return np.where(eta_u == np.inf, 0.0, eta_u)
 
 
 class _Chosen(Distributions):
