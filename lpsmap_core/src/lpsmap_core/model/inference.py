@@ -58,13 +58,13 @@ class Inference(Protocol):
         """Return log-partition functions, entropies and marginals."""
 
     def hessian_product(self, rows: IntArray, scores: Scores, direction: Scores) -> Scores:
-        """Return how the marginals change along a change of the scores, zeros for other rows.
+        """Return how the marginals change along a `direction` of the scores, zeros for other rows.
 
         That is the product of a vector with the symmetric Hessian of the log-partition function.
         """
 
     def sample(self, rows: IntArray, scores: Scores, n: int, random: np.random.Generator) -> Found:
-        """Draw `n` structures of each factor, independently."""
+        """Draw `n` structures of each factor, independently, by the numbers of `random`."""
 
     def k_best(self, rows: IntArray, scores: Scores, k: int) -> Found:
         """Return the k best structures of each factor, the best first."""

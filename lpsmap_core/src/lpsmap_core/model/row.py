@@ -36,7 +36,7 @@ class Row:
 
     @classmethod
     def of_view(cls, view: Any) -> Row:
-        """Return the row of what `Factor.row` returned."""
+        """Return the row of a `view` that `Factor.row` returned."""
         name = view.integer_parameter
         return cls(
             view.event_shape,
