@@ -22,7 +22,7 @@ GRAPH = FactorGraph()
 
 
 class Path(DynamicProgram):
-    """Steps that add up to the length, each of one or two; the additional is a first step of two."""
+    """Steps of one or two up to the length; the additional is a first step of two."""
 
     def __init__(self, variables: Any, leap: Any) -> None:
         super().__init__(variables, leap)

@@ -232,7 +232,8 @@ def check_distribution(factor: Factor, *, seed: int = 0, draws: int = DRAWS) -> 
         for oracle, found in zip(oracles, solution.structures(again), strict=True):
             p, slots = found.probabilities, factor.slots_of(oracle.i)
             m = np.array([_slots_of(again, oracle, s.variables) for s in found])
-            n = np.array([np.ravel(s.additionals) for s in found]).reshape(len(p), -1)
+            n = np.array([np.ravel(s.additionals) for s in found])
+            n = n.reshape(len(p), factor.n_additionals)
             error = np.abs(p @ m - mu[draw, slots]).max(initial=0.0)
             error_v = np.abs(p @ n - nu[draw, oracle.i]).max(initial=0.0)
             allowed = CLOSE * (1.0 + np.abs(scores[draw, slots]).sum())
