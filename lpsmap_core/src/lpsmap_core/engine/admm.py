@@ -110,23 +110,7 @@ def solve_part(
     options: Options,
     warm: WarmStart | None = None,
 ) -> PartState:
-    """Solve one part.
-
-    Parameters
-    ----------
-    part
-        The part.
-    eta
-        Scores of its variables, finite or ``-inf``.
-    eta_v
-        Scores of the additionals of all buckets, likewise.
-    skip
-        Components to leave out.
-    options
-        Limits and settings.
-    warm
-        Where to start from.
-    """
+    """Solve one part; the arguments are those of `Engine.solve`."""
     state = initial_state(part, eta, eta_v, options, warm)
     run_loop(state, ~skip, options)
     return state

@@ -82,7 +82,7 @@ def solve_on_any_scale(
     options: Options,
     warm: WarmStart | None = None,
 ) -> PartState:
-    """Solve one part, whatever the magnitudes of its scores; the arguments are `solve_part`'s."""
+    """Solve one part, whatever the magnitudes of its scores; the arguments are `Engine.solve`'s."""
     if not (any_large(eta) or (eta_v.size and any_large(eta_v))):
         return solve_part(part, eta, eta_v, skip, options, warm)
     largest = largest_magnitudes(part, eta, eta_v)

@@ -208,7 +208,7 @@ def initial_state(
     options: Options,
     warm: WarmStart | None = None,
 ) -> PartState:
-    """Return the state before the first iteration; see `lpsmap_core.engine.admm.solve_part`."""
+    """Return the state before the first iteration; see `lpsmap_core.engine.protocol.Engine.solve`."""
     direct = part.direct if options.quadratic else np.zeros_like(part.direct)
     scores = _prepare(part, direct, eta, eta_v, options)
     forbids = scores.forbids
