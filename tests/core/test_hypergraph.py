@@ -10,7 +10,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from lpsmap_core import DynamicProgram, FactorGraph, HypergraphBuilder, Row
+from lpsmap_core import Beliefs, DynamicProgram, FactorGraph, HypergraphBuilder, Row, Scores
+from lpsmap_core.hypergraph.inside_outside import beliefs_of
+from lpsmap_core.hypergraph.k_best import k_best_of
+from lpsmap_core.hypergraph.max_plus import best_derivations
+from lpsmap_core.kernels.interrupts import Watch
 from lpsmap_core.model import dynamic_program
 
 
@@ -301,3 +305,22 @@ def test_solutions_follow() -> None:
     graph.solve()
     np.testing.assert_allclose(u.value, [[0.6, 0.4, 0.0], [1.0, 0.0, 0.0]], atol=1e-9)
     assert graph.structures(chosen)[0][0].decoded == {"on": [[0, 0], [1, 0]]}
+
+
+@pytest.mark.compiled
+def test_long_passes_come_out_in_time() -> None:
+    """With no time left, passes over many hyperedges end early, and what they wrote can be read."""
+    graph = FactorGraph()
+    chosen = graph.add(Chooser(graph.variable((400, 100))))
+    inference, n = chosen.inference(), 400 * 100
+    scores = Scores(np.zeros(n), np.empty(0))
+    rows = np.zeros(1, dtype=np.int64)
+    found, room = Beliefs(*np.zeros((2, 1)), np.zeros(n), np.empty(0)), inference._room(1)
+    assert np.isclose(inference.beliefs(rows, scores).log_partition, 400 * np.log(100))
+    with Watch(max_time=0.0):
+        beliefs_of(rows, inference._factors, scores, *found)
+        best_derivations(rows, inference._factors, scores, room)
+        assert room.size[0] == 400 and ((room.entry >= 0) & (room.entry < n)).all()
+        k_best_of(rows, inference._factors, scores, 1, room)
+    assert found.log_partition[0] == -np.inf and not found.m.any()
+    assert room.size[0] == -1
