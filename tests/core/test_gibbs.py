@@ -134,7 +134,7 @@ def test_negated_variables_that_are_forbidden_force_their_slots() -> None:
     assert gibbs.count().tolist() == [2, 0, 4]
     assert gibbs.k_best(9).counts.tolist() == [2, 0, 4]
     assert gibbs.sample(5, 0).counts.tolist() == [5, 0, 5]
-    logs = gibbs.log_probability([np.eye(2)] * 3)
+    logs = gibbs.log_probability([np.eye(2)] * 3, np.zeros((3, 8)))
     np.testing.assert_allclose(logs[2], -np.log(4))
     assert logs[0] == -np.inf
 
@@ -189,6 +189,10 @@ def test_bad_input_is_refused() -> None:
     for shape in ((3, 2), (2, 2, 2), (2, 1, 1, 3, 2)):
         with pytest.raises(ValueError, match=r"variables has shape .*; expected \(2, 3, 2\)"):
             gibbs.log_probability(np.zeros(shape))
+    with pytest.raises(
+        ValueError, match="additionals has 0 numbers; expected those of 2 structures, 12"
+    ):
+        gibbs.log_probability(np.zeros((2, 3, 2)))
     with pytest.raises(TypeError, match="no function of the marginals"):
         gibbs.k_best(2).pull_back(np.zeros((2, 2)))
     with pytest.raises(TypeError, match="no function of the marginals"):
@@ -210,4 +214,6 @@ def test_an_empty_batch_has_empty_answers() -> None:
     assert gibbs.log_partition.shape == gibbs.entropy.shape == (0,)
     assert gibbs.marginals.shape == (0, 3, 2)
     assert gibbs.count().shape == (0,)
+    assert gibbs.log_probability(np.empty((0, 3, 2)), np.empty((0, 12))).shape == (0,)
+    assert gibbs.jvp(np.empty(0))[0].shape == (0,)
     assert len(gibbs.k_best(2)) == len(gibbs.sample(2, 0)) == 0

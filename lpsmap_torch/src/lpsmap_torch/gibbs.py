@@ -34,8 +34,8 @@ class TorchGibbs(Gibbs):
 
     def __init__(self, factor: Factor, scores: list[Tensor], additionals: Tensor | None) -> None:
         flat = [numbers(block).reshape(-1) for block in scores]
-        n = factor.n_factors
-        extra = np.empty((n, 0)) if additionals is None else numbers(additionals).reshape(n, -1)
+        shape = factor.n_factors, factor.n_additionals
+        extra = np.empty(shape) if additionals is None else numbers(additionals).reshape(shape)
         super().__init__(factor, np.concatenate(flat), extra)
         self._blocks, self._given = scores, additionals
         self._like = functools.reduce(torch.promote_types, [x.dtype for x in scores])

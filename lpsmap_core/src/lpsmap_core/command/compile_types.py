@@ -137,7 +137,8 @@ def _use(factor: Factor) -> None:
     if has_sums(type(factor)):
         gibbs = again.graph.gibbs(again.factors[0])
         gibbs.jvp(np.zeros(again.graph.n_variables))
-        gibbs.k_best(1), gibbs.sample(1)
+        gibbs.k_best(1)
+        gibbs.sample(1)
     again.graph.add(copy.copy(again.factors[0]))
     _differentiate(again.graph)
 

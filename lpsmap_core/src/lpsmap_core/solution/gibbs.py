@@ -123,7 +123,7 @@ class Gibbs:
         on = np.where(self._negated, 1.0 - self._beliefs.m, self._beliefs.m)
         n = self.factor.n_factors
         change: FloatArray = np.bincount(self._owner, on * d, minlength=n).astype(np.float64)
-        change += (self._beliefs.n * d_v).reshape(n, -1).sum(axis=1)
+        change += (self._beliefs.n * d_v).reshape(n, self.factor.n_additionals).sum(axis=1)
         return (
             change.reshape(self.factor.batch_shape),
             self._placed(product.eta_u, tangent=True),
@@ -183,6 +183,13 @@ class Gibbs:
         array
             ``(*batch_shape,)`` or ``(*batch_shape, K)``; NaN where every structure is forbidden. It
             is not checked that they are structures.
+
+        Raises
+        ------
+        TypeError
+            If they are no numbers.
+        ValueError
+            If a shape does not fit.
         """
         factor = self.factor
         x = real_numbers("log_probability: variables", variables).astype(np.float64)
@@ -194,21 +201,31 @@ class Gibbs:
                 "axis behind the batch for several structures."
             )
         n, k = factor.n_factors, math.prod(middle)
-        x = x.reshape(n, k, -1).swapaxes(0, 1)
+        x = x.reshape(n, k, math.prod(factor.event_shape)).swapaxes(0, 1)
         keep = np.ones(x.shape[1:], dtype=np.bool_) if factor.keep is None else factor.keep
         slots = x[:, keep.reshape(x.shape[1:])]
         if factor.flipped is not None:
             slots = np.where(factor.links(factor.flipped), 1.0 - slots, slots)
-        extra = np.zeros((k, self._scores.eta_v.size))
-        if additionals is not None:
-            given = real_numbers("log_probability: additionals", additionals)
-            extra[:] = given.reshape(n, k, -1).swapaxes(0, 1).reshape(k, -1)
+        extra = self._extra(additionals, n, k)
         score = self._score(slots, extra, np.repeat(np.arange(n), factor.n_additionals))
         row, place = np.nonzero((slots == 0.0) & (self._scores.eta_u == np.inf))
         score[self._owner[place], row] = -np.inf  # a forced slot is off
         with np.errstate(invalid="ignore"):
             found = score - self.log_partition.reshape(n, 1)
         return found.reshape(*shape[:batch], *middle)
+
+    def _extra(self, additionals: Any, n: int, k: int) -> FloatArray:
+        """Return (k, ...) given additionals of k structures of each of n factors."""
+        shape = n, k, self.factor.n_additionals
+        if additionals is None:
+            additionals = np.zeros((n, k, 0))
+        given = real_numbers("log_probability: additionals", additionals)
+        if given.size != math.prod(shape):
+            raise ValueError(
+                f"log_probability: additionals has {given.size} numbers; expected those of {n * k} "
+                f"structures, {shape[2]} each."
+            )
+        return given.reshape(shape).swapaxes(0, 1).reshape(k, n * shape[2]).astype(np.float64)
 
     def _score(self, slots: FloatArray, additionals: FloatArray, owner: IntArray) -> Any:
         """Return (n_factors, k) scores of (k, ...) structures; `owner` is of the additionals."""
