@@ -55,11 +55,13 @@ def inside(
             most = max(most, local[e])
         mass = below = 0.0
         for e in range(first, last):
-            less = local[e] - most
-            local[e] = np.exp(less) if local[e] > -np.inf else 0.0
-            if local[e] > 0.0:
+            if local[e] > -np.inf:
+                less = local[e] - most
+                local[e] = np.exp(less)
                 mass += local[e]
                 below += local[e] * less
+            else:
+                local[e] = 0.0
         total[i + 1], doubt[i + 1] = most, 0.0
         if mass > 0.0:
             total[i + 1] += np.log(mass)
