@@ -1,4 +1,4 @@
-"""Sparse distributions of dependency trees over the sentences of a batch."""
+"""Dependency trees over the sentences of a batch: sparse distributions, and the best ones."""
 
 from __future__ import annotations
 
@@ -8,11 +8,12 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from lpsmap import Budget, DepTree, FactorGraph, Solution
+from lpsmap import Budget, DepTree, FactorGraph, Pair, Solution, Variables
+from lpsmap_core import Assignment
 from parsing.bilinear import Bilinear
 from parsing.sentences import Sentence
 
-__all__ = ["Constraints", "solve_trees"]
+__all__ = ["Constraints", "best_trees", "solve_trees"]
 
 FloatArray = npt.NDArray[np.float64]
 
@@ -44,6 +45,44 @@ def solve_trees(
     sentences: Sequence[Sentence], model: Bilinear, constraints: Constraints, tol: float = 1e-6
 ) -> tuple[Solution, DepTree]:
     """Solve the trees of some sentences in one graph; return them with their declaration."""
+    graph, _, trees = _declared(sentences, model, constraints)
+    return graph.solve(tol=tol), trees
+
+
+def best_trees(
+    sentences: Sequence[Sentence],
+    model: Bilinear,
+    constraints: Constraints,
+    siblings: float,
+    max_time: float | None = None,
+) -> Assignment:
+    """Find the best tree of every sentence, where neighbours under one head score extra.
+
+    Parameters
+    ----------
+    sentences, model, constraints
+        As in `solve_trees`.
+    siblings
+        Standard deviation of a random score for every two neighbouring words with the same head.
+    max_time
+        Limit of the seconds for all.
+    """
+    graph, u, _ = _declared(sentences, model, constraints)
+    longest = u.shape[1]
+    inside = np.arange(longest) < np.array([len(s) for s in sentences])[:, None]
+    arcs = inside[:, :, None] & inside[:, None, :] & ~np.eye(longest, dtype=bool)
+    sentence, word, head = np.nonzero(arcs[:, :-1] & arcs[:, 1:])
+    scores = siblings * np.random.default_rng(0).standard_normal(len(word))
+    graph.add(Pair(u[sentence, word, head], u[sentence, word + 1, head], scores))
+    found = graph.solve_map(exact=True, max_time=max_time)
+    assert isinstance(found, Assignment)
+    return found
+
+
+def _declared(
+    sentences: Sequence[Sentence], model: Bilinear, constraints: Constraints
+) -> tuple[FactorGraph, Variables, DepTree]:
+    """Return a graph of the sentences' trees, its arcs, and the trees' declaration."""
     lengths = np.array([len(sentence) for sentence in sentences])
     graph = FactorGraph()
     u = graph.variable_from(_padded(sentences, model, lengths.max()))
@@ -59,7 +98,7 @@ def solve_trees(
         inside = np.arange(lengths.max()) < lengths[:, None]
         arcs = inside[:, :, None] & inside[:, None, :] & ~np.eye(lengths.max(), dtype=bool)
         graph.add(Budget(u, constraints.budget, axis=1, mask=arcs))
-    return graph.solve(tol=tol), trees
+    return graph, u, trees
 
 
 def _padded(sentences: Sequence[Sentence], model: Bilinear, longest: int) -> FloatArray:

@@ -94,7 +94,7 @@ def test_factors() -> None:
         (Xor, True, f"closed form, {KERNEL}", "kernels for whole buckets"),
         (ArrayXor, True, "closed form, array code", "array code, no kernels"),
         (IteratedXor, False, f"closed form, {KERNEL}", "kernels for whole buckets"),
-        (IteratedXor, True, "active set, Python oracle", "iterations are limited"),
+        (IteratedXor, True, f"active set, {KERNEL} oracle", "iterations are limited"),
         (OracleXor, False, "active set, Python oracle", "no closed form"),
     ],
 )

@@ -30,6 +30,7 @@ from lpsmap_core.model.row import Row
 from lpsmap_core.model.variables import Variables, as_variables, stack
 from lpsmap_core.plugins.hookspecs import hookimpl, hookspec
 from lpsmap_core.plugins.registry import engine_named
+from lpsmap_core.solution.assignment import Assignment
 from lpsmap_core.solution.conditional_gradient import ConditionalGradient, conditional_gradient
 from lpsmap_core.solution.distribution import Distribution, Distributions, Structure
 from lpsmap_core.solution.gibbs import Gibbs
@@ -46,6 +47,7 @@ __all__ = [
     "LOWER",
     "TIED",
     "UPPER",
+    "Assignment",
     "Beliefs",
     "CompilationNotice",
     "ConditionalGradient",

@@ -3,36 +3,40 @@
 from __future__ import annotations
 
 import logging
-import math
-from typing import Any, NoReturn, TypeVar
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 
+from lpsmap_core.decoding.decode import DEFAULT_GAP, search_limits
+from lpsmap_core.decoding.search import Progress as SearchProgress
 from lpsmap_core.engine.choice import AUTO, choose_engine
 from lpsmap_core.engine.options import Options, checked_options, threads_or_default
 from lpsmap_core.engine.warm_start import CachedStart
-from lpsmap_core.kernels.arrays import FloatArray
 from lpsmap_core.kernels.interrupts import Watch
 from lpsmap_core.layout.layout import Layout, build_layout
+from lpsmap_core.model.declared import DeclaredGraph
 from lpsmap_core.model.factor import Factor
-from lpsmap_core.model.inputs import checked_shape, count, flag, real_numbers
+from lpsmap_core.model.inputs import count, flag
 from lpsmap_core.model.unused import forget_unused
 from lpsmap_core.model.variables import Variables
+from lpsmap_core.solution.assignment import Assignment
 from lpsmap_core.solution.distribution import Distributions
 from lpsmap_core.solution.gibbs import Gibbs
 from lpsmap_core.solution.plan import Plan, make_plan
-from lpsmap_core.solution.report import report
+from lpsmap_core.solution.report import report, report_unproved
 from lpsmap_core.solution.solution import Solution, checked_start
 from lpsmap_core.solution.solve import solve
 
 __all__ = ["FactorGraph"]
 
-AnyFactor = TypeVar("AnyFactor", bound=Factor)
-
 logger = logging.getLogger("lpsmap")
 
+PROVING_TOLERANCE = 1e-10
+"""Tolerance of the relaxation that an exact search starts from: a tight one is then a proof."""
 
-class FactorGraph:
+
+class FactorGraph(DeclaredGraph):
     """A factor graph over binary variables, solved by LP-SparseMAP.
 
     ``solve`` maximises, over marginals ``mu`` in [0, 1] of the variables and a distribution ``p_f``
@@ -62,148 +66,13 @@ class FactorGraph:
     """
 
     def __init__(self) -> None:
-        self._factors: list[Factor] = []
-        self.solution: Solution | None = None
-        self._scores: list[Any] = []
-        self._additionals: list[Any] = []
-        self._ids: set[int] = set()
-        self._n_variables = 0
+        super().__init__()
+        self.solution: Solution | Assignment | None = None
         self._layout: Layout | None = None
-
-    def __copy__(self) -> NoReturn:
-        raise TypeError(
-            "copy: two graphs cannot share their variables; expected copy.deepcopy, and to copy "
-            "views and factors with the graph: copy.deepcopy((graph, u))."
-        )
 
     def __getstate__(self) -> dict[str, Any]:
         # a solution holds addresses of this process
-        return {**vars(self), "_ids": set(), "_layout": None, "solution": None}
-
-    @property
-    def factors(self) -> tuple[Factor, ...]:
-        """The declarations, in the order in which they were added."""
-        return tuple(self._factors)
-
-    @property
-    def n_variables(self) -> int:
-        """Number of binary variables."""
-        return self._n_variables
-
-    def variable_from(self, scores: Any) -> Variables:
-        """Make variables with given scores.
-
-        Parameters
-        ----------
-        scores
-            Real numbers of any shape. ``-inf`` forbids a variable.
-
-        Returns
-        -------
-        Variables
-            Of the same shape.
-
-        Raises
-        ------
-        TypeError
-            If the scores are not real numbers.
-        """
-        array = self._as_scores("variable_from: scores", scores)
-        shape = tuple(array.shape)
-        span = slice(self._n_variables, self._n_variables + math.prod(shape))
-        index = np.arange(span.start, span.stop).reshape(shape)
-        self._scores.append(array)
-        self._n_variables = span.stop
-        self._forget()
-        return Variables(self, index, np.zeros(shape, dtype=bool), span)
-
-    def variable(self, shape: int | tuple[int, ...] = ()) -> Variables:
-        """Make variables with scores of zero, of a given shape.
-
-        Raises
-        ------
-        TypeError
-            If `shape` does not consist of integers.
-        ValueError
-            If one is negative.
-        """
-        return self.variable_from(np.zeros(checked_shape("variable: shape", shape)))
-
-    def add(self, factor: AnyFactor) -> AnyFactor:
-        """Add a declaration of factors to the graph and return it.
-
-        Raises
-        ------
-        TypeError
-            If `factor` is not a Factor, or its additionals' scores are none for this graph: tensors
-            with gradients in a graph that would lose them.
-        ValueError
-            If it is over another graph's variables, or was added before.
-        """
-        if not isinstance(factor, Factor):
-            raise TypeError(
-                f"add: got a {type(factor).__name__}; expected a Factor such as Xor(u)."
-            )
-        if "variables" not in vars(factor):
-            raise TypeError(
-                f"add: the {type(factor).__name__} has no variables; expected its __init__ to call "
-                "super().__init__(variables)."
-            )
-        if factor.variables.graph is not self:
-            raise ValueError(
-                f"add: {factor!r} is over variables of another graph; make its variables with this "
-                "graph's variable_from."
-            )
-        if len(self._ids) != len(self._factors):  # this graph comes from a pickle
-            self._ids = {id(other) for other in self._factors}
-        if id(factor) in self._ids:
-            raise ValueError(f"add: {factor!r} was added before; declare it once.")
-        scores = factor.additionals
-        if scores is not None:
-            scores = self._as_scores(f"add: additionals of {factor!r}", scores)
-        self._ids.add(id(factor))
-        self._factors.append(factor)
-        self._additionals.append(scores)
-        self._forget()
-        return factor
-
-    def rescore(self, what: Variables | Factor, scores: Any) -> None:
-        """Replace scores; the next solve keeps all else that it knows of the graph.
-
-        Parameters
-        ----------
-        what
-            Variables as `variable_from` returned them, or a factor of this graph with additionals.
-        scores
-            Their new scores, or the new scores of the factor's additionals, of the same shape as
-            before (for a factor, that of its attribute ``additionals``).
-
-        Raises
-        ------
-        TypeError
-            If the scores are not real numbers, or `what` is neither variables nor a factor.
-        ValueError
-            If the shape differs, or `what` is not such variables or such a factor of this graph.
-        """
-        if not isinstance(what, (Factor, Variables)):
-            raise TypeError(
-                f"rescore: what is a {type(what).__name__}; expected Variables as variable_from "
-                "returned them, or a Factor of this graph."
-            )
-        array = self._as_scores("rescore: scores", scores)
-        if isinstance(what, Factor):
-            kept, number = self._additionals, self._number(what, "rescore")
-        else:
-            kept, number = self._scores, self._block(what)
-        old = kept[number]
-        if old is None or tuple(np.shape(old)) != tuple(array.shape):
-            expected = "a factor with additionals" if old is None else f"{tuple(np.shape(old))}"
-            raise ValueError(
-                f"rescore: got scores of shape {tuple(array.shape)}; expected {expected}. Build "
-                "another graph for another shape."
-            )
-        kept[number] = array
-        self.solution = None
+        return {**super().__getstate__(), "_layout": None, "solution": None}
 
     def solve(
         self,
@@ -287,6 +156,101 @@ class FactorGraph:
             max_time=max_time,
             threads=threads,
         )
+        return self._run(options, verbose, warm_start, engine)
+
+    def solve_map(
+        self,
+        max_iter: int = 1000,
+        tol: float = 1e-6,
+        step_size: float | None = None,
+        adapt: bool = True,
+        autodetect_acyclic: bool = True,
+        *,
+        exact: bool = False,
+        gap: float = DEFAULT_GAP,
+        max_time: float | None = None,
+        max_nodes: int | None = None,
+        max_inner_iter: int | None = None,
+        progress: Callable[[int, SearchProgress], None] | None = None,
+        verbose: int = 0,
+        threads: int | None = None,
+        warm_start: Solution | CachedStart | None = None,
+        engine: str = AUTO,
+    ) -> Solution | Assignment:
+        """Find the best structure: the relaxation LP-MAP, or the best assignment with a proof.
+
+        The same problem as `solve`'s without the quadratic term (Martins et al. 2015)::
+
+            maximise  <eta, mu> + sum_f <eta_f, N_f p_f>
+
+        A component of a single factor is solved by its oracle. Elsewhere the marginals of the
+        relaxation can be fractions; with `exact` a branch and bound over it finds the best
+        assignment of zeros and ones. Afterwards ``u.value`` holds the values, without gradients.
+
+        Parameters
+        ----------
+        max_iter, tol, step_size, adapt, max_inner_iter, verbose, threads, warm_start, engine
+            As for `solve`.
+        autodetect_acyclic
+            For calls of the earlier library: graphs without loops need no other treatment here.
+        exact
+            Whether to search for the best assignment.
+        gap
+            The search ends once the bound is within ``gap * max(1, abs(score))`` of the score.
+        max_time
+            Limit of the time in seconds for all; None for no limit. What was found by then is
+            returned with its bound.
+        max_nodes
+            Limit of the nodes of each component's search; None for no limit.
+        progress
+            See `Solution.decode`.
+
+        Returns
+        -------
+        Solution or Assignment
+            The relaxation, or the best assignment with `exact`. Also kept as ``self.solution``.
+
+        Raises
+        ------
+        TypeError
+            If an option is of another type than it should be.
+        ValueError
+            If an option is out of range, or as for `solve`.
+
+        Warns
+        -----
+        ConvergenceWarning
+            Once, if components were not solved, or assignments not proved.
+        """
+        options = checked_options(
+            max_iter=max_iter,
+            max_inner_iter=max_inner_iter,
+            tol=tol,
+            step_size=step_size,
+            adapt=adapt,
+            trace=False,
+            max_time=max_time,
+            threads=threads,
+        )._replace(quadratic=0.0)
+        flag("autodetect_acyclic", autodetect_acyclic)
+        if not flag("exact", exact):
+            return self._run(options, verbose, warm_start, engine)
+        limits = search_limits(gap, max_time, max_nodes, threads, progress)
+        options = options._replace(tol=min(options.tol, PROVING_TOLERANCE))
+        relaxed = self._run(options, verbose, warm_start, engine, report_unsolved=False)
+        self.solution = assignment = relaxed.decoded(limits)
+        report_unproved(assignment)
+        return assignment
+
+    def _run(
+        self,
+        options: Options,
+        verbose: int,
+        warm_start: Solution | CachedStart | None,
+        engine: str,
+        report_unsolved: bool = True,
+    ) -> Solution:
+        """Solve with checked options."""
         verbose = count("verbose", verbose, least=0)
         layout = self._laid_out()
         scores = self.flat_scores()
@@ -299,7 +263,8 @@ class FactorGraph:
         self.solution = solution
         if isinstance(warm_start, CachedStart):
             warm_start.keep(layout, solution.solved)
-        report(solution, scores, [tuple(block.shape) for block in self._scores])
+        if report_unsolved:
+            report(solution, scores, [tuple(block.shape) for block in self._scores])
         if verbose:
             logger.info(
                 "%r; outer iterations: most %d; largest residuals: %.2e primal, %.2e dual",
@@ -395,44 +360,17 @@ class FactorGraph:
         self._number(factor, "gibbs")
         return Gibbs(factor, self.flat_scores(), self.additional_scores(factor))
 
-    def __repr__(self) -> str:
-        return f"{type(self).__name__}({self._n_variables} variables, {len(self.factors)} factors)"
+    # ---------------------------------------------------------------- what a change makes void
 
-    # ---------------------------------------------------------------- for adapters
+    def _declaration_changed(self) -> None:
+        self._layout = self.solution = None
 
-    def _as_scores(self, name: str, scores: Any) -> Any:
-        """Return scores as this graph keeps them: an array of real numbers."""
-        return real_numbers(name, scores)
-
-    def _numbers(self, array: Any) -> FloatArray:
-        """Return kept scores or additionals as float64 numbers on the host."""
-        return np.asarray(array, dtype=np.float64)
-
-    def flat_scores(self) -> FloatArray:
-        """Return the scores of all variables, flat."""
-        blocks = [self._numbers(scores).reshape(-1) for scores in self._scores]
-        return blocks[0].copy() if len(blocks) == 1 else np.concatenate([np.empty(0), *blocks])
-
-    def additional_scores(self, factor: Factor) -> FloatArray:
-        """Return the (n_factors, n_additionals) scores of a declaration's additionals.
-
-        Those of `rescore` if there are, and those that it was declared with if it was not added.
-        """
-        kept = {id(f): scores for f, scores in zip(self.factors, self._additionals, strict=True)}
-        return self._flat_additionals(factor, kept.get(id(factor), factor.additionals))
-
-    def _flat_additionals(self, factor: Factor, scores: Any) -> FloatArray:
-        if scores is None:
-            return np.empty((factor.n_factors, 0))
-        return self._numbers(scores).reshape(factor.n_factors, factor.n_additionals)
-
-    def _forget(self) -> None:
-        self._layout = None
+    def _scores_changed(self) -> None:
         self.solution = None
 
     # ---------------------------------------------------------------- checks
 
-    def _solved(self, verb: str) -> Solution:
+    def _solved(self, verb: str) -> Solution | Assignment:
         if self.solution is None:
             raise RuntimeError(
                 f"{verb}: the graph was not solved since it last changed; call graph.solve() first."
@@ -459,26 +397,6 @@ class FactorGraph:
     def _position(self, factor: Factor) -> int:
         self._solved("additionals_of")
         return self._number(factor, "additionals_of")
-
-    def _number(self, factor: Factor, verb: str) -> int:
-        for number, other in enumerate(self.factors):
-            if factor is other:
-                return number
-        raise ValueError(f"{verb}: {factor!r} is not of this graph; pass what add returned.")
-
-    def _block(self, variables: Variables) -> int:
-        """Return the number of the block of scores that variables were made with."""
-        first = 0
-        for number, block in enumerate(self._scores):
-            shape = tuple(block.shape)
-            span = slice(first, first + math.prod(shape))
-            if variables.graph is self and variables.span == span and variables.shape == shape:
-                return number
-            first = span.stop
-        raise ValueError(
-            f"rescore: got variables of shape {variables.shape} that no call of variable_from of "
-            "this graph returned; pass what it returned, not a part of it."
-        )
 
     def _laid_out(self) -> Layout:
         if self._layout is None:

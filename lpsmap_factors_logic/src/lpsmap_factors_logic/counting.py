@@ -11,7 +11,7 @@ import numpy.typing as npt
 from lpsmap_core import Factor, FactorGraph, Factors, LocalScores, LocalSolution, Variables, leaf
 from lpsmap_core.kernels.arrays import FloatArray, IntArray
 from lpsmap_core.model.inputs import truth_values
-from lpsmap_factors_logic import sum_constrained
+from lpsmap_factors_logic import oracles, sum_constrained
 from lpsmap_factors_logic.rows import LogicFactor
 from lpsmap_factors_logic.sum_constrained import (
     AT_LEAST,
@@ -100,6 +100,7 @@ class Xor(_Counting):
      [0.  0.  1. ]]
     """
 
+    map_kernel = staticmethod(oracles.one)
     projection_kernel = staticmethod(_xor)
 
     def __init__(
@@ -142,6 +143,7 @@ class Or(_Counting):
         If a row has no variable.
     """
 
+    map_kernel = staticmethod(oracles.one_or_more)
     projection_kernel = staticmethod(_or)
 
     def __init__(
@@ -180,6 +182,7 @@ class AtMostOne(_Counting):
         As in `Xor`. A row may have no variable.
     """
 
+    map_kernel = staticmethod(oracles.at_most_one)
     projection_kernel = staticmethod(_at_most_one)
 
     def solve_map(self, eta_u: FloatArray, eta_v: FloatArray) -> Assignment:
@@ -221,6 +224,7 @@ class Budget(_Counting):
     """
 
     row_parameters = ("budget", "force_budget")
+    map_kernel = staticmethod(oracles.budget)
     projection_kernel = staticmethod(project_box_rows)
 
     def __init__(

@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from lpsmap_core import Factor, FactorGraph, LocalSolution, Variables
 from lpsmap_core.kernels.arrays import FloatArray
-from lpsmap_factors_logic import sum_constrained
+from lpsmap_factors_logic import oracles, sum_constrained
 from lpsmap_factors_logic.rows import LogicFactor
 from lpsmap_factors_logic.sum_constrained import AT_MOST, project_box_rows
 
@@ -45,6 +45,7 @@ class Knapsack(LogicFactor):
 
     row_parameters = ("budget",)
     link_parameter = "costs"
+    map_kernel = staticmethod(oracles.knapsack)
     projection_kernel = staticmethod(project_box_rows)
     expected_failures = {
         "check_zero_one": "the polytope is relaxed: a vertex may hold a fraction of one variable"

@@ -25,7 +25,7 @@ from lpsmap_core import (
     leaf,
 )
 from lpsmap_core.kernels.arrays import FloatArray, IntArray
-from lpsmap_factors_logic import sum_constrained
+from lpsmap_factors_logic import oracles, sum_constrained
 from lpsmap_factors_logic.rows import LogicFactor
 from lpsmap_factors_logic.sum_constrained import EXACTLY, threshold
 from lpsmap_factors_logic.tolerance import LEVEL, bounded, faces, slack, slack_array
@@ -311,5 +311,6 @@ def _direction(branch: int, delta: float, is_output: bool) -> float:
     return 1.0 / delta
 
 
+OrOut.map_kernel = staticmethod(oracles.or_out)
 OrOut.projection_kernel = staticmethod(_project)
 OrOut.jvp_kernel = staticmethod(_jvp)

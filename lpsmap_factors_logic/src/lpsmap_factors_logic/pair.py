@@ -25,6 +25,7 @@ from lpsmap_core import (
 )
 from lpsmap_core.kernels.arrays import FloatArray, IntArray
 from lpsmap_core.model.inputs import check_readable, real_numbers
+from lpsmap_factors_logic import oracles
 from lpsmap_factors_logic.tolerance import bounded, faces, slack, slack_array
 
 __all__ = ["Pair"]
@@ -304,5 +305,6 @@ def _multiply_block(direction: Direction, product: Product) -> None:
         out_v[k] = reach1 * along1 + reach2 * along2 + t12 * moved
 
 
+Pair.map_kernel = staticmethod(oracles.pair)
 Pair.projection_kernel = staticmethod(_project)
 Pair.jvp_kernel = staticmethod(_jvp)

@@ -10,21 +10,21 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from lpsmap_core import Distributions, Solution
+from lpsmap_core import Assignment, Distributions, Solution
 from lpsmap_torch.readable import on_host
 
 __all__ = ["attach", "attach_probabilities"]
 
 
 def attach(
-    solution: Solution, scores: list[Tensor], additionals: list[Tensor | None]
+    solution: Solution | Assignment, scores: list[Tensor], additionals: list[Tensor | None]
 ) -> tuple[Tensor, list[Tensor]]:
     """Return a solution's numbers as tensors with gradients to its scores.
 
     Parameters
     ----------
     solution
-        The solution.
+        The solution; an assignment has no gradients.
     scores
         The blocks of variables' scores, in the graph's order.
     additionals

@@ -9,7 +9,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from lpsmap_core import Distributions, Factor, FactorGraph, Solution, Variables
+from lpsmap_core import Assignment, Distributions, Factor, FactorGraph, Solution, Variables
 from lpsmap_core.model.inputs import checked_shape
 from lpsmap_torch.function import attach, attach_probabilities
 from lpsmap_torch.gibbs import TorchGibbs
@@ -68,6 +68,19 @@ class TorchFactorGraph(FactorGraph):
         if self._scores:
             self._values, self._nu = attach(solution, self._scores, self._additionals)
         return solution
+
+    def solve_map(self, *args: Any, **kwargs: Any) -> Solution | Assignment:
+        """Find the best structure; the arguments `args` are those of `FactorGraph.solve_map`.
+
+        Afterwards ``u.value`` is a tensor without gradients: the best structure is the same for all
+        scores near by, until it jumps.
+        """
+        check_not_compiled("solve_map")
+        with torch.no_grad():
+            found = super().solve_map(*args, **kwargs)
+            if self._scores:
+                self._values, self._nu = attach(found, self._scores, self._additionals)
+        return found
 
     def value_of(self, variables: Variables) -> Tensor:
         """Return the marginals of a view as a tensor; see `Variables.value`."""

@@ -23,7 +23,6 @@ from __future__ import annotations
 import numpy as np
 
 from lpsmap_core.engine.admm import run_loop, solve_part
-from lpsmap_core.engine.certificate import best_vertices
 from lpsmap_core.engine.infeasible import factor_of_links, holders
 from lpsmap_core.engine.magnitudes import (
     LARGEST,
@@ -48,6 +47,7 @@ from lpsmap_core.kernels.interrupts import out_of_time
 from lpsmap_core.layout.layout import Part
 from lpsmap_core.local.active.sets import ActiveSets
 from lpsmap_core.local.forced import ORACLE
+from lpsmap_core.local.oracles import best_structures
 from lpsmap_core.local.solvers import local_solver
 
 __all__ = ["solve_on_any_scale"]
@@ -247,7 +247,7 @@ def _best_structures(
         if not rows.size:
             continue
         if isinstance(solver, ActiveSets):
-            w[links], n[additionals] = best_vertices(state, b, slots[links], scores_v[additionals])
+            w[links], n[additionals] = best_structures(bucket, slots[links], scores_v[additionals])
             continue
         delta, z = part.delta[links], problem.iterate.z[links]
         best, best_v = z.copy(), problem.extras.v[additionals].copy()

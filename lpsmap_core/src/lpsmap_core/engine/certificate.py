@@ -29,9 +29,10 @@ from lpsmap_core.kernels.arrays import BoolArray, FloatArray
 from lpsmap_core.kernels.interrupts import interruptible
 from lpsmap_core.layout.layout import Bucket
 from lpsmap_core.local.active.sets import ActiveSets
+from lpsmap_core.local.oracles import best_structures, with_finite_scores
 from lpsmap_core.local.solvers import local_solver
 
-__all__ = ["Optimality", "best_vertices", "check_optimality", "error_bounds"]
+__all__ = ["Optimality", "check_optimality", "error_bounds"]
 
 AMPLIFICATION = 1e3
 """How many times the rounding that is left of the optimality conditions a solution may be off. The
@@ -72,7 +73,7 @@ def check_optimality(state: PartState) -> Optimality:
     part, z, quadratic = state.part, state.problem.iterate.z, state.problem.quadratic
     owner, n = part.component[part.link_variable], part.n_components
     a = state.slot_scores()
-    forced = state.forbidden[part.link_variable]
+    forced = state.decided[part.link_variable] != 0.0
     violation, size, squares = np.zeros(n), np.ones(n), np.zeros(n)
     for b, (bucket, solver) in enumerate(zip(part.buckets, state.solvers, strict=True)):
         links = part.links_of(b)
@@ -141,7 +142,7 @@ def _solve_on(state: PartState, chosen: BoolArray, threads: int) -> PartState:
     """Return the solution to rounding in some components, from where the loop ended."""
     part, problem = state.part, state.problem
     iterate, progress = problem.iterate, problem.progress
-    eta = np.where(state.forbidden, -np.inf, iterate.eta)
+    eta = np.where(state.decided == 0.0, iterate.eta, state.decided)
     eta_v = np.where(problem.extras.barred, -np.inf, problem.extras.eta)
     most = max(FEWEST_ITERATIONS, 2 * int(progress.iterations[chosen].max()))
     warm = WarmStart(iterate.u, iterate.duals, progress.step_size, chosen)
@@ -157,15 +158,11 @@ def _ask_oracle(
     links, additionals = part.links_of(b), part.additionals_of(b)
     delta, z = part.delta[links], state.problem.iterate.z[links]
     eta_v, v = state.problem.extras.eta[additionals], state.problem.extras.v[additionals]
-    # Forced slots get no more than it takes to decide: the rest would be rounding.
-    slope = a - state.problem.quadratic * z
+    slope = np.where(forced, np.copysign(np.inf, a), a - state.problem.quadratic * z)
     barred = state.problem.extras.barred[additionals] != 0
-    allowed = np.where(forced, 0.0, np.abs(slope) / delta)
-    decisive = 1.0 + _by_factor(bucket, allowed, np.where(barred, 0.0, np.abs(eta_v)))
-    of_link = np.repeat(decisive, np.diff(bucket.offsets))
-    slope = np.where(forced, np.sign(slope) * of_link * delta, slope)
-    eta_v = np.where(barred, -np.repeat(decisive, np.diff(bucket.additional_offsets)), eta_v)
-    w, n = best_vertices(state, b, slope / delta, eta_v)
+    slots, eta_v = with_finite_scores(bucket, slope / delta, eta_v, barred, 1.0)
+    w, n = best_structures(bucket, slots, eta_v)
+    slope = slots * delta
     w /= delta
     gaps = _by_factor(bucket, slope * (w - z), eta_v * (n - v))
     sizes = _by_factor(bucket, np.abs(slope) * (w + z), np.abs(eta_v) * (n + v))
@@ -201,25 +198,3 @@ def _by_factor(bucket: Bucket, of_links: FloatArray, of_additionals: FloatArray)
         return total
     factor = np.repeat(np.arange(n), np.diff(bucket.additional_offsets))
     return total + sums(factor, of_additionals, n)
-
-
-def best_vertices(
-    state: PartState, b: int, scores: FloatArray, eta_v: FloatArray
-) -> tuple[FloatArray, FloatArray]:
-    """Return every factor's best structure, dense: its variables and its additionals."""
-    bucket = state.part.buckets[b]
-    sets = ActiveSets(bucket, state.part.delta[state.part.links_of(b)])
-    sets.scores[:] = scores
-    sets.solve_map(np.arange(bucket.n_factors), eta_v)
-    start, entry, value, size = sets.candidates
-    factor = np.repeat(np.arange(bucket.n_factors), size)
-    first = np.cumsum(size) - size
-    at = np.repeat(start - first, size) + np.arange(size.sum())
-    entries, values = entry[at].astype(np.int64), value[at]
-    arity = np.diff(bucket.offsets)[factor]
-    of_variables = entries < arity
-    w, n = np.zeros(bucket.n_links), np.zeros(bucket.n_additionals)
-    w[bucket.offsets[factor[of_variables]] + entries[of_variables]] = values[of_variables]
-    rest = ~of_variables
-    n[bucket.additional_offsets[factor[rest]] + entries[rest] - arity[rest]] = values[rest]
-    return w, n

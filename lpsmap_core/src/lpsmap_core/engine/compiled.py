@@ -7,11 +7,11 @@ import functools
 import numpy as np
 import numpy.typing as npt
 
-from lpsmap_core.engine.admm import solve_part
 from lpsmap_core.engine.any_scale import solve_on_any_scale
 from lpsmap_core.engine.backward import multiply_jacobian
 from lpsmap_core.engine.certificate import Optimality, check_optimality, error_bounds
 from lpsmap_core.engine.infeasible import find_violations
+from lpsmap_core.engine.linear import linear_bounds, solve_linear
 from lpsmap_core.engine.options import Options
 from lpsmap_core.engine.protocol import Engine, SolvedGraph, WarmStart
 from lpsmap_core.engine.state import MOST_STRUCTURES, PartState
@@ -119,6 +119,12 @@ class SolvedPart(SolvedGraph):
         """What is left of the optimality conditions."""
         return check_optimality(self.state)
 
+    def assignment_bound(self) -> FloatArray:
+        """Return the dual function of LP-MAP at the duals at hand."""
+        if self.state.imprecise is not None:  # other scores were solved than those given
+            return super().assignment_bound()
+        return linear_bounds(self.state)
+
     def contradictions(self) -> dict[int, list[tuple[int, int]]]:
         """Return (bucket, row) of factors that contradict, for each infeasible component."""
         return self.state.contradicting
@@ -161,7 +167,7 @@ class CompiledEngine(Engine):
     ) -> SolvedPart:
         """Solve a part, see `Engine.solve`."""
         # what is huge is told from the rest by the quadratic term
-        run = solve_on_any_scale if options.quadratic else solve_part
+        run = solve_on_any_scale if options.quadratic else solve_linear
         state = run(part, eta, eta_v, skip, options, warm)
         find_violations(state)
         return SolvedPart(state)

@@ -112,8 +112,8 @@ class InfeasibilityTest:
         """
         state, part, problem = self.state, self.state.part, self.state.problem
         owner = part.component[part.link_variable]
-        forbidden = state.forbidden[part.link_variable]
-        scores = part.sign * np.where(forbidden, -np.inf, SHARPNESS * gap)
+        decided = state.decided[part.link_variable]
+        scores = part.sign * np.where(decided == 0.0, SHARPNESS * gap, decided)
         scores_v = np.where(problem.extras.barred, -PENALTY, 0.0)
         z, v = np.zeros(part.n_links), np.zeros(len(scores_v))
         unsure = np.zeros(part.n_components, dtype=bool)
@@ -172,11 +172,13 @@ def find_violations(state: PartState) -> None:
 
 
 def holders(state: PartState, z: FloatArray, v: FloatArray) -> BoolArray:
-    """Return for each factor whether local solutions hold something that is forbidden."""
+    """Return for each factor whether its local solution is against what is decided."""
     part, problem = state.part, state.problem
     n_factors = len(problem.blocks.component)
     held = part.delta * (part.sign * z + part.shift)
-    held[~state.forbidden[part.link_variable]] = 0.0
+    decided = state.decided[part.link_variable]
+    held = np.where(decided > 0.0, 1.0 - held, held)
+    held[decided == 0.0] = 0.0
     of_additional = np.repeat(np.arange(n_factors), np.diff(problem.blocks.additional_offsets))
     by_factor = sums(factor_of_links(state), held, n_factors)
     by_factor += sums(of_additional, np.where(problem.extras.barred, v, 0.0), n_factors)

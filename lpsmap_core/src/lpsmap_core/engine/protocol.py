@@ -120,6 +120,10 @@ class SolvedGraph(abc.ABC):
         """
         return np.full(self.part.n_components, np.inf)
 
+    def assignment_bound(self) -> FloatArray:
+        """Return for every component what no assignment of its variables scores more than."""
+        return np.full(self.part.n_components, np.inf)
+
     def contradictions(self) -> dict[int, list[tuple[int, int]]]:
         """Return (bucket, row) of factors that contradict, for each infeasible component."""
         return {}

@@ -57,9 +57,9 @@ class Iterate(NamedTuple):
     """The loop's state on variables and links."""
 
     eta: FloatArray
-    """Scores of the part's variables, zero where they are forbidden: no face moves there."""
+    """Scores of the part's variables, zero where they are decided: no face moves there."""
     score: FloatArray
-    """eta / delta, one a variable; ``-inf`` where it is forbidden."""
+    """eta / delta, one a variable; ``-inf`` where it is forbidden, ``inf`` where it must be on."""
     u: FloatArray
     duals: FloatArray
     """In the order of the variables; local scores and solutions are in that of the factors."""
@@ -128,13 +128,16 @@ class PartState:
     a component did not take part.
     """
     forbids: bool
-    """Whether any variable or additional is forbidden."""
+    """Whether any variable or additional is forbidden, or any variable has to be on."""
     out_of_time: bool = False
     faces_complete: bool = False
     imprecise: BoolArray | None = None
     """For each component, whether its scores are more than float64 holds; without, none are."""
     shrunk: FloatArray | float = 1.0
     """For each component, how many times the true scores are as large as those that were solved."""
+    withheld: tuple[FloatArray, FloatArray] | None = None
+    """Scores of the variables and additionals that were forbidden though they are finite, else 0;
+    None if there are none."""
     contradicting: dict[int, list[tuple[int, int]]] = field(default_factory=dict)
     """For each component that is infeasible, (bucket, row) of factors that contradict."""
 
@@ -168,6 +171,12 @@ class PartState:
         """For each variable, whether it is forbidden."""
         return np.isneginf(self.problem.iterate.score)
 
+    @property
+    def decided(self) -> FloatArray:
+        """For each variable ``-inf`` where it is forbidden, ``inf`` where it has to be on, or 0."""
+        score = self.problem.iterate.score
+        return np.where(np.isinf(score), score, 0.0)
+
     def exact(self) -> BoolArray:
         """Return for each component whether it converged with residuals that are rounding."""
         progress = self.problem.progress
@@ -184,15 +193,16 @@ class PartState:
     def slot_scores(self) -> FloatArray:
         """Return ``eta / delta + lambda`` of every slot, in the slots' own signs.
 
-        The local solutions maximise ``<., z> - 1/2 ||z||^2`` for these, where they agree. The duals
-        of every variable are made to sum to zero exactly. Scores of forced slots are infinite.
+        The local solutions maximise ``<., z> - q/2 ||z||^2`` for these, where they agree, with q =
+        0 without the quadratic term. The duals of every variable are made to sum to zero exactly.
+        Scores of forced slots are infinite.
         """
         part, iterate = self.part, self.problem.iterate
         degree = np.diff(part.variable_offsets)
         mean = np.add.reduceat(iterate.duals, part.variable_offsets[:-1]) / degree
         a = np.empty(part.n_links)
         a[part.links.order] = np.repeat(iterate.score - mean, degree) + iterate.duals
-        return part.sign * a + part.shift
+        return part.sign * a + self.problem.quadratic * part.shift
 
     def marginals(self) -> FloatArray:
         """Return the means of the variables' copies, in [0, 1]."""
@@ -208,7 +218,7 @@ def initial_state(
     options: Options,
     warm: WarmStart | None = None,
 ) -> PartState:
-    """Return the state before the first iteration; see `lpsmap_core.engine.protocol.Engine.solve`."""
+    """Return the state before the first iteration; see `Engine.solve`."""
     direct = part.direct if options.quadratic else np.zeros_like(part.direct)
     scores = _prepare(part, direct, eta, eta_v, options)
     forbids = scores.forbids
@@ -306,7 +316,7 @@ def _made_finite(
     Forbidden additionals are marked in `barred`.
     """
     barred[:] = np.isneginf(eta_v)
-    eta, eta_v = np.where(np.isneginf(eta), 0.0, eta), np.where(barred, 0.0, eta_v)
+    eta, eta_v = np.where(np.isinf(eta), 0.0, eta), np.where(barred, 0.0, eta_v)
     largest = _largest_scores(part, eta, eta_v)
     return eta, np.where(barred, -FORBIDDEN * largest[part.additional_component], eta_v), largest
 
@@ -356,7 +366,8 @@ def _set_out_from(warm: WarmStart, part: Part, problem: LoopProblem) -> None:
 
 def _take_active_sets(old: PartState, solvers: list[LocalSolver], problem: LoopProblem) -> None:
     """Copy active sets, unless other variables or additionals are forbidden than before."""
-    if not np.array_equal(np.isneginf(problem.iterate.score), old.forbidden):
+    score = problem.iterate.score
+    if not np.array_equal(np.where(np.isinf(score), score, 0.0), old.decided):
         return
     if not np.array_equal(problem.extras.barred, old.problem.extras.barred):
         return

@@ -190,6 +190,16 @@ class Part:
                 found[id(factor)] = np.zeros((factor.n_factors, factor.n_additionals))
         return [found[id(factor)] for factor in factors]
 
+    def by_bucket(self, arrays: Sequence[FloatArray], factors: Sequence[Factor]) -> FloatArray:
+        """Return an (n_factors, n_additionals) array a declaration as flat numbers, a copy."""
+        position = {id(factor): i for i, factor in enumerate(factors)}
+        found = [
+            bucket.scores([arrays[position[id(f)]] for f in bucket.declarations])
+            for bucket in self.buckets
+            if bucket.n_additionals
+        ]
+        return found[0] if len(found) == 1 else np.concatenate([np.empty(0), *found])
+
     @property
     def first_link(self) -> IntArray:
         """For each bucket, its first link; then the number of links."""

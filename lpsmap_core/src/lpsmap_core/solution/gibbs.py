@@ -58,7 +58,8 @@ class Gibbs:
         self._index = factor.links(factor.variables.index)
         self._negated = factor.links(factor.variables.negated)
         self._owner = np.repeat(np.arange(factor.n_factors), np.diff(factor.offsets))
-        _refuse_repeats(factor, self._owner, self._index)
+        if factor.variables.span is None:  # a block as it was made has each variable once
+            _refuse_repeats(factor, self._owner, self._index)
         scores = scores.copy()
         (additionals,) = forget_unused([factor], scores, [additionals])
         of_slots = scores[self._index]

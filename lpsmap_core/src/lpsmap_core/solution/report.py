@@ -12,9 +12,10 @@ from lpsmap_core.engine.status import Status
 from lpsmap_core.kernels.arrays import FloatArray
 from lpsmap_core.kernels.callers import stacklevel
 from lpsmap_core.model.factor import Factor
+from lpsmap_core.solution.assignment import Assignment
 from lpsmap_core.solution.solution import Solution
 
-__all__ = ["ConvergenceWarning", "report"]
+__all__ = ["ConvergenceWarning", "report", "report_unproved"]
 
 Shapes = Sequence[tuple[int, ...]]
 
@@ -69,6 +70,27 @@ def report(solution: Solution, scores: FloatArray, shapes: Shapes) -> None:
         component, named = next(iter(solution.contradictions.items()))
         lines.append(f"Component {component} has no solution because of {_list(named)}.")
     warnings.warn(" ".join(lines), ConvergenceWarning, stacklevel=stacklevel())
+
+
+def report_unproved(assignment: Assignment) -> None:
+    """Warn once of all components whose assignment is not proved to be the best."""
+    if assignment.ok:
+        return
+    n, none = len(assignment.score), ~assignment.found
+    allowed = ~np.isneginf(assignment.bound)
+    lines = []
+    for count, words in (
+        ((none & ~allowed).sum(), "have constraints that allow no assignment."),
+        ((none & allowed).sum(), "have no assignment yet: raise max_time or max_nodes."),
+        (
+            (~none & ~assignment.proved).sum(),
+            "have an assignment that is not proved the best: raise max_time or max_nodes, or "
+            "accept it; Assignment.bound says how far it can be from the best.",
+        ),
+    ):
+        if count:
+            lines.append(f"{count} of {n} components {words}")
+    warnings.warn("lpsmap: " + " ".join(lines), ConvergenceWarning, stacklevel=stacklevel())
 
 
 def _non_finite_message(scores: FloatArray, shapes: Shapes) -> str:

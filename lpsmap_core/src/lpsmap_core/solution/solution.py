@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, NoReturn
 
 import numpy as np
 import numpy.typing as npt
 
+from lpsmap_core.decoding.decode import DECODED_NODES, DEFAULT_GAP, SearchLimits, search_limits
+from lpsmap_core.decoding.search import Progress
 from lpsmap_core.engine.protocol import SolvedGraph
 from lpsmap_core.engine.state import sums
 from lpsmap_core.engine.status import OK, Status
@@ -20,6 +22,7 @@ from lpsmap_core.local.vertices import join_vertices, structure_scores
 from lpsmap_core.model.factor import Factor
 from lpsmap_core.model.inputs import real_numbers
 from lpsmap_core.model.variables import Variables
+from lpsmap_core.solution.assignment import Assignment, Relaxed, decode
 from lpsmap_core.solution.distribution import Distributions
 
 __all__ = ["Solution"]
@@ -230,19 +233,17 @@ class Solution:
                 "variable of the graph."
             )
         out = np.zeros(len(d))
-        if self.free.size:
+        if self.free.size and self.solved.quadratic:
             inside = self.free[(self.scores[self.free] > 0.0) & (self.scores[self.free] < 1.0)]
             out[inside] = d[inside]
         d_extra = self._checked_extra(d_additionals)
         usable = None if self.ok else ~self._has(Status.NON_FINITE, Status.INFEASIBLE)
 
         part = self.layout.part
-        flat = np.empty(part.blocks.first_additional[-1] if d_extra else 0)
-        if flat.size:
-            position = {id(factor): i for i, factor in enumerate(self.factors)}
-            for b, bucket in enumerate(part.buckets):
-                given = [_flat(d_extra[position[id(f)]], f) for f in bucket.declarations]
-                flat[part.additionals_of(b)] = bucket.scores(given)
+        flat = np.empty(0)
+        if d_extra:
+            shaped = [_flat(d, f) for d, f in zip(d_extra, self.factors, strict=True)]
+            flat = part.by_bucket(shaped, self.factors)
         product, product_v = self.solved.multiply(d[part.variables], flat, usable, self.threads)
         out[part.variables] = product
         return out, part.by_declaration(product_v, self.factors)
@@ -268,6 +269,56 @@ class Solution:
                     f"{factor.n_additionals}, those of {factor!r}."
                 )
         return arrays
+
+    def decode(
+        self,
+        gap: float = DEFAULT_GAP,
+        max_time: float | None = None,
+        max_nodes: int | None = DECODED_NODES,
+        threads: int | None = None,
+        progress: Callable[[int, Progress], None] | None = None,
+    ) -> Assignment:
+        """Return an assignment of zeros and ones near the marginals, and what is proved of it.
+
+        The marginals are rounded. Where a factor does not allow the outcome, or where it is not
+        proved to score highest, a branch and bound over LP-MAP goes on from there.
+
+        Parameters
+        ----------
+        gap
+            A bound within ``gap * max(1, abs(score))`` of the score is a proof.
+        max_time
+            Limit of the time in seconds; None for no limit.
+        max_nodes
+            Limit of the nodes of each component's search; None for no limit.
+        threads
+            As for `FactorGraph.solve`.
+        progress
+            Called after every batch of nodes with the number of the component and how far its
+            search is: ``score``, ``bound``, ``n_nodes`` and ``seconds``.
+
+        Returns
+        -------
+        Assignment
+            The best assignment that was found. Ctrl-C ends the search, and gives this too, once
+            every component has one.
+
+        Raises
+        ------
+        TypeError
+            If an option is of another type than it should be.
+        ValueError
+            If one is out of range.
+        """
+        return self.decoded(search_limits(gap, max_time, max_nodes, threads, progress))
+
+    def decoded(self, limits: SearchLimits) -> Assignment:
+        """Do what `decode` does, within checked limits."""
+        bad = self._has(Status.NON_FINITE)
+        relaxed = Relaxed(self.values, self.solved, bad)
+        return decode(
+            self.layout, self.factors, self.scores, self.additional_scores, relaxed, limits
+        )
 
     def structures(self, factor: Factor) -> Distributions:
         """Return the sparse distribution over structures of every factor of a declaration.

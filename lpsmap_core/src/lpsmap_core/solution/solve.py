@@ -53,14 +53,8 @@ def solve(
     Solution
         Components with a score that is NaN or ``+inf`` have NaN values and status ``NON_FINITE``.
     """
-    part, position = layout.part, {id(factor): i for i, factor in enumerate(factors)}
-    eta = scores[part.variables]
-    by_bucket = [
-        bucket.scores([additionals[position[id(f)]] for f in bucket.declarations])
-        for bucket in part.buckets
-        if bucket.n_additionals
-    ]
-    eta_v = by_bucket[0] if len(by_bucket) == 1 else np.concatenate([np.empty(0), *by_bucket])
+    part = layout.part
+    eta, eta_v = scores[part.variables], part.by_bucket(additionals, factors)
     if are_scores(scores) and are_scores(eta_v):
         bad = np.zeros(layout.n_components, dtype=np.bool_)
     else:
@@ -110,7 +104,9 @@ def _gather(
     """Collect the results in the graph's order."""
     part = layout.part
     if len(part.variables) < layout.n_variables:
-        values = np.where(scores == np.inf, np.nan, np.clip(scores, 0.0, 1.0))  # in no factor
+        # what is in no factor
+        best = np.clip(scores, 0.0, 1.0) if solved.quadratic else np.where(scores > 0.0, 1.0, 0.0)
+        values = np.where((scores == np.inf) | np.isnan(scores), np.nan, best)
     else:
         values = np.empty(layout.n_variables)
     values[part.variables] = solved.marginals()

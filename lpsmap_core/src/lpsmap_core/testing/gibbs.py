@@ -175,14 +175,20 @@ def check_samples(factor: Factor, *, seed: int = 0, draws: int = DRAWS) -> None:
         oracle, drawn = listed.oracle, _vertices(factor, found, r, n)
         if (drawn != _vertices(factor, again, r, n)).any():
             raise broken(
-                "equal random numbers draw equal samples", "others", "the same", oracle.name
+                "equal random numbers draw equal samples, because a seed repeats a run",
+                "others",
+                "the same",
+                oracle.name,
             )
         if len(listed.vertices) < MOST:
             known = {tuple(vertex) for vertex in listed.vertices}
             strange = [vertex for vertex in drawn if tuple(vertex) not in known]
             if strange:
                 raise broken(
-                    "samples are structures", strange[0].tolist(), "one of k_best", oracle.name
+                    "samples are structures, because they are drawn among them",
+                    strange[0].tolist(),
+                    "one of k_best",
+                    oracle.name,
                 )
         expected = np.concatenate([_slots(factor, beliefs.m, r), _extra(factor, beliefs.n, r)])
         mean, spread = drawn.mean(axis=0), drawn.std(axis=0) + 1.0 / np.sqrt(n)
@@ -244,7 +250,7 @@ def _require_sums(factor: Factor, listed: Listed, found: Beliefs, r: int, own: F
     ):
         if not np.allclose(got, expected, rtol=0.0, atol=rounding):
             raise broken(
-                f"{name} over all structures",
+                f"{name} over all structures, because each counts with its weight",
                 np.asarray(got).tolist(),
                 np.asarray(expected).tolist(),
                 listed.oracle.where(own),

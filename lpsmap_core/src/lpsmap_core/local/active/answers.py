@@ -15,12 +15,25 @@ from lpsmap_core.kernels.records import Structures
 from lpsmap_core.layout.layout import Bucket
 from lpsmap_core.model.factor import Factor
 
-__all__ = ["PythonOracles"]
+__all__ = ["PythonOracles", "room_for_structures"]
 
 WORSE = 1e-5
 """By how much, relative to the scores, an answer may be worse than another: rounding in float32."""
 
 NO_ADDITIONALS = np.empty(0)
+
+
+def room_for_structures(width: IntArray) -> Structures:
+    """Return where the oracles of factors write, each a structure of up to `width` nonzeros."""
+    start = np.zeros(len(width), dtype=np.int64)
+    np.cumsum(width[:-1], out=start[1:])
+    total = int(width.sum())
+    return Structures(
+        start=start,
+        entry=np.empty(total, dtype=np.int32),
+        value=np.empty(total),
+        size=np.zeros(len(width), dtype=np.int64),
+    )
 
 
 class PythonOracles:

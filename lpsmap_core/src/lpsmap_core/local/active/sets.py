@@ -29,9 +29,9 @@ from lpsmap_core.kernels.native import (
     arrays_at,
     pack,
 )
-from lpsmap_core.kernels.records import Scores, Structures
+from lpsmap_core.kernels.records import Scores
 from lpsmap_core.layout.layout import Bucket
-from lpsmap_core.local.active.answers import PythonOracles
+from lpsmap_core.local.active.answers import PythonOracles, room_for_structures
 from lpsmap_core.local.active.handle import ARRAYS, GROW, MAP
 from lpsmap_core.local.active.memory import ActiveSet, block_size, carve_set, enlarge_set
 from lpsmap_core.local.active.steps import (
@@ -87,15 +87,7 @@ class ActiveSets:
         self._grown: dict[int, FloatArray] = {}
         self.address = np.empty(n, dtype=np.int64)
         self.length = np.empty(n, dtype=np.int64)
-        start = np.zeros(n, dtype=np.int64)
-        np.cumsum(self.width[:-1], out=start[1:])
-        total = int(self.width.sum())
-        self.candidates = Structures(
-            start=start,
-            entry=np.empty(total, dtype=np.int32),
-            value=np.empty(total),
-            size=np.zeros(n, dtype=np.int64),
-        )
+        self.candidates = room_for_structures(self.width)
         self.scores = np.empty(bucket.n_links)
         self._oracles: PythonOracles | None = None
         self._callback = Callback(self._called)

@@ -1,0 +1,1 @@
+"""From a graph to one assignment: bounds, rounding, search."""

@@ -1,0 +1,138 @@
+"""From a relaxed solution to an assignment of all variables, and what is proved of it."""
+
+from __future__ import annotations
+
+import functools
+import math
+import time
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from lpsmap_core.decoding.assignments import assignment_scores
+from lpsmap_core.decoding.exact import Assignments, Node
+from lpsmap_core.decoding.search import Progress, Search
+from lpsmap_core.engine.options import CHECKS, threads_or_default
+from lpsmap_core.engine.protocol import WarmStart
+from lpsmap_core.kernels.arrays import BoolArray, FloatArray, IntArray
+from lpsmap_core.layout.layout import Part
+from lpsmap_core.model.inputs import count, number
+
+__all__ = ["DECODED_NODES", "DEFAULT_GAP", "Decoded", "SearchLimits", "decode_part", "is_closed"]
+__all__ += ["search_limits"]
+
+DEFAULT_GAP = 1e-8
+"""Relative difference of bound and score that counts as a proof."""
+
+DECODED_NODES = 1000
+"""Nodes that are looked at to make something allowed of a relaxed solution."""
+
+
+FIRST_NODES = 64
+"""Nodes of every component's search before it is another's turn; then twice as many, and so on."""
+
+
+class SearchLimits(NamedTuple):
+    """When to stop a search, and what it may use."""
+
+    gap: float
+    max_nodes: int | None
+    deadline: float | None
+    threads: int
+    report: Callable[[int, Progress], None] | None = None
+    """Called with a component's number and how far its search is."""
+
+
+class Decoded(NamedTuple):
+    """One assignment of a part's variables, and what is known of every component."""
+
+    chosen: BoolArray
+    """For each variable, whether it is on."""
+    score: FloatArray
+    """For each component; ``-inf`` where no allowed assignment was found."""
+    bound: FloatArray
+    """No assignment scores higher; ``-inf`` where none is allowed."""
+    n_nodes: IntArray
+    interrupted: bool
+
+
+def search_limits(
+    gap: Any,
+    max_time: float | None,
+    max_nodes: Any,
+    threads: Any,
+    report: Callable[[int, Progress], None] | None,
+) -> SearchLimits:
+    """Return checked limits; the deadline counts from now."""
+    expected = "a number that is not negative"
+    return SearchLimits(
+        gap=number("gap", gap, expected, lambda x: 0.0 <= x < math.inf),
+        max_nodes=None if max_nodes is None else count("max_nodes", max_nodes, ", or None"),
+        deadline=None if max_time is None else time.monotonic() + CHECKS["max_time"](max_time),
+        threads=threads_or_default(threads),
+        report=report,
+    )
+
+
+def is_closed(score: FloatArray, bound: FloatArray, gap: float) -> BoolArray:
+    """Return where a bound proves a score the best, up to a gap relative to it."""
+    size = np.maximum(1.0, np.abs(np.where(np.isfinite(score), score, 0.0)))
+    with np.errstate(invalid="ignore"):
+        return (bound - score <= gap * size) | np.isneginf(bound)
+
+
+def decode_part(
+    part: Part,
+    eta: FloatArray,
+    eta_v: FloatArray,
+    means: FloatArray,
+    bound: FloatArray,
+    limits: SearchLimits,
+    start: WarmStart | None = None,
+) -> Decoded:
+    """Round marginals to an assignment, and search where that is not proved the best.
+
+    Parameters
+    ----------
+    part
+        The part.
+    eta, eta_v
+        Scores of its variables, and of the additionals of all buckets; ``-inf`` forbids.
+    means
+        Marginals of its variables.
+    bound
+        For each component, what no assignment scores more than; NaN for those to leave out.
+    limits
+        When to stop.
+    start
+        Where the relaxation ended that the marginals and the bounds are of.
+    """
+    chosen = (means > 0.5) & ~np.isneginf(eta)
+    score = assignment_scores(part, eta, eta_v, chosen)
+    bound, n_nodes = bound.copy(), np.zeros(part.n_components, dtype=np.int64)
+    doubtful = np.flatnonzero(~is_closed(score, bound, limits.gap) & ~np.isnan(bound))
+    searches: dict[int, Search[Node, BoolArray]] = {}
+    nodes = FIRST_NODES
+    while doubtful.size:
+        # by turns, so that one that takes long leaves time for the others
+        most = nodes if limits.max_nodes is None else min(nodes, limits.max_nodes)
+        for c in doubtful.tolist():
+            variables = slice(*part.first_variable[c : c + 2].tolist())
+            space = Assignments(part, c, eta[variables], eta_v, limits.threads)
+            if c not in searches:
+                known = (float(score[c]), chosen[variables]) if score[c] > -math.inf else None
+                searches[c] = Search(space.root(start), limits.gap, known)
+            report = None if limits.report is None else functools.partial(limits.report, c)
+            found = searches[c].run(space, max_nodes=most, deadline=limits.deadline, report=report)
+            n_nodes[c], bound[c] = found.n_nodes, min(bound[c], found.bound)
+            if found.answer is not None:
+                chosen[variables], score[c] = found.answer, found.score
+            if found.interrupted:
+                return Decoded(chosen, score, bound, n_nodes, True)
+        late = limits.deadline is not None and time.monotonic() >= limits.deadline
+        if late or most == limits.max_nodes:
+            break
+        doubtful = doubtful[[not searches[c].found.finished for c in doubtful.tolist()]]
+        nodes *= 2
+    return Decoded(chosen, score, bound, n_nodes, False)

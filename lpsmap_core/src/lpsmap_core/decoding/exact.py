@@ -1,0 +1,205 @@
+"""The best assignment of one component, by branch and bound over LP-MAP.
+
+A node has some variables decided. Its bound is the dual function of LP-MAP, from its parent's duals
+on; many nodes are solved side by side, as copies of the component. What the relaxation leaves
+between 0 and 1 is branched on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from lpsmap_core.decoding.assignments import assignment_scores
+from lpsmap_core.decoding.search import Look, Space
+from lpsmap_core.engine.linear import linear_bounds, solve_linear
+from lpsmap_core.engine.options import Options
+from lpsmap_core.engine.protocol import WarmStart
+from lpsmap_core.engine.state import PartState
+from lpsmap_core.kernels.arrays import BoolArray, ByteArray, FloatArray
+from lpsmap_core.kernels.interrupts import out_of_time
+from lpsmap_core.layout.copies import copies_of
+from lpsmap_core.layout.layout import Part
+from lpsmap_core.local.oracles import best_structures, with_finite_scores
+
+__all__ = ["Assignments", "Node"]
+
+MOST_COPIES = 32
+"""Nodes looked at together, unless their copies would have more links than the next."""
+
+MOST_LINKS = 50_000
+
+ROOT_ITERATIONS, ITERATIONS = 2000, 30
+"""Iterations of the relaxation for the first node, and for the others, which start near by."""
+
+TOLERANCE = 1e-10
+"""Of the relaxations: a tight one is a proof only if its bound is as sharp as the gap asked for."""
+
+WHOLE = 1e-6
+"""Distance from 0 and 1 within which a marginal counts as whole."""
+
+ROUNDING = 1e-13
+"""Added to bounds, in units of the summed magnitudes of the scores: what rounding may hide."""
+
+OPEN = -1
+"""Of a variable that is not decided."""
+
+
+class Node(NamedTuple):
+    """Some variables of a component decided."""
+
+    decided: ByteArray
+    """For each variable 0, 1 or `OPEN`."""
+    u: FloatArray
+    """Where its relaxation starts from: the parent's means and duals, and step size."""
+    duals: FloatArray
+    step_size: float
+
+
+class Assignments(Space[Node, BoolArray]):
+    """The assignments of a component's variables.
+
+    Parameters
+    ----------
+    part
+        The part that the component is of.
+    component
+        Its number.
+    eta
+        Scores of the component's variables; ``-inf`` forbids.
+    eta_v
+        Scores of the additionals of all buckets of the part, likewise.
+    threads
+        Number of threads that may be used.
+    """
+
+    def __init__(
+        self, part: Part, component: int, eta: FloatArray, eta_v: FloatArray, threads: int
+    ) -> None:
+        n_links = max(1, int(part.sizes[component]))
+        self.batch = int(np.clip(MOST_LINKS // n_links, 1, MOST_COPIES))
+        self._copies = copies_of(part, component, self.batch)
+        self._part, self._component, self._eta = part, component, eta
+        own = np.concatenate(
+            [
+                eta_v[part.additionals_of(b)][
+                    np.repeat(bucket.component == component, np.diff(bucket.additional_offsets))
+                ]
+                for b, bucket in enumerate(part.buckets)
+                if (bucket.component == component).any()
+            ]
+        )
+        self._eta_v = self._tiled(own)
+        finite = np.abs(np.concatenate([eta, own]))
+        self._rounding = ROUNDING * (1.0 + float(finite[np.isfinite(finite)].sum()))
+        self._n_links, self._threads = n_links, threads
+        counts = [np.bincount(bucket.variable) for bucket in self._copies.buckets]
+        self._distinct = [bool((count <= 1).all()) for count in counts]
+
+    def _tiled(self, own: FloatArray) -> FloatArray:
+        """Return the scores of one copy's additionals for all copies, bucket by bucket."""
+        pieces, begin = [], 0
+        for bucket in self._copies.buckets:
+            n = bucket.n_additionals // self.batch
+            pieces.append(np.tile(own[begin : begin + n], self.batch))
+            begin += n
+        return np.concatenate([np.empty(0), *pieces])
+
+    def root(self, start: WarmStart | None) -> Node:
+        """Return the node of all assignments; its relaxation goes on from where another ended."""
+        decided = np.full(len(self._eta), OPEN, dtype=np.int8)
+        decided[np.isneginf(self._eta)] = 0
+        if start is None or not start.known[self._component]:
+            return Node(decided, np.zeros(len(decided)), np.zeros(self._n_links), 0.0)
+        first, end = self._part.first_variable[self._component : self._component + 2]
+        links = slice(*self._part.variable_offsets[[first, end]].tolist())
+        step_size = float(start.step_size[self._component])
+        return Node(decided, start.u[first:end].copy(), start.duals[links].copy(), step_size)
+
+    def look(self, nodes: Sequence[Node], score: float) -> list[Look[Node, BoolArray]] | None:
+        """Bound nodes by their relaxations, round these, and branch."""
+        n, n_variables = len(nodes), len(self._eta)
+        decided = np.full((self.batch, n_variables), OPEN, dtype=np.int8)
+        decided[:n] = [node.decided for node in nodes]
+        state = self._relax(nodes, decided)
+        iterate, progress = state.problem.iterate, state.problem.progress
+        on = np.where((decided == 1) & np.isfinite(self._eta), self._eta, 0.0).sum(axis=1)
+        bounds = linear_bounds(state) + on + self._rounding
+        bounds[progress.infeasible] = -np.inf
+        means = state.marginals().reshape(self.batch, n_variables)
+        rounded, scores = self._round(means, decided)
+        if out_of_time():  # nor are bounds that were cut short any
+            return None
+        u, duals = iterate.u.reshape(self.batch, -1), iterate.duals.reshape(self.batch, -1)
+        looks: list[Look[Node, BoolArray]] = []
+        for i in range(n):
+            bound, step_size = float(bounds[i]), float(progress.step_size[i])
+            if (decided[i] != OPEN).all():
+                bound = float(scores[i])
+            children: list[Node] = []
+            if bound > max(score, scores[i]):
+                kept = Node(decided[i], u[i].copy(), duals[i].copy(), step_size)
+                children = _branched(kept, means[i])
+            looks.append(Look(bound, children, rounded[i].copy(), float(scores[i])))
+        return looks
+
+    def _round(self, means: FloatArray, decided: ByteArray) -> tuple[BoolArray, FloatArray]:
+        """Return for each copy the best of some assignments near its relaxation, and its score.
+
+        One rounds the means. The others have a type's factors choose the structures that are
+        nearest to the means, which the rounded means may not allow.
+        """
+        part = self._copies
+        plain = np.where(decided == OPEN, means > 0.5, decided == 1)
+        best, best_scores = plain, assignment_scores(part, self._eta, self._eta_v, plain)
+        towards = np.where(decided == OPEN, means - 0.5, np.where(decided == 1, np.inf, -np.inf))
+        for b, bucket in enumerate(part.buckets):
+            if 2 * bucket.n_links < plain.size or not self._distinct[b]:
+                continue
+            slots = np.where(bucket.negated, -1.0, 1.0) * towards.reshape(-1)[bucket.variable]
+            eta_v = np.zeros(bucket.n_additionals)
+            barred = np.isneginf(self._eta_v[part.additionals_of(b)])
+            w, _ = best_structures(bucket, *with_finite_scores(bucket, slots, eta_v, barred))
+            near = plain.copy()
+            near.reshape(-1)[bucket.variable] = (w > 0.5) != bucket.negated
+            scores = assignment_scores(part, self._eta, self._eta_v, near)
+            better = scores > best_scores
+            best = np.where(better[:, None], near, best)
+            best_scores = np.where(better, scores, best_scores)
+        return best, best_scores
+
+    def _relax(self, nodes: Sequence[Node], decided: ByteArray) -> PartState:
+        """Solve the nodes' relaxations side by side, as far as it pays."""
+        part, n = self._copies, len(nodes)
+        eta = np.where(decided == OPEN, self._eta, np.where(decided == 1, np.inf, -np.inf))
+        unused = np.arange(self.batch) >= n
+        u, duals = np.zeros((self.batch, eta.shape[1])), np.zeros((self.batch, self._n_links))
+        step_size = np.zeros(self.batch)
+        for i, node in enumerate(nodes):
+            u[i], duals[i], step_size[i] = node.u, node.duals, node.step_size
+        first = not step_size[:n].any()
+        options = Options(
+            max_iter=ROOT_ITERATIONS if first else ITERATIONS,
+            tol=TOLERANCE,
+            threads=self._threads,
+            quadratic=0.0,
+        )
+        warm = WarmStart(u.reshape(-1), duals.reshape(-1), step_size, step_size > 0.0)
+        return solve_linear(part, eta.reshape(-1), self._eta_v, unused, options, warm)
+
+
+def _branched(node: Node, means: FloatArray) -> list[Node]:
+    """Return a node's two children: the most doubtful variable on and off, the likelier first."""
+    doubt = np.where(node.decided == OPEN, 0.5 - np.abs(means - 0.5), -1.0)
+    if doubt.max() <= WHOLE:  # whole, but not proved: any open variable will do
+        doubt = np.where(node.decided == OPEN, 1.0, -1.0)
+    v = int(doubt.argmax())
+    values = (1, 0) if means[v] > 0.5 else (0, 1)
+    children = []
+    for value in values:
+        decided = node.decided.copy()
+        decided[v] = value
+        children.append(node._replace(decided=decided))
+    return children

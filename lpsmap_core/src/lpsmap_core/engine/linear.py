@@ -1,0 +1,163 @@
+"""Solves without the quadratic term: LP-MAP.
+
+A component that is one factor needs no loop: its best structure is the solution.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from lpsmap_core.engine.admm import run_loop
+from lpsmap_core.engine.infeasible import find_violations
+from lpsmap_core.engine.magnitudes import Split, any_large, largest_magnitudes
+from lpsmap_core.engine.options import Options
+from lpsmap_core.engine.protocol import WarmStart
+from lpsmap_core.engine.state import (
+    MOST_STRUCTURES,
+    PartState,
+    initial_state,
+    restart_components,
+    sums,
+)
+from lpsmap_core.kernels.arrays import BoolArray, FloatArray
+from lpsmap_core.kernels.interrupts import out_of_time
+from lpsmap_core.layout.layout import Part
+from lpsmap_core.local.active.sets import ActiveSets
+from lpsmap_core.local.oracles import best_structures, with_finite_scores
+
+__all__ = ["linear_bounds", "solve_linear"]
+
+MOST = 1e100
+"""Masks count for no more than this, so that sums stay finite."""
+
+HELD = 1e-9
+"""Share of a structure above which it holds an entry."""
+
+
+def solve_linear(
+    part: Part,
+    eta: FloatArray,
+    eta_v: FloatArray,
+    skip: BoolArray,
+    options: Options,
+    warm: WarmStart | None = None,
+) -> PartState:
+    """Solve one part without the quadratic term; the arguments are `Engine.solve`'s.
+
+    A score of ``inf``, which users cannot give, says that a variable has to be on.
+    """
+    withheld = _hugely_negative(part, eta, eta_v)
+    if withheld is None:
+        state = initial_state(part, eta, eta_v, options, warm)
+        _solve(state, ~skip, options)
+        return state
+    off, off_v = (scores < 0.0 for scores in withheld)
+    reduced = np.where(off, -np.inf, eta), np.where(off_v, -np.inf, eta_v)
+    state = initial_state(part, *reduced, options, warm)
+    _solve(state, ~skip, options)
+    find_violations(state)
+    needing = state.problem.progress.infeasible.copy()
+    if needing.any():
+        off[needing[part.component]] = False
+        off_v[needing[part.additional_component]] = False
+        reduced = np.where(off, -np.inf, eta), np.where(off_v, -np.inf, eta_v)
+        restart_components(state, needing, *reduced, options)
+        state.contradicting.clear()
+        _solve(state, needing, options)
+    state.withheld = np.where(off, withheld[0], 0.0), np.where(off_v, withheld[1], 0.0)
+    return state
+
+
+def _hugely_negative(
+    part: Part, eta: FloatArray, eta_v: FloatArray
+) -> tuple[FloatArray, FloatArray] | None:
+    """Return the scores that are masks rather than scores, 0 elsewhere; None if there are none.
+
+    They are forbidden at first: the loop's steps are as large as the scores. The bounds know the
+    true ones.
+    """
+    finite = np.where(np.isinf(eta), 0.0, eta)
+    if not (any_large(finite) or (eta_v.size and any_large(eta_v))):
+        return None
+    scores = np.concatenate([finite, eta_v])
+    split = Split(part, scores, largest_magnitudes(part, finite, eta_v))
+    withheld = np.where(split.withheld, np.maximum(scores, -MOST), 0.0)
+    return (withheld[: len(eta)], withheld[len(eta) :]) if withheld.any() else None
+
+
+def _solve(state: PartState, chosen: BoolArray, options: Options) -> None:
+    """Solve some components: single factors by their oracles, the others by the loop."""
+    alone = state.part.direct & chosen
+    if alone.any():
+        _take_best_structures(state, alone)
+        state.out_of_time = out_of_time()
+    run_loop(state, ~state.part.direct & chosen, options)
+
+
+def _take_best_structures(state: PartState, alone: BoolArray) -> None:
+    """Write the best structures of single factors as the solution of their components."""
+    part, problem = state.part, state.problem
+    iterate, extras, progress = problem.iterate, problem.extras, problem.progress
+    # every variable has one link, so that all degrees are 1
+    slots = part.sign * iterate.score[part.link_variable]
+    for b, (bucket, solver) in enumerate(zip(part.buckets, state.solvers, strict=True)):
+        rows = np.flatnonzero(alone[bucket.component])
+        if not rows.size:
+            continue
+        links, additionals = part.links_of(b), part.additionals_of(b)
+        barred, eta_v = extras.barred[additionals] != 0, extras.eta[additionals]
+        w, n = best_structures(bucket, *with_finite_scores(bucket, slots[links], eta_v, barred))
+        chosen = np.repeat(alone[bucket.component], np.diff(bucket.offsets))
+        chosen_v = np.repeat(alone[bucket.component], np.diff(bucket.additional_offsets))
+        z, v, a = iterate.z[links], extras.v[additionals], iterate.a[links]
+        z[chosen], v[chosen_v] = w[chosen], n[chosen_v]
+        # local scores of which this is the projection, for whoever asks for the structure
+        reach = 1.0 + 2.0 * float(np.abs(eta_v[~barred]).sum())
+        a[chosen] = np.where(w <= 0.0, -reach, np.where(w >= 1.0, 1.0 + reach, w))[chosen]
+        extras.scaled[additionals][chosen_v] = eta_v[chosen_v]
+        if isinstance(solver, ActiveSets):
+            solver.solve(rows, a.copy(), eta_v, z.copy(), v.copy(), MOST_STRUCTURES)
+    iterate.u[alone[part.component]] = state.marginals()[alone[part.component]]
+    progress.primal_residual[alone] = progress.dual_residual[alone] = 0.0
+    progress.iterations[alone], progress.converged[alone] = 1, True
+
+
+def linear_bounds(state: PartState) -> FloatArray:
+    """Return for every component a bound on the score of any assignment; -inf if there is none.
+
+    The dual function of LP-MAP at the duals at hand, whatever they were found for: the sum of the
+    factors' own maxima of ``<eta / degree + lambda, w> + <eta_N, n>``. What decided variables that
+    are on score themselves is left out.
+    """
+    part, extras = state.part, state.problem.extras
+    slots = (state.slot_scores() - state.problem.quadratic * part.shift) / part.delta
+    eta_of_all, barred_of_all = extras.eta, extras.barred != 0
+    if state.withheld is not None:
+        off, off_v = state.withheld
+        share = part.sign * (off / part.root_degree**2)[part.link_variable]
+        slots = np.where(share != 0.0, share, slots)
+        eta_of_all = np.where(off_v < 0.0, off_v, eta_of_all)
+        barred_of_all &= off_v == 0.0
+    decided = np.isinf(slots)
+    bound = -sums(  # a negated slot counts what its variable scores by being on
+        part.component[part.link_variable],
+        np.where(part.negated & ~decided, slots, 0.0),
+        part.n_components,
+    )
+    for b, bucket in enumerate(part.buckets):
+        additionals = part.additionals_of(b)
+        own, eta_v, barred = (
+            slots[part.links_of(b)],
+            eta_of_all[additionals],
+            barred_of_all[additionals],
+        )
+        w, n = best_structures(bucket, *with_finite_scores(bucket, own, eta_v, barred))
+        forced = decided[part.links_of(b)]
+        missed = np.where(forced, np.abs(w - (own > 0.0)), 0.0)
+        gain, gain_v = np.where(forced, 0.0, own) * w, np.where(barred, 0.0, eta_v) * n
+        gain[missed > HELD] = -np.inf
+        gain_v[barred & (n > HELD)] = -np.inf
+        owner = np.repeat(bucket.component, np.diff(bucket.offsets))
+        owner_v = np.repeat(bucket.component, np.diff(bucket.additional_offsets))
+        bound += sums(owner, gain, part.n_components) + sums(owner_v, gain_v, part.n_components)
+    return bound

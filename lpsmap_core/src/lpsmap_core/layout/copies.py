@@ -1,0 +1,65 @@
+"""Many copies of one component as a part of their own, to be solved side by side."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from lpsmap_core.layout.arrangement import arrange
+from lpsmap_core.layout.layout import Part
+
+__all__ = ["copies_of"]
+
+
+def copies_of(part: Part, component: int, n_copies: int) -> Part:
+    """Return a part of which every component is a copy of one component of a part.
+
+    Its variables are those of the component, in their order, copy after copy.
+
+    Parameters
+    ----------
+    part
+        The part.
+    component
+        Which of its components.
+    n_copies
+        How many.
+    """
+    first, end = (int(v) for v in part.first_variable[component : component + 2])
+    n_variables = end - first
+    buckets, counts = [], []
+    for bucket in part.buckets:
+        rows = np.flatnonzero(bucket.component == component)
+        if not rows.size:
+            continue
+        several = bucket.select(np.tile(rows, n_copies))
+        copy = np.repeat(np.arange(n_copies), len(rows))
+        links_of_copy = int(np.diff(bucket.offsets)[rows].sum())
+        shift = np.repeat(np.arange(n_copies) * n_variables, links_of_copy)
+        several = replace(several, variable=several.variable - first + shift, component=copy)
+        buckets.append(several)
+        counts.append([several.n_factors, several.n_links, several.n_additionals])
+    starts = np.array([[0, 0, 0], *counts]).cumsum(axis=0).T.copy()
+    variable = np.concatenate([b.variable for b in buckets])
+    negated = np.concatenate([b.negated for b in buckets])
+    blocks, links, delta, sizes, direct = arrange(
+        starts,
+        np.repeat(np.arange(n_copies), n_variables),
+        np.concatenate([b.component for b in buckets]),
+        np.concatenate([b.additional_offsets for b in buckets]),
+        variable,
+        negated,
+        n_copies,
+    )
+    return Part(
+        buckets=buckets,
+        blocks=blocks,
+        links=links,
+        variables=np.arange(n_copies * n_variables),
+        link_variable=variable,
+        delta=delta,
+        negated=negated,
+        sizes=sizes,
+        direct=direct,
+    )

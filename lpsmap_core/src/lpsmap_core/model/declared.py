@@ -1,0 +1,234 @@
+"""What a graph declares: variables with scores, and factors over them."""
+
+from __future__ import annotations
+
+import abc
+import math
+from typing import Any, NoReturn, TypeVar
+
+import numpy as np
+
+from lpsmap_core.kernels.arrays import FloatArray
+from lpsmap_core.model.factor import Factor
+from lpsmap_core.model.inputs import checked_shape, real_numbers
+from lpsmap_core.model.variables import Variables
+
+__all__ = ["DeclaredGraph"]
+
+AnyFactor = TypeVar("AnyFactor", bound=Factor)
+
+
+class DeclaredGraph(abc.ABC):
+    """Variables with scores, and factors over them; what is done with it is for subclasses."""
+
+    def __init__(self) -> None:
+        self._factors: list[Factor] = []
+        self._scores: list[Any] = []
+        self._additionals: list[Any] = []
+        self._ids: set[int] = set()
+        self._n_variables = 0
+
+    def __copy__(self) -> NoReturn:
+        raise TypeError(
+            "copy: two graphs cannot share their variables; expected copy.deepcopy, and to copy "
+            "views and factors with the graph: copy.deepcopy((graph, u))."
+        )
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**vars(self), "_ids": set()}
+
+    @property
+    def factors(self) -> tuple[Factor, ...]:
+        """The declarations, in the order in which they were added."""
+        return tuple(self._factors)
+
+    @property
+    def n_variables(self) -> int:
+        """Number of binary variables."""
+        return self._n_variables
+
+    def variable_from(self, scores: Any) -> Variables:
+        """Make variables with given scores.
+
+        Parameters
+        ----------
+        scores
+            Real numbers of any shape. ``-inf`` forbids a variable.
+
+        Returns
+        -------
+        Variables
+            Of the same shape.
+
+        Raises
+        ------
+        TypeError
+            If the scores are not real numbers.
+        """
+        array = self._as_scores("variable_from: scores", scores)
+        shape = tuple(array.shape)
+        span = slice(self._n_variables, self._n_variables + math.prod(shape))
+        index = np.arange(span.start, span.stop).reshape(shape)
+        self._scores.append(array)
+        self._n_variables = span.stop
+        self._declaration_changed()
+        return Variables(self, index, np.zeros(shape, dtype=bool), span)
+
+    def variable(self, shape: int | tuple[int, ...] = ()) -> Variables:
+        """Make variables with scores of zero, of a given shape.
+
+        Raises
+        ------
+        TypeError
+            If `shape` does not consist of integers.
+        ValueError
+            If one is negative.
+        """
+        return self.variable_from(np.zeros(checked_shape("variable: shape", shape)))
+
+    def add(self, factor: AnyFactor) -> AnyFactor:
+        """Add a declaration of factors to the graph and return it.
+
+        Raises
+        ------
+        TypeError
+            If `factor` is not a Factor, or its additionals' scores are none for this graph: tensors
+            with gradients in a graph that would lose them.
+        ValueError
+            If it is over another graph's variables, or was added before.
+        """
+        if not isinstance(factor, Factor):
+            raise TypeError(
+                f"add: got a {type(factor).__name__}; expected a Factor such as Xor(u)."
+            )
+        if "variables" not in vars(factor):
+            raise TypeError(
+                f"add: the {type(factor).__name__} has no variables; expected its __init__ to call "
+                "super().__init__(variables)."
+            )
+        if factor.variables.graph is not self:
+            raise ValueError(
+                f"add: {factor!r} is over variables of another graph; make its variables with this "
+                "graph's variable_from."
+            )
+        if len(self._ids) != len(self._factors):  # this graph comes from a pickle
+            self._ids = {id(other) for other in self._factors}
+        if id(factor) in self._ids:
+            raise ValueError(f"add: {factor!r} was added before; declare it once.")
+        scores = factor.additionals
+        if scores is not None:
+            scores = self._as_scores(f"add: additionals of {factor!r}", scores)
+        self._ids.add(id(factor))
+        self._factors.append(factor)
+        self._additionals.append(scores)
+        self._declaration_changed()
+        return factor
+
+    def rescore(self, what: Variables | Factor, scores: Any) -> None:
+        """Replace scores; the next solve keeps all else that it knows of the graph.
+
+        Parameters
+        ----------
+        what
+            Variables as `variable_from` returned them, or a factor of this graph with additionals.
+        scores
+            Their new scores, or the new scores of the factor's additionals, of the same shape as
+            before (for a factor, that of its attribute ``additionals``).
+
+        Raises
+        ------
+        TypeError
+            If the scores are not real numbers, or `what` is neither variables nor a factor.
+        ValueError
+            If the shape differs, or `what` is not such variables or such a factor of this graph.
+        """
+        if not isinstance(what, (Factor, Variables)):
+            raise TypeError(
+                f"rescore: what is a {type(what).__name__}; expected Variables as variable_from "
+                "returned them, or a Factor of this graph."
+            )
+        array = self._as_scores("rescore: scores", scores)
+        if isinstance(what, Factor):
+            kept, number = self._additionals, self._number(what, "rescore")
+        else:
+            kept, number = self._scores, self._block(what)
+        old = kept[number]
+        if old is None or tuple(np.shape(old)) != tuple(array.shape):
+            expected = "a factor with additionals" if old is None else f"{tuple(np.shape(old))}"
+            raise ValueError(
+                f"rescore: got scores of shape {tuple(array.shape)}; expected {expected}. Build "
+                "another graph for another shape."
+            )
+        kept[number] = array
+        self._scores_changed()
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self._n_variables} variables, {len(self.factors)} factors)"
+
+    # ---------------------------------------------------------------- for adapters
+
+    def _as_scores(self, name: str, scores: Any) -> Any:
+        """Return scores as this graph keeps them: an array of real numbers."""
+        return real_numbers(name, scores)
+
+    def _numbers(self, array: Any) -> FloatArray:
+        """Return kept scores or additionals as float64 numbers on the host."""
+        return np.asarray(array, dtype=np.float64)
+
+    def flat_scores(self) -> FloatArray:
+        """Return the scores of all variables, flat."""
+        blocks = [self._numbers(scores).reshape(-1) for scores in self._scores]
+        return blocks[0].copy() if len(blocks) == 1 else np.concatenate([np.empty(0), *blocks])
+
+    def additional_scores(self, factor: Factor) -> FloatArray:
+        """Return the (n_factors, n_additionals) scores of a declaration's additionals.
+
+        Those of `rescore` if there are, and those that it was declared with if it was not added.
+        """
+        kept = {id(f): scores for f, scores in zip(self.factors, self._additionals, strict=True)}
+        return self._flat_additionals(factor, kept.get(id(factor), factor.additionals))
+
+    def _flat_additionals(self, factor: Factor, scores: Any) -> FloatArray:
+        if scores is None:
+            return np.empty((factor.n_factors, 0))
+        return self._numbers(scores).reshape(factor.n_factors, factor.n_additionals)
+
+    # ---------------------------------------------------------------- for subclasses
+
+    @abc.abstractmethod
+    def value_of(self, variables: Variables) -> Any:
+        """Return the marginals of a view."""
+
+    @abc.abstractmethod
+    def additionals_of(self, factor: Factor) -> Any:
+        """Return the marginals of a declaration's additionals."""
+
+    @abc.abstractmethod
+    def _declaration_changed(self) -> None:
+        """Forget all that was made of the variables and factors."""
+
+    @abc.abstractmethod
+    def _scores_changed(self) -> None:
+        """Forget all that was made of the scores."""
+
+    # ---------------------------------------------------------------- checks
+
+    def _number(self, factor: Factor, verb: str) -> int:
+        for number, other in enumerate(self.factors):
+            if factor is other:
+                return number
+        raise ValueError(f"{verb}: {factor!r} is not of this graph; pass what add returned.")
+
+    def _block(self, variables: Variables) -> int:
+        """Return the number of the block of scores that variables were made with."""
+        first = 0
+        for number, block in enumerate(self._scores):
+            shape = tuple(block.shape)
+            span = slice(first, first + math.prod(shape))
+            if variables.graph is self and variables.span == span and variables.shape == shape:
+                return number
+            first = span.stop
+        raise ValueError(
+            f"rescore: got variables of shape {variables.shape} that no call of variable_from of "
+            "this graph returned; pass what it returned, not a part of it."
+        )

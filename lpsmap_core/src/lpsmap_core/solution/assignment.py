@@ -1,0 +1,200 @@
+"""One assignment of all variables: what decoding returns."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+
+from lpsmap_core.decoding.assignments import best_additionals
+from lpsmap_core.decoding.decode import SearchLimits, decode_part, is_closed
+from lpsmap_core.engine.protocol import SolvedGraph
+from lpsmap_core.kernels.arrays import BoolArray, FloatArray, IntArray
+from lpsmap_core.kernels.interrupts import Watch
+from lpsmap_core.layout.layout import Layout
+from lpsmap_core.local.vertices import Vertices, structure_scores
+from lpsmap_core.model.factor import Factor
+from lpsmap_core.solution.distribution import Distributions
+
+__all__ = ["Assignment", "Relaxed", "decode"]
+
+
+@dataclass
+class Assignment:
+    """An assignment of a factor graph's variables, and what is proved of it.
+
+    Attributes
+    ----------
+    values
+        (n_variables,) zeros and ones, in the graph's flat order of variables; NaN in components
+        without an assignment.
+    additionals
+        For every declaration, in the order of addition, the (n_factors, n_additionals) additionals
+        of its structures.
+    score
+        (n_components,) ``<eta, x> + sum_f <eta_f, n_f>``; ``-inf`` where no assignment was found.
+    bound
+        (n_components,) what no assignment scores more than; ``-inf`` where the constraints allow
+        none, NaN where a score is NaN or ``+inf``.
+    n_nodes
+        (n_components,) nodes of the search; 0 where the relaxation was enough.
+    gap
+        What counts as proved: a bound within ``gap * max(1, abs(score))`` of the score.
+    """
+
+    layout: Layout
+    factors: Sequence[Factor]
+    scores: FloatArray
+    additional_scores: Sequence[FloatArray]
+    values: FloatArray
+    additionals: list[FloatArray]
+    score: FloatArray
+    bound: FloatArray
+    n_nodes: IntArray
+    gap: float
+
+    @property
+    def found(self) -> BoolArray:
+        """For each component, whether it has an assignment that all its factors allow."""
+        return self.score > -np.inf
+
+    @property
+    def proved(self) -> BoolArray:
+        """For each component, whether its assignment is proved to be the best, or none allowed."""
+        return is_closed(self.score, self.bound, self.gap)
+
+    @property
+    def ok(self) -> bool:
+        """Whether all components have an assignment that is proved to be the best."""
+        return bool((self.found & self.proved).all())
+
+    @property
+    def total(self) -> float:
+        """The score of the whole graph, variables in no factor included."""
+        alone = (self.layout.component < 0) & (self.values > 0.0)
+        return float(self.score.sum() + self.scores[alone].sum())
+
+    def structures(self, factor: Factor) -> Distributions:
+        """Return the structure of every factor of a declaration, with probability 1.
+
+        Raises
+        ------
+        ValueError
+            If the factor is not of the graph.
+        """
+        position = next((i for i, other in enumerate(self.factors) if other is factor), None)
+        if position is None:
+            raise ValueError(
+                f"structures: {factor!r} is not a factor of the decoded graph; pass what graph.add "
+                "returned."
+            )
+        index, negated = (
+            factor.links(factor.variables.index),
+            factor.links(factor.variables.negated),
+        )
+        slots = np.where(negated, 1.0 - self.values[index], self.values[index])
+        vertices = _one_each(factor, slots, self.additionals[position])
+        scores = structure_scores(
+            vertices, factor.offsets, self.scores[index], negated, self.additional_scores[position]
+        )
+        return Distributions(factor, vertices, scores, len(self.values))
+
+    def __repr__(self) -> str:
+        proved, found = int((self.found & self.proved).sum()), int(self.found.sum())
+        return (
+            f"Assignment(score {self.total:.6g}; of {len(self.score)} components {found} with an "
+            f"assignment, {proved} of them proved the best)"
+        )
+
+
+class Relaxed(NamedTuple):
+    """A relaxed solution, from which decoding goes on."""
+
+    values: FloatArray
+    """(n_variables,) marginals."""
+    solved: SolvedGraph
+    bad: BoolArray
+    """For each component, whether its scores are not finite."""
+
+
+def decode(
+    layout: Layout,
+    factors: Sequence[Factor],
+    scores: FloatArray,
+    additional_scores: Sequence[FloatArray],
+    relaxed: Relaxed,
+    limits: SearchLimits,
+) -> Assignment:
+    """Round a relaxed solution, and search where that is not proved to be the best.
+
+    Parameters
+    ----------
+    layout, factors, scores, additional_scores
+        As in `lpsmap_core.solution.solve.solve`.
+    relaxed
+        The relaxed solution.
+    limits
+        When to stop.
+
+    Raises
+    ------
+    KeyboardInterrupt
+        If it came before every component had an assignment.
+    """
+    part, bad = layout.part, relaxed.bad
+    eta, eta_v = scores[part.variables], part.by_bucket(additional_scores, factors)
+    eta = np.where(bad[part.component], 0.0, eta)
+    eta_v = np.where(bad[part.additional_component], 0.0, eta_v)
+    means = np.where(bad[part.component], 0.0, relaxed.values[part.variables])
+    left = None if limits.deadline is None else max(limits.deadline - time.monotonic(), 1e-3)
+    with Watch():
+        bound = np.where(bad, np.nan, relaxed.solved.assignment_bound())
+    with Watch(left):
+        start = relaxed.solved.end() if relaxed.solved.quadratic == 0.0 else None
+        found = decode_part(part, eta, eta_v, means, bound, limits, start)
+    score = np.where(bad, -np.inf, found.score)
+    if found.interrupted and not (score > -np.inf)[~bad].all():
+        raise KeyboardInterrupt
+    with Watch():
+        _, v = best_additionals(part, eta_v, found.chosen)
+    values = np.where(scores > 0.0, 1.0, 0.0)  # of variables in no factor
+    values[part.variables] = np.where((score > -np.inf)[part.component], found.chosen, np.nan)
+    return Assignment(
+        layout=layout,
+        factors=factors,
+        scores=scores,
+        additional_scores=additional_scores,
+        values=values,
+        additionals=part.by_declaration(v, factors),
+        score=score,
+        bound=found.bound,
+        n_nodes=found.n_nodes,
+        gap=limits.gap,
+    )
+
+
+def _one_each(factor: Factor, slots: FloatArray, additionals: FloatArray) -> Vertices:
+    """Return one structure for every factor whose variables are known."""
+    arity, rows = np.diff(factor.offsets), np.arange(factor.n_factors)
+    unknown = np.zeros(factor.n_factors, dtype=bool)
+    of_slot = np.repeat(rows, arity)
+    unknown[of_slot[np.isnan(slots)]] = True
+    of_additional, number = (places.reshape(-1) for places in np.indices(additionals.shape))
+    owner = np.concatenate([of_slot, of_additional])
+    entry = np.concatenate(
+        [np.arange(len(slots)) - factor.offsets[of_slot], arity[of_additional] + number]
+    )
+    value = np.concatenate([slots, additionals.reshape(-1)])
+    kept = np.flatnonzero((value != 0.0) & ~unknown[owner])
+    kept = kept[np.argsort(owner[kept], kind="stable")]
+    known = np.flatnonzero(~unknown)
+    return Vertices(
+        owner=known,
+        probability=np.ones(len(known)),
+        offsets=np.searchsorted(owner[kept], np.append(known, factor.n_factors)),
+        entry=entry[kept],
+        value=value[kept],
+    )

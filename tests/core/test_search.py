@@ -1,0 +1,130 @@
+"""Branch and bound on a problem of its own: the largest of a function on an interval."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+import pytest
+
+from lpsmap_core.decoding.search import Found, Look, Progress, Search, Space
+
+Interval = tuple[float, float]
+
+STEEPEST = 13.0
+"""The function's slope is nowhere larger."""
+
+
+def height(x: float) -> float:
+    return math.sin(10.0 * x) + 3.0 * x * (1.0 - x)
+
+
+class Intervals(Space[Interval, float]):
+    """Halves intervals; a slope that is nowhere exceeded bounds them."""
+
+    batch = 4
+
+    def __init__(self, stop_after: int | None = None, cut_after: int | None = None) -> None:
+        self.looked: list[Interval] = []
+        self._stop_after, self._cut_after = stop_after, cut_after
+
+    def look(
+        self, nodes: Sequence[Interval], score: float
+    ) -> Sequence[Look[Interval, float]] | None:
+        self.looked += nodes
+        if self._stop_after is not None and len(self.looked) > self._stop_after:
+            raise KeyboardInterrupt
+        if self._cut_after is not None and len(self.looked) > self._cut_after:
+            return None
+        return [self._one(low, high) for low, high in nodes]
+
+    def _one(self, low: float, high: float) -> Look[Interval, float]:
+        middle = 0.5 * (low + high)
+        bound = height(middle) + STEEPEST * 0.5 * (high - low)
+        return Look(bound, [(low, middle), (middle, high)], middle, height(middle))
+
+
+BEST = max(height(x) for x in np.linspace(0.0, 1.0, 100_001).tolist())
+
+
+def test_the_best_is_found_and_bounded() -> None:
+    found = Search((0.0, 1.0), gap=1e-4).run(Intervals())
+    assert found.finished
+    assert found.score <= BEST + 1e-9 <= found.bound + 2e-9
+    assert found.bound - found.score <= 1e-4 * max(1.0, found.score) + 1e-12
+    assert found.answer is not None
+    assert height(found.answer) == found.score
+
+
+def test_nothing_below_the_best_is_looked_at_twice() -> None:
+    space = Intervals()
+    found = Search((0.0, 1.0), gap=1e-3).run(space)
+    assert len(set(space.looked)) == len(space.looked) == found.n_nodes
+
+
+def test_a_start_saves_nodes() -> None:
+    plain = Search((0.0, 1.0), gap=1e-3).run(Intervals())
+    assert plain.answer is not None
+    warm = Search((0.0, 1.0), 1e-3, (plain.score, plain.answer)).run(Intervals())
+    assert warm.score == plain.score
+    assert warm.n_nodes <= plain.n_nodes
+
+
+@pytest.mark.parametrize(
+    ("space", "options"),
+    [
+        (Intervals(), {"max_nodes": 10}),
+        (Intervals(), {"deadline": 0.0}),
+        (Intervals(stop_after=10), {}),
+        (Intervals(cut_after=10), {}),
+    ],
+    ids=["nodes", "time", "Ctrl-C", "a look cut short"],
+)
+def test_whatever_ends_it_the_bound_holds(space: Intervals, options: dict[str, float]) -> None:
+    found: Found[float] = Search((0.0, 1.0)).run(space, **options)
+    assert not found.finished
+    assert found.n_nodes <= 10
+    assert found.interrupted == (space._stop_after is not None)
+    assert found.score <= BEST <= found.bound
+
+
+def test_a_search_goes_on_where_it_stopped() -> None:
+    space, expected = Intervals(), Search((0.0, 1.0), gap=1e-3).run(Intervals())
+    search: Search[Interval, float] = Search((0.0, 1.0), gap=1e-3)
+    found, most = search.found, 0
+    while not found.finished:
+        most += 5
+        search.run(space, max_nodes=most)
+        assert found.n_nodes <= most
+        assert found.score <= BEST <= found.bound
+    assert len(set(space.looked)) == len(space.looked) == found.n_nodes
+    assert found.score == pytest.approx(expected.score, abs=2e-3)
+
+
+def test_progress_is_reported_and_may_stop_it() -> None:
+    seen: list[tuple[float, float, int]] = []
+
+    def report(how_far: Progress) -> None:
+        seen.append((how_far.score, how_far.bound, how_far.n_nodes))
+        if len(seen) == 5:
+            raise KeyboardInterrupt
+
+    found = Search((0.0, 1.0)).run(Intervals(), report=report)
+    assert found.interrupted
+    scores, bounds, counts = zip(*seen, strict=True)
+    assert list(scores) == sorted(scores)
+    assert list(bounds) == sorted(bounds, reverse=True)
+    assert list(counts) == sorted(counts)
+    assert found.answer is not None
+
+
+def test_a_space_of_nothing() -> None:
+    class Nothing(Space[int, int]):
+        def look(self, nodes: Sequence[int], score: float) -> Sequence[Look[int, int]]:
+            return [Look(-math.inf) for _ in nodes]
+
+    found: Found[int] = Search(0).run(Nothing())
+    assert found.finished
+    assert found.answer is None
+    assert found.bound == -math.inf
