@@ -9,6 +9,7 @@ import matplotlib
 matplotlib.use("Agg")
 import matplotlib.pyplot as plt
 import numpy as np
+from matplotlib.axes import Axes
 from numpy.typing import NDArray
 
 from lpsmap import AtMostOne, DepTree, FactorGraph, Xor
@@ -72,7 +73,49 @@ def parses() -> None:
     plt.close(figure)
 
 
+Tree = tuple[tuple[int, int], tuple[int, int] | None, list["Tree"]]  # item, slot, tails
+
+
+def foldings(i: int, j: int) -> list[Tree]:
+    """Return the derivations of the stretch from position i to before j; see the page's program."""
+    if i == j:
+        return [((i, j), None, [])]
+    found: list[Tree] = [((i, j), None, [rest]) for rest in foldings(i + 1, j)]
+    for k in range(i + 1, j):
+        for inner in foldings(i + 1, k):
+            found += [((i, j), (i, k), [inner, rest]) for rest in foldings(k + 1, j)]
+    return found
+
+
+def draw_derivation(axis: Axes, tree: Tree) -> None:
+    """Draw items as boxes over their stretches, and hyperedges as lines from head to tails."""
+    (i, j), slot, tails = tree
+    for tail in tails:
+        (a, b), _, _ = tail
+        axis.plot([(i + j) / 2, (a + b) / 2], [j - i, b - a], color="C0" if slot else "0.6", lw=1.5)
+        draw_derivation(axis, tail)
+    box = {"boxstyle": "round,pad=0.25", "fc": "white", "ec": "C0" if slot else "0.6"}
+    axis.text((i + j) / 2, j - i, f"{i}, {j}", ha="center", va="center", fontsize=8, bbox=box)
+    if slot:
+        words = f"pair {slot[0]}, {slot[1]}"
+        axis.text((i + j) / 2 + 0.3, j - i, words, va="center", fontsize=8, color="C0")
+
+
+def derivations() -> None:
+    """Draw all derivations of nested pairs of three positions."""
+    trees = foldings(0, 3)
+    figure, axes = plt.subplots(1, len(trees), figsize=(9, 2.6), layout="constrained")
+    for axis, tree in zip(axes, trees, strict=True):
+        draw_derivation(axis, tree)
+        axis.set_xlim(-0.4, 3.4)
+        axis.set_ylim(-0.4, 3.7)
+        axis.axis("off")
+    figure.savefig(IMAGES / "derivations.png", dpi=130)
+    plt.close(figure)
+
+
 if __name__ == "__main__":
     IMAGES.mkdir(exist_ok=True)
     alignment()
     parses()
+    derivations()

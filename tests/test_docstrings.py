@@ -33,11 +33,11 @@ if importlib.util.find_spec("torch"):
     MODULES.append("lpsmap_torch")
 
 INHERITED = {
-    *("solve_map", "vertex", "decode", "examples"),
+    *("solve_map", "vertex", "decode", "examples", "hypergraph"),
     *("vertex_sizes", "map_kernel", "solve_sparsemap", "jvp", "projection_kernel", "jvp_kernel"),
     *("read", "devices", "asarray", "to_numpy"),
 }
-"""What `Factor`, `FileFormat` and `Backend` document for all that derive from them."""
+"""What `Factor` and its kin, `FileFormat` and `Backend` document for all that derive from them."""
 
 
 def public() -> dict[str, tuple[Any, str]]:

@@ -10,7 +10,7 @@ import pytest
 from click.testing import CliRunner
 
 from lpsmap_core.command import cli
-from lpsmap_core.model.factor import override_level
+from lpsmap_core.model.levels import override_level
 from lpsmap_core.plugins import hookspecs
 from lpsmap_core.plugins.files import read_graph
 from lpsmap_core.plugins.registry import KINDS, Registry, installed, registered

@@ -11,7 +11,7 @@ import numpy.typing as npt
 import pytest
 
 from lpsmap_core import ConvergenceWarning, Factor, FactorGraph, Variables, stack
-from lpsmap_core.model.factor import override_level
+from lpsmap_core.model.levels import override_level
 from lpsmap_factors_logic import Xor
 from lpsmap_factors_struct import DepTree, Sequence
 from random_graphs import Polytope

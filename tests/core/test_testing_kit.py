@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from lpsmap import Sequence
 from lpsmap_core import FactorGraph
 from lpsmap_core.testing import (
     ConformanceError,
@@ -198,7 +199,8 @@ PAGE = Path(__file__).parents[2] / "docs" / "how-to" / "conformance.md"
 
 def test_the_docs_name_every_check():
     named = re.findall(r"^\| `(check_\w+)` \|", PAGE.read_text(), flags=re.MULTILINE)
-    known = {check.__name__: check for factor in SOUND for check in checks_of(factor)}
+    every = [*SOUND, *Sequence.examples()]  # which has sums besides
+    known = {check.__name__: check for factor in every for check in checks_of(factor)}
     assert sorted(named) == sorted(known)
     assert all(check.__doc__ for check in known.values())
 

@@ -5,6 +5,8 @@ from lpsmap_core.engine.protocol import Engine, SolvedGraph
 from lpsmap_core.engine.status import Status
 from lpsmap_core.engine.warm_start import WarmStartCache
 from lpsmap_core.graph import FactorGraph
+from lpsmap_core.hypergraph.builder import HypergraphBuilder
+from lpsmap_core.hypergraph.declaration import Hypergraph
 from lpsmap_core.kernels.compile import CompilationNotice, kernel, leaf
 from lpsmap_core.kernels.interrupts import interrupted
 from lpsmap_core.kernels.records import (
@@ -21,13 +23,17 @@ from lpsmap_core.kernels.records import (
     Structures,
     largest_arity,
 )
+from lpsmap_core.model.dynamic_program import DynamicProgram
 from lpsmap_core.model.factor import Factor
+from lpsmap_core.model.inference import Beliefs, Found, Inference
+from lpsmap_core.model.row import Row
 from lpsmap_core.model.variables import Variables, as_variables, stack
 from lpsmap_core.plugins.hookspecs import hookimpl, hookspec
 from lpsmap_core.plugins.registry import engine_named
 from lpsmap_core.solution.assignment import Assignment
 from lpsmap_core.solution.conditional_gradient import ConditionalGradient, conditional_gradient
 from lpsmap_core.solution.distribution import Distribution, Distributions, Structure
+from lpsmap_core.solution.gibbs import Gibbs
 from lpsmap_core.solution.plan import Plan
 from lpsmap_core.solution.report import ConvergenceWarning
 from lpsmap_core.solution.solution import Solution
@@ -42,20 +48,28 @@ __all__ = [
     "TIED",
     "UPPER",
     "Assignment",
+    "Beliefs",
     "CompilationNotice",
     "ConditionalGradient",
     "ConvergenceWarning",
     "Direction",
     "Distribution",
     "Distributions",
+    "DynamicProgram",
     "Engine",
     "Factor",
     "FactorGraph",
     "Factors",
+    "Found",
+    "Gibbs",
+    "Hypergraph",
+    "HypergraphBuilder",
+    "Inference",
     "LocalScores",
     "LocalSolution",
     "Plan",
     "Product",
+    "Row",
     "Scores",
     "Solution",
     "SolvedGraph",

@@ -24,6 +24,7 @@ from lpsmap_core.model.unused import forget_unused
 from lpsmap_core.model.variables import Variables
 from lpsmap_core.solution.assignment import Assignment
 from lpsmap_core.solution.distribution import Distributions
+from lpsmap_core.solution.gibbs import Gibbs
 from lpsmap_core.solution.plan import Plan, make_plan
 from lpsmap_core.solution.report import report, report_unproved
 from lpsmap_core.solution.solution import Solution, checked_start
@@ -361,6 +362,22 @@ class FactorGraph(DeclaredGraph):
         solution = self._solved("structures")
         self._number(factor, "structures")
         return solution.structures(factor)
+
+    def gibbs(self, factor: Factor) -> Gibbs:
+        """Return the Gibbs distributions of a declaration's factors, each by itself.
+
+        Log-partition functions, marginals, entropies, samples, the k best structures and their
+        number, for the latest scores. Nothing has to be solved.
+
+        Raises
+        ------
+        TypeError
+            If the type sums over no structures.
+        ValueError
+            If the factor is not of this graph, or has a variable twice.
+        """
+        self._number(factor, "gibbs")
+        return Gibbs(factor, self.flat_scores(), self.additional_scores(factor))
 
     # ---------------------------------------------------------------- what a change makes void
 

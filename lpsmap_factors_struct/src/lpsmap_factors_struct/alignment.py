@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Hashable
 from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
 
 from lpsmap_core import (
+    DynamicProgram,
     Factor,
     FactorGraph,
     Factors,
+    HypergraphBuilder,
+    Row,
     Scores,
     Structures,
     Variables,
@@ -104,7 +108,7 @@ def _best_alignments(
         size[r] = best_alignment(eta_u, m, n, high, low, start[r], entry, value)
 
 
-class Alignment(Factor):
+class Alignment(DynamicProgram):
     """Monotone alignments of two sequences: paths through a matrix from corner to corner.
 
     The structures are the paths from cell (0, 0) to cell (m - 1, n - 1) that move right, down, or
@@ -149,6 +153,20 @@ class Alignment(Factor):
             cls(graph.variable((2, 3))),
             cls(graph.variable((3, 3, 4)), lengths=[[3, 2], [1, 4], [2, 2]]),
         ]
+
+    @classmethod
+    def hypergraph(cls, row: Row, build: HypergraphBuilder) -> Hashable:
+        """Return the last cell: each is reached from three others."""
+        m, n = row.event_shape
+        if m * n == 0:
+            build.edge("nothing")
+            return "nothing"
+        cells = np.arange(m * n)
+        build.edges([0], slots=[0])
+        for down, right in ((1, 1), (1, 0), (0, 1)):
+            reached = cells[(cells // n >= down) & (cells % n >= right)]
+            build.edges(reached, reached - down * n - right, reached)
+        return m * n - 1
 
     def solve_map(self, eta_u: FloatArray, eta_v: FloatArray) -> tuple[tuple[int, int], ...]:
         """Return the cells of the best alignment."""

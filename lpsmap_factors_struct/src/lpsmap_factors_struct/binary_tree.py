@@ -2,12 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Hashable
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from lpsmap_core import Factor, FactorGraph, Factors, Scores, Structures, Variables, kernel
+from lpsmap_core import (
+    DynamicProgram,
+    Factor,
+    FactorGraph,
+    Factors,
+    HypergraphBuilder,
+    Row,
+    Scores,
+    Structures,
+    Variables,
+    kernel,
+)
 from lpsmap_core.kernels.arrays import BoolArray, FloatArray, IntArray
 from lpsmap_core.model.inputs import flag
 from lpsmap_factors_struct.chart import best_label, binary_tree, chart_memory
@@ -37,7 +49,7 @@ def _best_trees(rows: IntArray, factors: Factors, scores: Scores, structures: St
             value[start[r] + k] = 1.0
 
 
-class BinaryTree(Factor):
+class BinaryTree(DynamicProgram):
     """Binary trees over the words of a sentence: unlabelled or labelled constituency.
 
     The structures are the full binary trees with the words as leaves. A tree's variables are its
@@ -97,6 +109,24 @@ class BinaryTree(Factor):
             cls(graph.variable((3, 4, 4)), lengths=[4, 1, 3]),
             cls(graph.variable((2, 3, 3, 2)), labelled=True, lengths=[3, 2]),
         ]
+
+    @classmethod
+    def hypergraph(cls, row: Row, build: HypergraphBuilder) -> Hashable:
+        """Return the whole sentence: spans are joined of two, then get their slots."""
+        n, n_labels = row.event_shape[0], int(row["n_labels"])
+        if n == 0:
+            build.edge("nothing")
+            return "nothing"
+        spans = np.arange(n * n).reshape(n, n)
+        i, k, j = np.indices((n, n, n)).reshape(3, -1)
+        i, k, j = (x[(i <= k) & (k < j)] for x in (i, k, j))
+        parts = np.stack([spans[i, k], spans[k + 1, j]], axis=1) if n > 1 else None
+        build.edges(n * n + spans[i, j], parts)
+        i, j, label = np.indices((n, n, n_labels)).reshape(3, -1)
+        i, j, label = (x[i <= j] for x in (i, j, label))
+        joined = np.where(i < j, n * n + spans[i, j], -1)
+        build.edges(spans[i, j], joined, spans[i, j] * n_labels + label)
+        return n - 1
 
     def solve_map(self, eta_u: FloatArray, eta_v: FloatArray) -> tuple[tuple[int, ...], ...]:
         """Return the spans of the best tree, with their labels if there are any."""

@@ -2,13 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
 
-from lpsmap_core import Factor, FactorGraph, Factors, Scores, Structures, Variables, kernel, leaf
+from lpsmap_core import (
+    DynamicProgram,
+    Factor,
+    FactorGraph,
+    Factors,
+    HypergraphBuilder,
+    Row,
+    Scores,
+    Structures,
+    Variables,
+    kernel,
+    leaf,
+)
 from lpsmap_core.kernels.arrays import FloatArray, IntArray
 from lpsmap_core.model.inputs import flag
 from lpsmap_factors_struct.arborescence import (
@@ -18,6 +30,7 @@ from lpsmap_factors_struct.arborescence import (
 )
 from lpsmap_factors_struct.arborescence_polytope import multiply_jacobians, project_trees
 from lpsmap_factors_struct.arc_layout import arc_slot, n_words
+from lpsmap_factors_struct.eisner import eisner_hypergraph
 from lpsmap_factors_struct.projective import projective_tree, spans_memory
 
 __all__ = ["DepTree"]
@@ -235,8 +248,14 @@ class DepTree(Factor):
         return heads if self.packed else np.where(heads == words, 0, heads + (heads < words))
 
 
-class ProjectiveDepTree(DepTree):
+class ProjectiveDepTree(DepTree, DynamicProgram):
     """What ``DepTree(projective=True)`` makes: trees of which no inequalities are known."""
 
     projection_kernel = None
     jvp_kernel = None
+
+    @classmethod
+    def hypergraph(cls, row: Row, build: HypergraphBuilder) -> Hashable:
+        """Return the goal of Eisner's algorithm."""
+        n, n_labels = row.event_shape[0], int(row["n_labels"])
+        return eisner_hypergraph(build, n, n_labels, row["packed"] != 0, row["single_root"] != 0)

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Hashable
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from lpsmap_core import (
+    DynamicProgram,
     Factor,
     FactorGraph,
     Factors,
+    HypergraphBuilder,
+    Row,
     Scores,
     Structures,
     Variables,
@@ -106,7 +110,7 @@ def _best_sets(rows: IntArray, factors: Factors, scores: Scores, structures: Str
         value[at : at + size[r]] = 1.0
 
 
-class HeadAutomaton(Factor):
+class HeadAutomaton(DynamicProgram):
     """The modifiers of a head on one of its sides, scored in pairs of consecutive siblings.
 
     The structures are all sets of candidates. Their additionals say which modifier comes first,
@@ -190,6 +194,22 @@ class HeadAutomaton(Factor):
             cls(graph.variable(3), np.zeros((4, 4))),
             cls(graph.variable((3, 4)), np.zeros((3, 5, 5)), lengths=[4, 1, 2]),
         ]
+
+    @classmethod
+    def hypergraph(cls, row: Row, build: HypergraphBuilder) -> Hashable:
+        """Return the end of all paths over candidates."""
+        (n,) = row.event_shape
+        side = round(np.sqrt(row.n_additionals))
+        if n == 0:
+            build.edge("end")
+            return "end"
+        for after in range(n):
+            build.edge(after, slots=[after], additionals=[after])
+            for before in range(after):
+                build.edge(after, [before], [after], [(before + 1) * side + after])
+            build.edge("end", [after], additionals=[(after + 1) * side + side - 1])
+        build.edge("end", additionals=[side - 1])
+        return "end"
 
     def solve_map(self, eta_u: FloatArray, eta_v: FloatArray) -> tuple[int, ...]:
         """Return the best modifiers."""

@@ -2,12 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Hashable
 from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from lpsmap_core import Factor, FactorGraph, Factors, Scores, Structures, Variables, kernel, leaf
+from lpsmap_core import (
+    DynamicProgram,
+    Factor,
+    FactorGraph,
+    Factors,
+    HypergraphBuilder,
+    Row,
+    Scores,
+    Structures,
+    Variables,
+    kernel,
+    leaf,
+)
 from lpsmap_core.kernels.arrays import BoolArray, FloatArray, IntArray
 from lpsmap_factors_struct.arrays import largest
 from lpsmap_factors_struct.scores import flat_scores
@@ -194,7 +207,7 @@ def _best_segmentations(
         size[r] = at - start[r]
 
 
-class SemiMarkov(Factor):
+class SemiMarkov(DynamicProgram):
     """Segmentations: a sequence cut into segments of limited length with one state each.
 
     The structures are all ways to cut `L` positions into segments of 1 to `D` positions, each with
@@ -276,6 +289,26 @@ class SemiMarkov(Factor):
             cls(graph.variable((3, 2, 2))),
             cls(graph.variable((3, 4, 2, 2)), np.zeros((3, 2, 2)), lengths=[4, 1, 2]),
         ]
+
+    @classmethod
+    def hypergraph(cls, row: Row, build: HypergraphBuilder) -> Hashable:
+        """Return the goal: segments begin after others, or at the beginning."""
+        length, longest, n_states = row.event_shape
+        scored = row.n_additionals > 0
+        for t in range(length):
+            for s in range(n_states):
+                # without transitions it does not matter which state was before
+                begin = ("begin", t, s if scored else 0)
+                for i in range(n_states) if t > 0 and (scored or s == 0) else ():
+                    step = [i * n_states + s] if scored else []
+                    build.edge(begin, [("end", t, i)], additionals=step)
+                for d in range(min(longest, length - t)):
+                    build.edge(("end", t + d + 1, s), [begin] if t > 0 else [], [(t, d, s)])
+        for s in range(n_states) if length else ():
+            build.edge("goal", [("end", length, s)])
+        if length == 0:
+            build.edge("goal")
+        return "goal"
 
     def solve_map(self, eta_u: FloatArray, eta_v: FloatArray) -> tuple[tuple[int, int, int], ...]:
         """Return the segments of the best segmentation."""

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Hashable
 from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
 
 from lpsmap_core import (
+    DynamicProgram,
     Factor,
     FactorGraph,
     Factors,
+    HypergraphBuilder,
+    Row,
     Scores,
     Structures,
     Variables,
@@ -203,7 +207,7 @@ def _best_sequences(
         size[r] = write_path(path, length, n_states, len(additionals), start[r], entry, value)
 
 
-class Sequence(Factor):
+class Sequence(DynamicProgram):
     """Sequences of states with transition scores: a linear chain.
 
     The structures are all sequences of one state a position. Their additionals say which state is
@@ -282,6 +286,27 @@ class Sequence(Factor):
                 lengths=[4, 1, 2],
             ),
         ]
+
+    @classmethod
+    def hypergraph(cls, row: Row, build: HypergraphBuilder) -> Hashable:
+        """Return the goal of Viterbi's algorithm: an item a state, and one before it."""
+        length, n_states = row.event_shape
+        if length == 0:
+            build.edge("nothing")
+            return "nothing"
+        states, goal = np.arange(n_states), 2 * length * n_states
+        before, after = (x.reshape(-1) for x in np.meshgrid(states, states, indexing="ij"))
+        for t in range(length):
+            arrived, visited = 2 * t * n_states, (2 * t + 1) * n_states
+            if t == 0:
+                build.edges(arrived + states, additionals=states)
+            else:
+                steps = n_states + (t - 1) * n_states**2 + np.arange(n_states**2)
+                build.edges(arrived + after, arrived - n_states + before, additionals=steps)
+            build.edges(visited + states, arrived + states, t * n_states + states)
+        last = row.n_additionals - n_states
+        build.edges(np.full(n_states, goal), goal - n_states + states, additionals=last + states)
+        return goal
 
     def solve_map(self, eta_u: FloatArray, eta_v: FloatArray) -> tuple[int, ...]:
         """Return the states of the best sequence."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Hashable
 from typing import Any, ClassVar
 
 import numpy as np
@@ -11,6 +12,8 @@ from lpsmap_core import (
     Factor,
     FactorGraph,
     Factors,
+    HypergraphBuilder,
+    Row,
     Scores,
     Structures,
     Variables,
@@ -214,6 +217,30 @@ class SequenceBudget(Sequence):
             cls(graph.variable((3, 4, 2)), steps, [2, 0, 1], counted_state=1, lengths=[4, 1, 2]),
             cls(graph.variable((4, 3)), np.zeros((3, 3)), 2, force_budget=True),
         ]
+
+    @classmethod
+    def hypergraph(cls, row: Row, build: HypergraphBuilder) -> Hashable:
+        """Return the goal of Viterbi's algorithm over states and numbers of visits."""
+        length, n_states = row.event_shape
+        budget, counted = int(row["budget"]), int(row["counted_state"])
+        if length == 0:
+            build.edge("goal")
+        for t in range(length):
+            for s in range(n_states):
+                first = int(s == counted)
+                if t == 0 and first <= budget:
+                    build.edge((0, s, first), slots=[(0, s)], additionals=[s])
+                for visits in range(first, budget + 1) if t > 0 else ():
+                    for i in range(n_states):
+                        if (before := (t - 1, i, visits - first)) in build:
+                            step = n_states + ((t - 1) * n_states + i) * n_states + s
+                            build.edge((t, s, visits), [before], [(t, s)], [step])
+        for s in range(n_states) if length else ():
+            for visits in range(budget if row["force_budget"] else 0, budget + 1):
+                if (last := (length - 1, s, visits)) in build:
+                    final = row.n_additionals - n_states + s
+                    build.edge("goal", [last], additionals=[final])
+        return "goal"
 
     def solve_map(self, eta_u: FloatArray, eta_v: FloatArray) -> tuple[int, ...]:
         """Return the states of the best sequence."""

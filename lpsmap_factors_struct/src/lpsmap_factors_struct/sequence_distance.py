@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Hashable
 from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
 
 from lpsmap_core import (
+    DynamicProgram,
     Factor,
     FactorGraph,
     Factors,
+    HypergraphBuilder,
+    Row,
     Scores,
     Structures,
     Variables,
@@ -177,7 +181,7 @@ def _best_sequences(
         size[r] = at - start[r]
 
 
-class SequenceDistance(Factor):
+class SequenceDistance(DynamicProgram):
     """Sequences of states whose steps are scored by their distance, in bins.
 
     With states that are places, such as the words of another sentence, the scores of distances
@@ -273,6 +277,24 @@ class SequenceDistance(Factor):
             cls(graph.variable((3, 4)), np.zeros(5)),
             cls(graph.variable((2, 4, 3)), np.zeros((2, 3)), lengths=[[4, 3], [2, 2]]),
         ]
+
+    @classmethod
+    def hypergraph(cls, row: Row, build: HypergraphBuilder) -> Hashable:
+        """Return the goal of Viterbi's algorithm over bins."""
+        length, n_states = row.event_shape
+        reach = (row.n_additionals - 1) // 4
+        if length == 0:
+            build.edge("goal")
+            return "goal"
+        for s in range(n_states):
+            build.edge((0, s), slots=[(0, s)], additionals=[_first_bin(s, reach)])
+            for t in range(1, length):
+                for i in range(n_states):
+                    step = reach + _bin(s - i, reach)
+                    build.edge((t, s), [(t - 1, i)], [(t, s)], [step])
+            last = 3 * reach + 1 + _last_bin(s, n_states, reach)
+            build.edge("goal", [(length - 1, s)], additionals=[last])
+        return "goal"
 
     def solve_map(self, eta_u: FloatArray, eta_v: FloatArray) -> tuple[int, ...]:
         """Return the states of the best sequence."""

@@ -12,6 +12,7 @@ from torch import Tensor
 from lpsmap_core import Assignment, Distributions, Factor, FactorGraph, Solution, Variables
 from lpsmap_core.model.inputs import checked_shape
 from lpsmap_torch.function import attach, attach_probabilities
+from lpsmap_torch.gibbs import TorchGibbs
 from lpsmap_torch.readable import as_tensor, check_not_compiled, numbers
 
 __all__ = ["TorchFactorGraph"]
@@ -116,6 +117,15 @@ class TorchFactorGraph(FactorGraph):
         second derivatives are those of the marginals.
         """
         return attach_probabilities(super().structures(factor), self._values)
+
+    def gibbs(self, factor: Factor) -> TorchGibbs:
+        """Return the Gibbs distributions of a declaration's factors, in tensors.
+
+        As `lpsmap_core.FactorGraph.gibbs`; log-partition functions, entropies and marginals carry
+        gradients to all scores, so that conditional random fields train by them.
+        """
+        check_not_compiled("gibbs")
+        return TorchGibbs(factor, self._scores, self._additionals[self._number(factor, "gibbs")])
 
     def _as_scores(self, name: str, scores: Any) -> Tensor:
         return as_tensor(name, scores)

@@ -19,7 +19,7 @@ from lpsmap_core.command.check import check_registered, registrations_of
 from lpsmap_core.command.compile_types import compile_types
 from lpsmap_core.command.explain import explain
 from lpsmap_core.command.models import MODEL, convert, info, told_in_words
-from lpsmap_core.model.factor import override_level
+from lpsmap_core.model.levels import override_level
 from lpsmap_core.plugins.files import read_evidence, read_graph
 from lpsmap_core.plugins.formats import NamedGraph
 from lpsmap_core.plugins.registry import (

@@ -28,6 +28,7 @@ from lpsmap_core.kernels.compile import COMPILED
 from lpsmap_core.model.factor import Factor
 from lpsmap_core.plugins.registry import installed
 from lpsmap_core.solution.tables import text_table
+from lpsmap_core.testing.gibbs import has_sums
 from lpsmap_core.testing.graphs import declared_again
 
 __all__ = ["compile_types"]
@@ -128,11 +129,16 @@ def _examples(name: str) -> Sequence[Factor]:
 
 
 def _use(factor: Factor) -> None:
-    """Solve and differentiate a factor alone, and then coupled with another of its kind."""
+    """Solve and differentiate a factor alone, sum over it, and couple it with another one."""
     rng = np.random.default_rng(0)
     n_slots, shape = int(factor.offsets[-1]), (1, factor.n_factors, factor.n_additionals)
     again = declared_again(factor, rng.standard_normal((1, n_slots)), rng.standard_normal(shape))
     _differentiate(again.graph)
+    if has_sums(type(factor)):
+        gibbs = again.graph.gibbs(again.factors[0])
+        gibbs.jvp(np.zeros(again.graph.n_variables))
+        gibbs.k_best(1)
+        gibbs.sample(1)
     again.graph.add(copy.copy(again.factors[0]))
     _differentiate(again.graph)
 

@@ -323,7 +323,7 @@ def _bucket(
             table.additional_offsets[offsets],
             _row_parameters(factor_type.row_parameters, declarations, end - begin),
             _link_parameter(factor_type.link_parameter, declarations),
-            *_integers(factor_type.integer_parameter, declarations),
+            *_integers(declarations),
         ),
         variable=variable[links],
         negated=negated[links],
@@ -345,21 +345,18 @@ def _link_parameter(name: str | None, declarations: list[Factor]) -> FloatArray:
     return np.concatenate([d.links(getattr(d, name)) for d in declarations]).astype(np.float64)
 
 
-def _integers(name: str | None, declarations: list[Factor]) -> tuple[IntArray, IntArray]:
+def _integers(declarations: list[Factor]) -> tuple[IntArray, IntArray]:
     """Return all integers of some declarations, and between which of them each factor's lie."""
-    if name is None:
-        return _NO_INTEGERS, _NO_RANGES
     arrays, ranges, begin = [], [], 0
     for d in declarations:
-        given = getattr(d, name)
-        shared = isinstance(given, np.ndarray)
-        own = [given] if shared else given
-        ends = begin + np.cumsum([array.size for array in own], dtype=np.int64)
-        found = np.stack([np.append(begin, ends[:-1]), ends], axis=1) if len(own) else _NO_RANGES
-        arrays += [array.reshape(-1) for array in own]
-        ranges.append(np.repeat(found, d.n_factors, axis=0) if shared else found)
-        begin = int(ends[-1]) if len(own) else begin
-    return _concatenate(arrays, np.int64), _concatenate(ranges, np.int64)
+        different, which = d.kernel_integers()
+        if not len(different):
+            continue
+        ends = begin + np.cumsum([array.size for array in different], dtype=np.int64)
+        ranges.append(np.stack([np.append(begin, ends[:-1]), ends], axis=1)[which])
+        arrays += [array.reshape(-1) for array in different]
+        begin = int(ends[-1])
+    return (_concatenate(arrays, np.int64), np.concatenate(ranges)) if ranges else _NO_INTEGERS
 
 
 def _chosen(factors: Factors, rows: IntArray, slots: IntArray) -> Factors:
@@ -436,8 +433,8 @@ def _stable_order(numbers: IntArray) -> IntArray | slice:
 
 # -------------------------------------------------------------------- small helpers
 
-_NO_FLOATS, _NO_INTEGERS = np.empty(0), np.empty(0, dtype=np.int64)
-_NO_RANGES = np.empty((0, 2), dtype=np.int64)
+_NO_FLOATS = np.empty(0)
+_NO_INTEGERS = np.empty(0, dtype=np.int64), np.empty((0, 2), dtype=np.int64)
 
 
 def _offsets(counts: IntArray) -> IntArray:

@@ -21,7 +21,8 @@ from lpsmap_core.local.active.sets import ActiveSets
 from lpsmap_core.local.active.steps import RUNNING
 from lpsmap_core.local.closed_form import ArrayForm, CompiledForm
 from lpsmap_core.local.flows.chains import ChainFlows
-from lpsmap_core.model.factor import Factor, has_array_code
+from lpsmap_core.model.factor import Factor
+from lpsmap_core.model.levels import has_array_code
 
 __all__ = [
     "LocalSolver",

@@ -6,26 +6,26 @@ import abc
 import copy
 import math
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
 
 from lpsmap_core.kernels.arrays import FloatArray, IntArray
 from lpsmap_core.kernels.records import Factors, LocalSolution
+from lpsmap_core.model.inference import Inference
 from lpsmap_core.model.inputs import (
     MOST,
     broadcast,
-    check_readable,
     finite_numbers,
+    given_scores,
     integer_array,
-    real_numbers,
     whole_numbers,
 )
 from lpsmap_core.model.lengths import checked_lengths, checked_mask, within_lengths
 from lpsmap_core.model.variables import Variables, as_variables
 
-__all__ = ["Factor", "override_level"]
+__all__ = ["Factor"]
 
 
 class Factor(abc.ABC):
@@ -137,7 +137,7 @@ class Factor(abc.ABC):
             if self.keep is None
             else _offsets(self.keep.sum(axis=tuple(range(split, self.keep.ndim))).reshape(-1))
         )
-        self.additionals = self._checked_additionals(additionals)
+        self.additionals = given_scores(f"{name}: additionals", additionals)
         self.n_additionals = self._count_additionals()
 
     @property
@@ -281,6 +281,26 @@ class Factor(abc.ABC):
             (n_factors, n_additionals), or None likewise.
         """
         return None, None
+
+    def inference(self) -> Inference:
+        """Return what sums over the structures of this declaration's factors, draws and ranks them.
+
+        Raises
+        ------
+        TypeError
+            If the type has none: see `DynamicProgram`, which brings it.
+        """
+        raise TypeError(
+            f"{type(self).__name__} sums over no structures; expected a DynamicProgram, or a type "
+            "whose inference() returns an Inference."
+        )
+
+    def kernel_integers(self) -> tuple[Sequence[IntArray], IntArray]:
+        """Return the different arrays of integers that kernels get, and which is each factor's."""
+        given = () if self.integer_parameter is None else getattr(self, self.integer_parameter)
+        if isinstance(given, np.ndarray):
+            return [given], np.zeros(self.n_factors, dtype=np.int64)
+        return given, np.arange(len(given))
 
     # ---------------------------------------------------------------- helpers for factor types
 
@@ -458,16 +478,6 @@ class Factor(abc.ABC):
             keep = chosen if keep is None else keep & chosen
         return checked, keep
 
-    def _checked_additionals(self, additionals: Any) -> Any:
-        """Return arrays as they are, of any library; what else holds numbers as an array."""
-        if additionals is None:
-            return None
-        name = f"{type(self).__name__}: additionals"
-        if hasattr(additionals, "shape"):
-            check_readable(name, additionals)
-            return additionals
-        return real_numbers(name, additionals).astype(np.float64)
-
     def _count_additionals(self) -> int:
         """Check the additionals' leading axes; return how many additionals each factor has."""
         if self.additionals is None:
@@ -480,18 +490,6 @@ class Factor(abc.ABC):
                 f"the batch shape {self.batch_shape}. Broadcast it first."
             )
         return math.prod(shape[batch:])
-
-
-def override_level(factor_type: type[Factor]) -> Literal[1, 2, 3]:
-    """Return a factor type's level of override: 1 oracle, 2 compiled oracle, 3 closed form."""
-    if factor_type.projection_kernel is not None or has_array_code(factor_type):
-        return 3
-    return 1 if factor_type.map_kernel is None else 2
-
-
-def has_array_code(factor_type: type[Factor]) -> bool:
-    """Whether a factor type overrides ``solve_sparsemap`` in array-API code."""
-    return factor_type.solve_sparsemap.__func__ is not Factor.solve_sparsemap.__func__  # type: ignore[attr-defined]
 
 
 def _offsets(counts: IntArray) -> IntArray:

@@ -20,6 +20,7 @@ __all__ = [
     "count",
     "finite_numbers",
     "flag",
+    "given_scores",
     "integer_array",
     "number",
     "real_numbers",
@@ -114,6 +115,22 @@ def real_numbers(name: str, value: Any) -> npt.NDArray[Any]:
             "torch tensor to TorchFactorGraph."
         )
     return array
+
+
+def given_scores(name: str, value: Any) -> Any:
+    """Return arrays of scores as they are, of any library; what else holds numbers as an array.
+
+    Raises
+    ------
+    TypeError
+        If they are not real numbers.
+    """
+    if value is None:
+        return None
+    if hasattr(value, "shape"):
+        check_readable(name, value)
+        return value
+    return real_numbers(name, value).astype(np.float64)
 
 
 def finite_numbers(

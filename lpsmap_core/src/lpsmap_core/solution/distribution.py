@@ -367,7 +367,8 @@ class Distributions:
         convert
             Makes such an array from a NumPy array, for the other padded arrays.
         """
-        other = Distributions(self.factor, self.vertices, self.flat_scores, self._map.n_variables)
+        n_variables = self._map.n_variables
+        other = type(self)(self.factor, self.vertices, self.flat_scores, n_variables)
         other.probabilities, other._convert = probabilities, convert
         return other
 

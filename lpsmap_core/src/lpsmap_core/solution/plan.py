@@ -17,7 +17,7 @@ from lpsmap_core.layout.layout import Bucket, Layout
 from lpsmap_core.local.active.memory import block_size
 from lpsmap_core.local.active.sets import first_capacity
 from lpsmap_core.local.solvers import SolverChoice, choose_solver
-from lpsmap_core.model.factor import override_level
+from lpsmap_core.model.levels import override_level
 from lpsmap_core.solution.tables import text_table
 
 __all__ = ["ComponentPlan", "FactorPlan", "Memory", "Plan", "Share", "make_plan"]

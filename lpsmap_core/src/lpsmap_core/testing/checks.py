@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from lpsmap_core.model.factor import Factor, has_array_code, override_level
+from lpsmap_core.model.factor import Factor
+from lpsmap_core.model.levels import has_array_code, override_level
 from lpsmap_core.testing.best import (
     check_forbidden,
     check_linear,
@@ -20,6 +21,14 @@ from lpsmap_core.testing.derivatives import (
 )
 from lpsmap_core.testing.devices import check_devices
 from lpsmap_core.testing.draws import DRAWS
+from lpsmap_core.testing.gibbs import (
+    check_best_derivation,
+    check_hessian,
+    check_samples,
+    check_structures_once,
+    check_sums,
+    has_sums,
+)
 from lpsmap_core.testing.graphs import (
     check_distribution,
     check_forbidden_scores,
@@ -107,6 +116,14 @@ SOLUTION: tuple[Check, ...] = (
     check_distribution,
 )
 
+SUMS: tuple[Check, ...] = (
+    check_structures_once,
+    check_best_derivation,
+    check_sums,
+    check_hessian,
+    check_samples,
+)
+
 CLOSED_FORM: tuple[Check, ...] = (
     check_override_is_complete,
     check_override_is_generic,
@@ -130,6 +147,8 @@ def checks_of(factor: Factor) -> list[Check]:
         raise ValueError(f"factor: {factor!r} holds no factor; expected at least one to check.")
     cls = type(factor)
     checks = [*FIRST, *ORACLE, *SOLUTION]
+    if has_sums(cls):
+        checks = [*checks, *SUMS]
     if has_array_code(cls):
         checks = [*checks, check_devices]
     if cls.map_kernel is None:

@@ -230,6 +230,8 @@ def check_distribution(factor: Factor, *, seed: int = 0, draws: int = DRAWS) -> 
     oracles = oracles_of(factor)
     for draw, again in enumerate(graph.factors):
         for oracle, found in zip(oracles, solution.structures(again), strict=True):
+            if oracle.arity == 0:
+                continue  # a factor of no variables is in no component, and has no distribution
             p, slots = found.probabilities, factor.slots_of(oracle.i)
             m = np.array([_slots_of(again, oracle, s.variables) for s in found])
             n = np.array([np.ravel(s.additionals) for s in found]).reshape(len(p), -1)

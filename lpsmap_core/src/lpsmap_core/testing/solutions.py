@@ -10,7 +10,8 @@ import numpy.typing as npt
 from lpsmap_core.kernels.arrays import ByteArray, FloatArray
 from lpsmap_core.kernels.records import LOWER, UPPER
 from lpsmap_core.local.solvers import LocalSolver, every_solver
-from lpsmap_core.model.factor import Factor, has_array_code
+from lpsmap_core.model.factor import Factor
+from lpsmap_core.model.levels import has_array_code
 from lpsmap_core.testing.buckets import LocalProblems, Solved, local_problems
 from lpsmap_core.testing.draws import DRAWS
 from lpsmap_core.testing.oracle import oracles_of

@@ -1,0 +1,5 @@
+"""Factor types for lpsmap."""
+
+from lpsmap_edit_distance.factor import EditScript
+
+__all__ = ["EditScript"]

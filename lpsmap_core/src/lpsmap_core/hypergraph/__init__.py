@@ -1,0 +1,1 @@
+"""Dynamic programs as hypergraphs: the best derivation, sums over all, samples, the k best."""

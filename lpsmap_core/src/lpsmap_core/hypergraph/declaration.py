@@ -1,0 +1,214 @@
+"""A dynamic program as a directed acyclic hypergraph of which structures are the derivations."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+
+import numpy as np
+
+from lpsmap_core.hypergraph.edges import Edges, edges_of, encoded
+from lpsmap_core.hypergraph.order import (
+    CYCLE,
+    FOUND,
+    on_twice,
+    post_order,
+    sizes_of_derivations,
+)
+from lpsmap_core.kernels.arrays import BoolArray, IntArray
+
+__all__ = ["Hypergraph"]
+
+MOST_EDGES = 1 << 31
+"""Hyperedges that a derivation may have."""
+
+
+class Hypergraph:
+    """The items and hyperedges of a dynamic program, whose derivations are a factor's structures.
+
+    A *derivation* of an item is one of the hyperedges that it is the head of, with a derivation of
+    each of that hyperedge's tails. The derivations of the goal are the structures: each switches on
+    the slots and additionals of its hyperedges. Two derivations must not be the same structure, or
+    sums over structures count it twice; and none may switch a slot on twice.
+
+    Parameters
+    ----------
+    arity, n_additionals
+        Of the factor.
+    heads
+        (E,) the item that each hyperedge derives. Items are numbered from 0, in any order.
+    tails
+        (E, 2) the items that it derives it from, -1 for none.
+    first_entry
+        (E + 1,) hyperedge e switches on ``entries[first_entry[e] : first_entry[e + 1]]``.
+    entries
+        k for slot k, arity + j for additional j; an additional may be there more than once.
+    goal
+        The item.
+    name_of
+        What messages call an item.
+
+    Raises
+    ------
+    ValueError
+        If an item or an entry is out of range, the items have a cycle, an item that is needed for
+        the goal is the head of no hyperedge, a derivation can switch a slot on twice, or one can
+        have more than two billion hyperedges.
+
+    Attributes
+    ----------
+    code
+        All of it as one array, as kernels get it: see `lpsmap_core.hypergraph.edges`. What the goal
+        does not need is left out, and items are in topological order.
+    """
+
+    def __init__(
+        self,
+        arity: int,
+        n_additionals: int,
+        heads: IntArray,
+        tails: IntArray,
+        first_entry: IntArray,
+        entries: IntArray,
+        goal: int,
+        name_of: Callable[[int], object] = int,
+    ) -> None:
+        self.arity, self.n_additionals = arity, n_additionals
+        tails = np.ascontiguousarray(tails, dtype=np.int64).reshape(-1, 2)
+        _check_ranges(arity + n_additionals, heads, tails, entries, goal)
+        n_items = 1 + max(goal, heads.max(initial=-1), tails.max(initial=-1))
+        by_head = np.argsort(heads, kind="stable")
+        first_edge = np.searchsorted(heads[by_head], np.arange(n_items + 1))
+        order = np.empty(n_items, dtype=np.int64)
+        what, number = post_order(first_edge, tails[by_head].reshape(-1), goal, order)
+        if what != FOUND:
+            raise ValueError(_cyclic(what == CYCLE, name_of(number)))
+        order = order[:number]
+        counts = np.diff(first_edge)[order]
+        chosen = by_head[_ranges(first_edge[order], counts)]
+        position = np.zeros(n_items + 1, dtype=np.int64)  # the last one is for tails of -1
+        position[order] = np.arange(1, number + 1)
+        sizes = np.diff(first_entry)[chosen]
+        edges = Edges(
+            _ends(counts),
+            position[tails[chosen]].reshape(-1),
+            _ends(sizes),
+            entries[_ranges(first_entry[chosen], sizes)],
+        )
+        self._check(edges, lambda e: name_of(int(heads[chosen[e]])))
+        n_entries, n_edges = sizes_of_derivations(*edges[:3])
+        if n_edges >= MOST_EDGES:
+            raise ValueError(
+                "hypergraph: a derivation can have more than two billion hyperedges; expected "
+                "items that a derivation uses once, or a few times."
+            )
+        self.code = encoded(edges, min(n_entries, arity + n_additionals), n_edges)
+        self.code.setflags(write=False)
+
+    @property
+    def edges(self) -> Edges:
+        """The hyperedges, as views of `code`."""
+        return edges_of(self.code, 0)
+
+    @property
+    def n_items(self) -> int:
+        """Number of items that the goal needs, itself included."""
+        return int(self.code[0])
+
+    @property
+    def n_edges(self) -> int:
+        """Number of their hyperedges."""
+        return int(self.code[1])
+
+    @functools.cached_property
+    def used(self) -> BoolArray:
+        """(arity + n_additionals,) which entries some structure has on."""
+        used = np.zeros(self.arity + self.n_additionals, dtype=np.bool_)
+        used[self.edges.entries] = True
+        return used
+
+    @functools.cached_property
+    def n_structures(self) -> int:
+        """Number of structures, exact however many there are."""
+        everything = np.ones(self.arity + self.n_additionals, dtype=np.bool_)
+        return self.count(everything, ~everything)
+
+    def count(self, allowed: BoolArray, forced: BoolArray) -> int:
+        """Return the number of structures that have on nothing but what is allowed.
+
+        Parameters
+        ----------
+        allowed
+            (arity + n_additionals,) which entries are.
+        forced
+            Which entries a structure must have on.
+        """
+        edges = self.edges
+        barred, asked = (
+            np.diff(np.concatenate([[0], np.cumsum(mask[edges.entries])])[edges.first_entry])
+            for mask in (~allowed, forced)
+        )
+        first, tails = edges.first_edge.tolist(), edges.tails.reshape(-1, 2).tolist()
+        # for every item the most forced entries of a derivation, and how many derivations have
+        # them: of the goal's derivations those with all are wanted
+        most, ways = [0], [1]  # Python's own integers, which do not overflow
+        for begin, end in zip(first[:-1], first[1:], strict=True):
+            best, number = -1, 0
+            for e in range(begin, end):
+                a, b = tails[e]
+                total = most[a] + most[b] + int(asked[e])
+                if barred[e] or not ways[a] or not ways[b] or total < best:
+                    continue
+                number = ways[a] * ways[b] + (number if total == best else 0)
+                best = total
+            most.append(best)
+            ways.append(number)
+        return ways[-1] if most[-1] == forced.sum() else 0
+
+    def _check(self, edges: Edges, name_of: Callable[[int], object]) -> None:
+        edge, slot = on_twice(*edges, self.arity)
+        if edge >= 0:
+            raise ValueError(
+                f"hypergraph: a derivation of item {name_of(edge)!r} can switch slot {slot} on "
+                "twice; expected once, since variables are 0 or 1. Let one hyperedge have it."
+            )
+
+    def __repr__(self) -> str:
+        return f"Hypergraph({self.n_items} items, {self.n_edges} hyperedges)"
+
+
+def _check_ranges(
+    n_entries: int, heads: IntArray, tails: IntArray, entries: IntArray, goal: int
+) -> None:
+    for name, least, numbers in (("heads", 0, heads), ("tails", -1, tails), ("goal", 0, goal)):
+        lowest = np.min(numbers, initial=least)
+        if lowest < least:
+            raise ValueError(f"hypergraph: {name} has {lowest}; expected items, counted from 0.")
+    wrong = entries[(entries < 0) | (entries >= n_entries)]
+    if wrong.size:
+        raise ValueError(
+            f"hypergraph: a hyperedge switches on entry {wrong[0]}; expected 0 to "
+            f"{n_entries - 1}, slots first."
+        )
+
+
+def _cyclic(is_cycle: bool, name: object) -> str:
+    if is_cycle:
+        return (
+            f"hypergraph: item {name!r} is needed to derive itself; expected no cycle. Let items "
+            "say what tells them apart, such as a position or a count."
+        )
+    return (
+        f"hypergraph: item {name!r} is the head of no hyperedge, and the goal needs it; expected "
+        "one hyperedge at least, without tails if there is nothing to derive it from."
+    )
+
+
+def _ends(counts: IntArray) -> IntArray:
+    return np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
+
+
+def _ranges(starts: IntArray, counts: IntArray) -> IntArray:
+    """Return the numbers from each start on, so many of each."""
+    before = _ends(counts)
+    return np.repeat(starts - before[:-1], counts) + np.arange(before[-1])

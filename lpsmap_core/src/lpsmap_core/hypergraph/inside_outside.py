@@ -1,0 +1,243 @@
+"""Sums over all derivations: log-partition, marginals, entropy, and their derivatives.
+
+The inside pass keeps for every hyperedge its *local* probability: that of being the one by which
+its head is derived. All else is sums and products of these, without an exponential and without
+overflow: an item's probability is that of the hyperedges it is a tail of (Li & Eisner 2009).
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from lpsmap_core.hypergraph.edges import LOOK_PERIOD, Edges, edges_of, largest_of, own_score
+from lpsmap_core.kernels.arrays import FloatArray, IntArray
+from lpsmap_core.kernels.compile import kernel, leaf
+from lpsmap_core.kernels.interrupts import interrupted
+from lpsmap_core.kernels.records import Factors, Scores
+
+__all__ = ["beliefs_of", "hessian_products", "inside"]
+
+
+@leaf
+def inside(
+    edges: Edges,
+    arity: int,
+    eta_u: FloatArray,
+    eta_v: FloatArray,
+    total: FloatArray,
+    local: FloatArray,
+    doubt: FloatArray,
+) -> float:
+    """Return the goal's log-partition function, by a log-sum-exp for every item.
+
+    Parameters
+    ----------
+    edges
+        The hypergraph.
+    arity, eta_u, eta_v
+        The factor's scores, any of them -inf.
+    total
+        The result: for I + 1 items, the log of the summed weights of their derivations; -inf for an
+        item of which all derivations are forbidden.
+    local
+        The result: for every hyperedge its probability given its head; zeros below such an item.
+    doubt
+        The result: for I + 1 items the entropy of these probabilities.
+    """
+    first_edge, tails = edges.first_edge, edges.tails
+    total[0] = 0.0
+    look_at, n_items = LOOK_PERIOD, len(first_edge) - 1
+    for i in range(n_items):
+        first, last, most = first_edge[i], first_edge[i + 1], -np.inf
+        for e in range(first, last):
+            score = own_score(edges, e, arity, eta_u, eta_v)
+            local[e] = score + total[tails[2 * e]] + total[tails[2 * e + 1]]
+            most = max(most, local[e])
+        mass = below = 0.0
+        for e in range(first, last):
+            if local[e] > -np.inf:
+                less = local[e] - most
+                local[e] = np.exp(less)
+                mass += local[e]
+                below += local[e] * less
+            else:
+                local[e] = 0.0
+        total[i + 1], doubt[i + 1] = most, 0.0
+        if mass > 0.0:
+            total[i + 1] += np.log(mass)
+            doubt[i + 1] = max(np.log(mass) - below / mass, 0.0)
+            for e in range(first, last):
+                local[e] /= mass
+        if last > look_at:
+            look_at += LOOK_PERIOD
+            if interrupted():
+                local[:] = 0.0
+                return -np.inf
+    return total[n_items]  # type: ignore[no-any-return]
+
+
+@leaf
+def _outside(
+    edges: Edges,
+    arity: int,
+    local: FloatArray,
+    doubt: FloatArray,
+    reach: FloatArray,
+    m: FloatArray,
+    n: FloatArray,
+) -> float:
+    """Write marginals of slots and additionals; return the entropy.
+
+    Parameters
+    ----------
+    edges, arity
+        The hypergraph, and the number of slots.
+    local, doubt
+        Of `inside`.
+    reach
+        Memory for I + 1 items: how often each is expected in a derivation.
+    m, n
+        The result.
+    """
+    first_edge, tails, first_entry = edges.first_edge, edges.tails, edges.first_entry
+    n_items, entropy = len(first_edge) - 1, 0.0
+    m[:], n[:] = 0.0, 0.0
+    reach[:n_items] = 0.0
+    reach[n_items] = 1.0
+    for i in range(n_items - 1, -1, -1):
+        mine = reach[i + 1]
+        if mine == 0.0:
+            continue
+        entropy += mine * doubt[i + 1]
+        for e in range(first_edge[i], first_edge[i + 1]):
+            share = mine * local[e]
+            if share == 0.0:
+                continue
+            reach[tails[2 * e]] += share
+            reach[tails[2 * e + 1]] += share
+            for k in range(first_entry[e], first_entry[e + 1]):
+                entry = edges.entries[k]
+                if entry < arity:
+                    m[entry] += share
+                else:
+                    n[entry - arity] += share
+    for k in range(arity):
+        m[k] = min(m[k], 1.0)
+    return entropy
+
+
+@leaf
+def _tangent(
+    edges: Edges,
+    arity: int,
+    local: FloatArray,
+    d_u: FloatArray,
+    d_v: FloatArray,
+    d_total: FloatArray,
+    d_local: FloatArray,
+) -> None:
+    """Write how totals and local probabilities change along a change of the scores."""
+    first_edge, tails = edges.first_edge, edges.tails
+    d_total[0] = 0.0
+    for i in range(len(first_edge) - 1):
+        first, last, mean = first_edge[i], first_edge[i + 1], 0.0
+        for e in range(first, last):
+            if local[e] > 0.0:
+                change = own_score(edges, e, arity, d_u, d_v)
+                d_local[e] = change + d_total[tails[2 * e]] + d_total[tails[2 * e + 1]]
+                mean += local[e] * d_local[e]
+        d_total[i + 1] = mean
+        for e in range(first, last):
+            d_local[e] = local[e] * (d_local[e] - mean) if local[e] > 0.0 else 0.0
+
+
+@leaf
+def _outside_tangent(
+    edges: Edges,
+    arity: int,
+    local: FloatArray,
+    d_local: FloatArray,
+    reach: FloatArray,
+    d_reach: FloatArray,
+    out_u: FloatArray,
+    out_v: FloatArray,
+) -> None:
+    """Write how the marginals change: the derivative of `_outside`."""
+    first_edge, tails, first_entry = edges.first_edge, edges.tails, edges.first_entry
+    n_items = len(first_edge) - 1
+    out_u[:], out_v[:] = 0.0, 0.0
+    for i in range(n_items):
+        reach[i], d_reach[i] = 0.0, 0.0
+    reach[n_items], d_reach[n_items] = 1.0, 0.0
+    for i in range(n_items - 1, -1, -1):
+        mine, change = reach[i + 1], d_reach[i + 1]
+        for e in range(first_edge[i], first_edge[i + 1]):
+            if local[e] == 0.0:
+                continue
+            share, d_share = mine * local[e], change * local[e] + mine * d_local[e]
+            reach[tails[2 * e]] += share
+            reach[tails[2 * e + 1]] += share
+            d_reach[tails[2 * e]] += d_share
+            d_reach[tails[2 * e + 1]] += d_share
+            for k in range(first_entry[e], first_entry[e + 1]):
+                entry = edges.entries[k]
+                if entry < arity:
+                    out_u[entry] += d_share
+                else:
+                    out_v[entry - arity] += d_share
+
+
+@kernel
+def beliefs_of(
+    rows: IntArray,
+    factors: Factors,
+    scores: Scores,
+    log_partition: FloatArray,
+    entropy: FloatArray,
+    m: FloatArray,
+    n: FloatArray,
+) -> None:
+    """Write log-partition functions, entropies and marginals of the factors in `rows`.
+
+    A factor of which every structure is forbidden has the log-partition function -inf and zeros for
+    the rest.
+    """
+    offsets, extra = factors.offsets, factors.additional_offsets
+    n_items, n_edges = largest_of(rows, factors, 0), largest_of(rows, factors, 1)
+    total, reach, doubt = np.empty(n_items + 1), np.empty(n_items + 1), np.empty(n_items + 1)
+    local = np.empty(n_edges)
+    for r in rows:
+        edges = edges_of(factors.integers, factors.integer_ranges[r, 0])
+        eta_u = scores.eta_u[offsets[r] : offsets[r + 1]]
+        eta_v = scores.eta_v[extra[r] : extra[r + 1]]
+        m_r, n_r = m[offsets[r] : offsets[r + 1]], n[extra[r] : extra[r + 1]]
+        log_partition[r] = inside(edges, len(eta_u), eta_u, eta_v, total, local, doubt)
+        entropy[r] = _outside(edges, len(eta_u), local, doubt, reach, m_r, n_r)
+
+
+@kernel
+def hessian_products(
+    rows: IntArray,
+    factors: Factors,
+    scores: Scores,
+    d_u: FloatArray,
+    d_v: FloatArray,
+    out_u: FloatArray,
+    out_v: FloatArray,
+) -> None:
+    """Write the changes of the marginals of the factors in `rows` along a change of the scores.
+
+    These are products with the Hessian of the log-partition function, the covariance of structures:
+    a second pass over what the first one does, with tangents.
+    """
+    offsets, extra = factors.offsets, factors.additional_offsets
+    n_items, n_edges = largest_of(rows, factors, 0), largest_of(rows, factors, 1)
+    total, d_total, d_reach = np.empty(n_items + 1), np.empty(n_items + 1), np.empty(n_items + 1)
+    local, d_local = np.empty(n_edges), np.empty(n_edges)
+    for r in rows:
+        edges = edges_of(factors.integers, factors.integer_ranges[r, 0])
+        u, v = slice(offsets[r], offsets[r + 1]), slice(extra[r], extra[r + 1])
+        eta_u, eta_v = scores.eta_u[u], scores.eta_v[v]
+        inside(edges, len(eta_u), eta_u, eta_v, total, local, d_total)
+        _tangent(edges, len(eta_u), local, d_u[u], d_v[v], d_total, d_local)
+        _outside_tangent(edges, len(eta_u), local, d_local, total, d_reach, out_u[u], out_v[v])

@@ -1,0 +1,234 @@
+"""The k best derivations: lists of ranked derivations for every item, merged by a heap."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from lpsmap_core.hypergraph.edges import (
+    LOOK_PERIOD,
+    Edges,
+    edges_of,
+    largest_of,
+    own_score,
+    switch_on,
+)
+from lpsmap_core.kernels.arrays import FloatArray, IndexArray, IntArray
+from lpsmap_core.kernels.compile import kernel, leaf
+from lpsmap_core.kernels.interrupts import interrupted
+from lpsmap_core.kernels.records import Factors, Scores, Structures, largest_arity
+
+__all__ = ["k_best_of"]
+
+
+class Ranked(NamedTuple):
+    """The best derivations of every item: rank j of item i is number ``i * k + j``.
+
+    Attributes
+    ----------
+    score
+        The best first.
+    edge, left, right
+        The hyperedge, and the ranks of the derivations of its two tails.
+    length
+        How many an item has.
+    """
+
+    score: FloatArray
+    edge: IntArray
+    left: IntArray
+    right: IntArray
+    length: IntArray
+
+
+class Heap(NamedTuple):
+    """Candidates for the next rank of an item, the best on top."""
+
+    score: FloatArray
+    edge: IntArray
+    left: IntArray
+    right: IntArray
+
+
+@leaf
+def _better(heap: Heap, i: int, j: int) -> bool:
+    """Whether one candidate comes before another: by score, then in the order of declaration."""
+    if heap.score[i] != heap.score[j]:
+        return bool(heap.score[i] > heap.score[j])
+    if heap.edge[i] != heap.edge[j]:
+        return bool(heap.edge[i] < heap.edge[j])
+    if heap.left[i] != heap.left[j]:
+        return bool(heap.left[i] < heap.left[j])
+    return bool(heap.right[i] < heap.right[j])
+
+
+@leaf
+def _swap(heap: Heap, i: int, j: int) -> None:
+    heap.score[i], heap.score[j] = heap.score[j], heap.score[i]
+    heap.edge[i], heap.edge[j] = heap.edge[j], heap.edge[i]
+    heap.left[i], heap.left[j] = heap.left[j], heap.left[i]
+    heap.right[i], heap.right[j] = heap.right[j], heap.right[i]
+
+
+@leaf
+def _push(heap: Heap, size: int, score: float, edge: int, left: int, right: int) -> int:
+    """Put a candidate on the heap, unless it is forbidden; return the heap's size."""
+    if not score > -np.inf:
+        return size
+    heap.score[size], heap.edge[size] = score, edge
+    heap.left[size], heap.right[size] = left, right
+    i = size
+    while i > 0 and _better(heap, i, (i - 1) // 2):
+        _swap(heap, i, (i - 1) // 2)
+        i = (i - 1) // 2
+    return size + 1
+
+
+@leaf
+def _pop(heap: Heap, size: int) -> int:
+    """Take the best candidate off the heap; return the heap's size."""
+    size -= 1
+    _swap(heap, 0, size)
+    i = 0
+    while True:
+        best = i
+        for child in (2 * i + 1, 2 * i + 2):
+            if child < size and _better(heap, child, best):
+                best = child
+        if best == i:
+            return size
+        _swap(heap, i, best)
+        i = best
+
+
+@leaf
+def _rank(
+    edges: Edges,
+    k: int,
+    arity: int,
+    eta_u: FloatArray,
+    eta_v: FloatArray,
+    ranked: Ranked,
+    heap: Heap,
+) -> None:
+    """Find the k best derivations of every item (Huang & Chiang 2005, Algorithm 2).
+
+    The next candidates after ranks (a, b) of a hyperedge's tails are (a, b + 1), and (a + 1, 0) if
+    b is 0: each pair comes once, and after a better one.
+    """
+    first_edge, tails = edges.first_edge, edges.tails
+    score, length = ranked.score, ranked.length
+    score[0], length[0] = 0.0, 1
+    look_at = LOOK_PERIOD
+    for i in range(1, len(first_edge)):
+        size, found = 0, 0
+        for e in range(first_edge[i - 1], first_edge[i]):
+            a, b = tails[2 * e], tails[2 * e + 1]
+            if length[a] > 0 and length[b] > 0:
+                own = own_score(edges, e, arity, eta_u, eta_v)
+                size = _push(heap, size, own + score[a * k] + score[b * k], e, 0, 0)
+        while size > 0 and found < k:
+            e, left, right, at = heap.edge[0], heap.left[0], heap.right[0], i * k + found
+            score[at], ranked.edge[at] = heap.score[0], e
+            ranked.left[at], ranked.right[at] = left, right
+            found += 1
+            size = _pop(heap, size)
+            a, b = tails[2 * e], tails[2 * e + 1]
+            own = own_score(edges, e, arity, eta_u, eta_v)
+            if right + 1 < length[b]:
+                more = own + score[a * k + left] + score[b * k + right + 1]
+                size = _push(heap, size, more, e, left, right + 1)
+            if right == 0 and left + 1 < length[a]:
+                more = own + score[a * k + left + 1] + score[b * k]
+                size = _push(heap, size, more, e, left + 1, 0)
+        length[i] = found
+        if first_edge[i] > look_at:
+            look_at += LOOK_PERIOD
+            if interrupted():
+                length[len(first_edge) - 1] = 0
+                return
+
+
+@leaf
+def _write(
+    edges: Edges,
+    k: int,
+    rank: int,
+    ranked: Ranked,
+    stack: IntArray,
+    place: IntArray,
+    start: int,
+    entry: IndexArray,
+    value: FloatArray,
+) -> int:
+    """Write what the goal's derivation of some rank switches on; return how many nonzeros."""
+    tails = edges.tails
+    stack[0] = (len(edges.first_edge) - 1) * k + rank
+    top, at = 1, start
+    while top > 0:
+        top -= 1
+        number = stack[top]
+        e = ranked.edge[number]
+        at = switch_on(edges, e, place, at, entry, value)
+        for tail, below in (
+            (tails[2 * e], ranked.left[number]),
+            (tails[2 * e + 1], ranked.right[number]),
+        ):
+            if tail > 0:
+                stack[top] = tail * k + below
+                top += 1
+    for j in range(start, at):
+        place[entry[j]] = -1
+    return at - start
+
+
+@kernel
+def k_best_of(
+    rows: IntArray,
+    factors: Factors,
+    scores: Scores,
+    k: int,
+    structures: Structures,
+) -> None:
+    """Find the k best structures of the factors in `rows`, the best first.
+
+    Parameters
+    ----------
+    rows, factors, scores
+        As of a MAP kernel; scores may be -inf.
+    k
+        How many are wanted.
+    structures
+        The result: rank j of factor r has number ``r * k + j``. Of size -1 where there is none.
+    """
+    offsets, extra = factors.offsets, factors.additional_offsets
+    start, entry, value, size = structures
+    n = k * (largest_of(rows, factors, 0) + 1)
+    ranked = Ranked(
+        np.empty(n),
+        np.empty(n, dtype=np.int64),
+        np.empty(n, dtype=np.int64),
+        np.empty(n, dtype=np.int64),
+        np.empty(n // k, dtype=np.int64),
+    )
+    widest = largest_of(rows, factors, 1) + k + 1
+    heap = Heap(
+        np.empty(widest),
+        np.empty(widest, dtype=np.int64),
+        np.empty(widest, dtype=np.int64),
+        np.empty(widest, dtype=np.int64),
+    )
+    stack = np.empty(largest_of(rows, factors, 4) + 1, dtype=np.int64)
+    n_entries = largest_arity(rows, offsets) + largest_arity(rows, extra)
+    place = np.full(n_entries, -1, dtype=np.int64)
+    for r in rows:
+        edges = edges_of(factors.integers, factors.integer_ranges[r, 0])
+        eta_u = scores.eta_u[offsets[r] : offsets[r + 1]]
+        eta_v = scores.eta_v[extra[r] : extra[r + 1]]
+        _rank(edges, k, len(eta_u), eta_u, eta_v, ranked, heap)
+        goal = len(edges.first_edge) - 1
+        for j in range(k):
+            s, size[r * k + j] = r * k + j, -1
+            if j < ranked.length[goal]:
+                size[s] = _write(edges, k, j, ranked, stack, place, start[s], entry, value)

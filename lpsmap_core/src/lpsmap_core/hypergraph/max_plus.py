@@ -1,0 +1,122 @@
+"""The best derivation of the goal: a pass over the hyperedges in max-plus algebra."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from lpsmap_core.hypergraph.edges import (
+    LOOK_PERIOD,
+    Edges,
+    edges_of,
+    largest_of,
+    own_score,
+    switch_on,
+)
+from lpsmap_core.kernels.arrays import FloatArray, IndexArray, IntArray
+from lpsmap_core.kernels.compile import kernel, leaf
+from lpsmap_core.kernels.interrupts import interrupted
+from lpsmap_core.kernels.records import Factors, Scores, Structures, largest_arity
+
+__all__ = ["best_derivation", "best_derivations", "write_derivation"]
+
+
+@leaf
+def best_derivation(
+    edges: Edges,
+    arity: int,
+    eta_u: FloatArray,
+    eta_v: FloatArray,
+    best: FloatArray,
+    choice: IntArray,
+) -> float:
+    """Find the best derivation of every item, and return the goal's score.
+
+    Knuth's (1977) generalisation of best paths, on a topological order (Huang 2008): among equal
+    hyperedges the first that was declared wins.
+
+    Parameters
+    ----------
+    edges
+        The hypergraph.
+    arity, eta_u, eta_v
+        The factor's scores.
+    best, choice
+        The result, for I + 1 items: scores, and numbers of hyperedges.
+    """
+    first_edge, tails = edges.first_edge, edges.tails
+    best[0] = 0.0
+    look_at, n_items = LOOK_PERIOD, len(first_edge) - 1
+    for i in range(n_items):
+        most, chosen = -np.inf, first_edge[i]
+        for e in range(first_edge[i], first_edge[i + 1]):
+            score = own_score(edges, e, arity, eta_u, eta_v)
+            score += best[tails[2 * e]] + best[tails[2 * e + 1]]
+            if score > most:
+                most, chosen = score, e
+        best[i + 1], choice[i + 1] = most, chosen
+        if first_edge[i + 1] > look_at:
+            look_at += LOOK_PERIOD
+            if interrupted():
+                for j in range(i, n_items):
+                    choice[j + 1] = first_edge[j]
+                break
+    return best[n_items]  # type: ignore[no-any-return]
+
+
+@leaf
+def write_derivation(
+    edges: Edges,
+    choice: IntArray,
+    stack: IntArray,
+    place: IntArray,
+    start: int,
+    entry: IndexArray,
+    value: FloatArray,
+) -> int:
+    """Write what the derivation by chosen hyperedges switches on; return how many nonzeros.
+
+    Parameters
+    ----------
+    edges, choice
+        The hypergraph, and for every item a hyperedge.
+    stack
+        Memory for as many items as a derivation has hyperedges, and one.
+    place
+        For every entry -1, on entry and on return.
+    start, entry, value
+        Where the nonzeros go.
+    """
+    tails = edges.tails
+    stack[0] = len(edges.first_edge) - 1
+    top, at = 1, start
+    while top > 0:
+        top -= 1
+        e = choice[stack[top]]
+        at = switch_on(edges, e, place, at, entry, value)
+        for k in range(2 * e + 1, 2 * e - 1, -1):
+            if tails[k] > 0:
+                stack[top] = tails[k]
+                top += 1
+    for k in range(start, at):
+        place[entry[k]] = -1
+    return at - start
+
+
+@kernel
+def best_derivations(
+    rows: IntArray, factors: Factors, scores: Scores, structures: Structures
+) -> None:
+    """Find the best structure of every factor in `rows`: a MAP kernel for any hypergraphs."""
+    offsets, extra = factors.offsets, factors.additional_offsets
+    start, entry, value, size = structures
+    n_items, deepest = largest_of(rows, factors, 0), largest_of(rows, factors, 4)
+    best, choice = np.empty(n_items + 1), np.empty(n_items + 1, dtype=np.int64)
+    stack = np.empty(deepest + 1, dtype=np.int64)
+    n_entries = largest_arity(rows, offsets) + largest_arity(rows, extra)
+    place = np.full(n_entries, -1, dtype=np.int64)
+    for r in rows:
+        edges = edges_of(factors.integers, factors.integer_ranges[r, 0])
+        eta_u = scores.eta_u[offsets[r] : offsets[r + 1]]
+        eta_v = scores.eta_v[extra[r] : extra[r + 1]]
+        best_derivation(edges, len(eta_u), eta_u, eta_v, best, choice)
+        size[r] = write_derivation(edges, choice, stack, place, start[r], entry, value)

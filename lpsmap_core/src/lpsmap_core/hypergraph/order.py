@@ -1,0 +1,119 @@
+"""Which items a goal needs, in an order in which tails come before their heads."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from lpsmap_core.kernels.arrays import IntArray
+from lpsmap_core.kernels.compile import kernel
+
+__all__ = ["CYCLE", "FOUND", "UNDERIVED", "on_twice", "post_order", "sizes_of_derivations"]
+
+FOUND, CYCLE, UNDERIVED = 0, 1, 2
+
+BLOCK = 62
+"""Slots that are looked at together, one a bit."""
+
+MOST = 1 << 40
+"""Sizes of derivations are cut to this, since they can be exponential."""
+
+
+@kernel
+def post_order(
+    first_edge: IntArray, tails: IntArray, goal: int, order: IntArray
+) -> tuple[int, int]:
+    """Write the items below a goal, tails before heads; return what was found, and where.
+
+    Parameters
+    ----------
+    first_edge
+        (I + 1,) item i, counted from 0, is the head of these hyperedges.
+    tails
+        (2 E,) items, or -1.
+    goal
+        The item.
+    order
+        (I,) the result.
+
+    Returns
+    -------
+    what
+        `FOUND`; `CYCLE`; or `UNDERIVED`, for an item that is no head.
+    number
+        How many items there are; or the item at fault.
+    """
+    n = len(first_edge) - 1
+    unseen, is_open, done = 0, 1, 2
+    state, place = np.full(n, unseen), np.empty(n, dtype=np.int64)
+    stack = np.empty(n, dtype=np.int64)
+    stack[0], top, count = goal, 1, 0
+    state[goal], place[goal] = is_open, 2 * first_edge[goal]
+    while top > 0:
+        item = stack[top - 1]
+        if first_edge[item] == first_edge[item + 1]:
+            return UNDERIVED, item
+        if place[item] == 2 * first_edge[item + 1]:
+            state[item], order[count] = done, item
+            count += 1
+            top -= 1
+            continue
+        tail = tails[place[item]]
+        place[item] += 1
+        if tail < 0 or state[tail] == done:
+            continue
+        if state[tail] == is_open:
+            return CYCLE, tail
+        state[tail], place[tail] = is_open, 2 * first_edge[tail]
+        stack[top] = tail
+        top += 1
+    return FOUND, count
+
+
+@kernel
+def on_twice(
+    first_edge: IntArray, tails: IntArray, first_entry: IntArray, entries: IntArray, arity: int
+) -> tuple[int, int]:
+    """Return a hyperedge below which a derivation can switch a slot on twice, and the slot.
+
+    Derivations of tails combine freely. So it is enough to know what slots an item can have on.
+    Both are -1 if there is none; `tails` are counted from 1, as in `Edges`.
+    """
+    n = len(first_edge) - 1
+    possible = np.zeros(n + 1, dtype=np.int64)
+    for low in range(0, arity, BLOCK):
+        high = min(low + BLOCK, arity)
+        for i in range(n):
+            here = 0
+            for e in range(first_edge[i], first_edge[i + 1]):
+                a, b = possible[tails[2 * e]], possible[tails[2 * e + 1]]
+                twice, both, own = a & b, a | b, 0
+                for k in range(first_entry[e], first_entry[e + 1]):
+                    if low <= entries[k] < high:
+                        bit = 1 << (entries[k] - low)
+                        twice |= own & bit
+                        own |= bit
+                twice |= own & both
+                if twice:
+                    while twice & 1 == 0:
+                        twice >>= 1
+                        low += 1
+                    return e, low
+                here |= own | both
+            possible[i + 1] = here
+    return -1, -1
+
+
+@kernel
+def sizes_of_derivations(
+    first_edge: IntArray, tails: IntArray, first_entry: IntArray
+) -> tuple[int, int]:
+    """Return the largest numbers of entries and of hyperedges in a derivation of the last item."""
+    n = len(first_edge) - 1
+    n_entries, n_edges = np.zeros(n + 1, dtype=np.int64), np.zeros(n + 1, dtype=np.int64)
+    for i in range(n):
+        for e in range(first_edge[i], first_edge[i + 1]):
+            a, b = tails[2 * e], tails[2 * e + 1]
+            entries = n_entries[a] + n_entries[b] + first_entry[e + 1] - first_entry[e]
+            n_entries[i + 1] = max(n_entries[i + 1], min(entries, MOST))
+            n_edges[i + 1] = max(n_edges[i + 1], min(n_edges[a] + n_edges[b] + 1, MOST))
+    return n_entries[n], n_edges[n]

@@ -1,0 +1,106 @@
+"""Exact samples of structures: derivations drawn from the goal down."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from lpsmap_core.hypergraph.edges import Edges, edges_of, largest_of, switch_on
+from lpsmap_core.hypergraph.inside_outside import inside
+from lpsmap_core.kernels.arrays import FloatArray, IndexArray, IntArray
+from lpsmap_core.kernels.compile import kernel, leaf
+from lpsmap_core.kernels.interrupts import interrupted
+from lpsmap_core.kernels.records import Factors, Scores, Structures, largest_arity
+
+__all__ = ["samples_of"]
+
+
+@leaf
+def _draw(
+    edges: Edges,
+    local: FloatArray,
+    uniform: FloatArray,
+    stack: IntArray,
+    place: IntArray,
+    start: int,
+    entry: IndexArray,
+    value: FloatArray,
+) -> int:
+    """Write what a random derivation switches on; return how many nonzeros.
+
+    Parameters
+    ----------
+    edges
+        The hypergraph.
+    local
+        Of `inside`, where the goal has a derivation.
+    uniform
+        A number in [0, 1) for every hyperedge of the derivation.
+    stack, place, start, entry, value
+        As of `write_derivation`.
+    """
+    tails = edges.tails
+    stack[0] = len(edges.first_edge) - 1
+    top, at, used = 1, start, 0
+    while top > 0:
+        top -= 1
+        item = stack[top]
+        chosen, below = edges.first_edge[item - 1], uniform[used]
+        used += 1
+        for e in range(edges.first_edge[item - 1], edges.first_edge[item]):
+            if local[e] > 0.0:  # the last one of these, if rounding leaves them below 1
+                chosen = e
+                if below < local[e]:
+                    break
+                below -= local[e]
+        at = switch_on(edges, chosen, place, at, entry, value)
+        for k in range(2 * chosen + 1, 2 * chosen - 1, -1):
+            if tails[k] > 0:
+                stack[top] = tails[k]
+                top += 1
+    for k in range(start, at):
+        place[entry[k]] = -1
+    return at - start
+
+
+@kernel
+def samples_of(
+    rows: IntArray,
+    factors: Factors,
+    scores: Scores,
+    n_samples: int,
+    uniform: FloatArray,
+    structures: Structures,
+) -> None:
+    """Draw structures of the factors in `rows`, each with probability ``exp(score) / Z``.
+
+    Parameters
+    ----------
+    rows, factors, scores
+        As of a MAP kernel.
+    n_samples
+        For each factor.
+    uniform
+        Numbers in [0, 1): for every factor and sample as many as the longest derivation of all
+        factors has hyperedges.
+    structures
+        The result: sample k of factor r has number ``r * n_samples + k``. Of size -1 for a factor
+        of which every structure is forbidden.
+    """
+    offsets, extra = factors.offsets, factors.additional_offsets
+    start, entry, value, size = structures
+    n_items = largest_of(rows, factors, 0)
+    total, doubt = np.empty(n_items + 1), np.empty(n_items + 1)
+    local, deepest = np.empty(largest_of(rows, factors, 1)), largest_of(rows, factors, 4)
+    stack = np.empty(deepest + 1, dtype=np.int64)
+    n_entries = largest_arity(rows, offsets) + largest_arity(rows, extra)
+    place = np.full(n_entries, -1, dtype=np.int64)
+    for r in rows:
+        edges = edges_of(factors.integers, factors.integer_ranges[r, 0])
+        eta_u = scores.eta_u[offsets[r] : offsets[r + 1]]
+        eta_v = scores.eta_v[extra[r] : extra[r + 1]]
+        exists = inside(edges, len(eta_u), eta_u, eta_v, total, local, doubt) > -np.inf
+        for s in range(r * n_samples, (r + 1) * n_samples):
+            size[s] = -1
+            if exists and not interrupted():
+                drawn = uniform[s * deepest : (s + 1) * deepest]
+                size[s] = _draw(edges, local, drawn, stack, place, start[s], entry, value)

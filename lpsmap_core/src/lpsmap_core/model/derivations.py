@@ -1,0 +1,176 @@
+"""Inference over the hypergraphs of a declaration, by compiled passes over their hyperedges."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from lpsmap_core.hypergraph.declaration import Hypergraph
+from lpsmap_core.hypergraph.edges import DEPTH, NONZEROS
+from lpsmap_core.hypergraph.inside_outside import beliefs_of, hessian_products
+from lpsmap_core.hypergraph.k_best import k_best_of
+from lpsmap_core.hypergraph.sampling import samples_of
+from lpsmap_core.kernels.arrays import FloatArray, IntArray
+from lpsmap_core.kernels.interrupts import interruptible
+from lpsmap_core.kernels.records import Factors, Scores, Structures
+from lpsmap_core.model.inference import Beliefs, Found
+
+__all__ = ["HypergraphInference"]
+
+MARGIN = 800.0
+"""By how much more structures with all forced slots weigh than those without: beyond what float64
+can add up."""
+
+
+class HypergraphInference:
+    """Sums over the derivations of hypergraphs; see `Inference`.
+
+    Parameters
+    ----------
+    offsets, n_additionals
+        Of the factors.
+    hypergraphs, which
+        Different ones, and for each factor the number of its own.
+    """
+
+    def __init__(
+        self,
+        offsets: IntArray,
+        n_additionals: int,
+        hypergraphs: Sequence[Hypergraph],
+        which: IntArray,
+    ) -> None:
+        self._hypergraphs, self._which = hypergraphs, which
+        codes = [hypergraph.code for hypergraph in hypergraphs]
+        ends = np.cumsum([0, *map(len, codes)])
+        n = len(which)
+        self._factors = Factors(
+            offsets,
+            np.arange(n + 1) * n_additionals,
+            np.empty((n, 0)),
+            np.empty(0),
+            np.concatenate([*codes, np.empty(0, dtype=np.int64)]),
+            np.stack([ends[:-1], ends[1:]], axis=1)[which],
+        )
+
+    @interruptible
+    def beliefs(self, rows: IntArray, scores: Scores) -> Beliefs:
+        """Return log-partition functions, entropies and marginals."""
+        scores, forced, least = self._decided(rows, scores)
+        n = len(self._which)
+        found = Beliefs(
+            np.zeros(n), np.zeros(n), np.zeros(len(scores.eta_u)), np.zeros(len(scores.eta_v))
+        )
+        beliefs_of(rows, self._factors, scores, *found)
+        for r in np.flatnonzero(found.log_partition < least).tolist():
+            found.log_partition[r], found.entropy[r] = -np.inf, 0.0
+            found.m[self._slots(r)] = 0.0
+            found.n[self._additionals(r)] = 0.0
+        return found._replace(log_partition=found.log_partition - forced)
+
+    @interruptible
+    def hessian_product(self, rows: IntArray, scores: Scores, direction: Scores) -> Scores:
+        """Return how the marginals change along a change of the scores."""
+        decided, _, _ = self._decided(rows, scores)
+        product = Scores(np.zeros_like(decided.eta_u), np.zeros_like(decided.eta_v))
+        hessian_products(rows, self._factors, decided, *direction, *product)
+        return product
+
+    @interruptible
+    def sample(self, rows: IntArray, scores: Scores, n: int, random: np.random.Generator) -> Found:
+        """Draw structures of each factor."""
+        decided, _, _ = self._decided(rows, scores)
+        room = self._room(n)
+        deepest = self._header(rows, DEPTH).max(initial=0)
+        uniform = random.random(len(self._which) * n * deepest)
+        samples_of(rows, self._factors, decided, n, uniform, room)
+        return self._scored(scores, room, n)
+
+    @interruptible
+    def k_best(self, rows: IntArray, scores: Scores, k: int) -> Found:
+        """Return the k best structures of each factor."""
+        decided, _, _ = self._decided(rows, scores)
+        room = self._room(k)
+        k_best_of(rows, self._factors, decided, k, room)
+        return self._scored(scores, room, k)
+
+    def count(self, scores: Scores) -> list[int]:
+        """Return how many structures of each factor are not forbidden, and have what is forced."""
+        counts = []
+        for r, k in enumerate(self._which):
+            mine = scores.eta_u[self._slots(r)], scores.eta_v[self._additionals(r)]
+            hypergraph, own = self._hypergraphs[k], np.concatenate(mine)
+            plain = bool(np.isfinite(own[hypergraph.used]).all() and (own < np.inf).all())
+            counts.append(
+                hypergraph.n_structures if plain else hypergraph.count(own > -np.inf, own == np.inf)
+            )
+        return counts
+
+    def _decided(self, rows: IntArray, scores: Scores) -> tuple[Scores, FloatArray, FloatArray]:
+        """Return scores with large numbers for +inf.
+
+        And for every factor what its forced slots sum to, and what the log-partition function is
+        less than if no structure has them all.
+        """
+        owner, where = self._forced(scores)
+        n = len(self._which)
+        if not where.size:
+            return scores, np.zeros(n), np.full(n, -np.inf)
+        magnitudes = [np.where(x < np.inf, np.where(x > -np.inf, abs(x), x), 0.0) for x in scores]
+        most = self.beliefs(rows, Scores(*magnitudes)).log_partition
+        enough = 2.0 * np.maximum(most, 0.0) + MARGIN
+        eta_u = scores.eta_u.copy()
+        eta_u[where] = enough[owner]
+        n_forced = np.bincount(owner, minlength=n)
+        least = np.where(n_forced > 0, (n_forced - 0.5) * enough, -np.inf)
+        return Scores(eta_u, scores.eta_v), n_forced * enough, least
+
+    def _forced(self, scores: Scores) -> tuple[IntArray, IntArray]:
+        """Return the forced slots, and the factor of each."""
+        where = np.flatnonzero(scores.eta_u == np.inf)
+        return np.searchsorted(self._factors.offsets, where, side="right") - 1, where
+
+    def _scored(self, scores: Scores, structures: Structures, k: int) -> Found:
+        """Return structures with their scores, those without that lack a forced slot."""
+        start, entry, value, size = structures
+        n, owner = len(size), np.repeat(np.arange(len(self._which)), k)
+        structure = np.repeat(np.arange(n), np.maximum(size, 0))
+        before = np.cumsum(np.maximum(size, 0)) - np.maximum(size, 0)
+        place = np.arange(len(structure)) + (start - before)[structure]
+        factor, number = owner[structure], entry[place].astype(np.int64)
+        behind = number - np.diff(self._factors.offsets)[factor]
+        slots = self._factors.offsets[factor] + number
+        extra = self._factors.additional_offsets[factor] + behind
+        own = np.empty(len(structure))
+        own[behind < 0] = scores.eta_u[slots[behind < 0]]
+        own[behind >= 0] = scores.eta_v[extra[behind >= 0]]
+        n_forced = np.bincount(self._forced(scores)[0], minlength=len(self._which))
+        has_all = np.bincount(structure[own == np.inf], minlength=n) == n_forced[owner]
+        own[own == np.inf] = 0.0
+        score = np.bincount(structure, value[place] * own, minlength=n)
+        exists = (size >= 0) & has_all
+        return Found(
+            np.where(exists, score, -np.inf), structures._replace(size=np.where(exists, size, -1))
+        )
+
+    def _header(self, rows: IntArray, word: int) -> IntArray:
+        found: IntArray = self._factors.integers[self._factors.integer_ranges[rows, 0] + word]
+        return found
+
+    def _room(self, k: int) -> Structures:
+        sizes = np.repeat(self._header(np.arange(len(self._which)), NONZEROS), k)
+        ends = np.cumsum(sizes)
+        total = int(ends[-1]) if len(ends) else 0
+        return Structures(
+            ends - sizes,
+            np.empty(total, dtype=np.int32),
+            np.empty(total),
+            np.full(len(sizes), -1, dtype=np.int64),
+        )
+
+    def _slots(self, r: int) -> slice:
+        return slice(*self._factors.offsets[r : r + 2].tolist())
+
+    def _additionals(self, r: int) -> slice:
+        return slice(*self._factors.additional_offsets[r : r + 2].tolist())

@@ -1,0 +1,148 @@
+"""Factor types that declare a hypergraph: the best structure and all sums follow from it."""
+
+from __future__ import annotations
+
+import abc
+import math
+import threading
+from collections import OrderedDict
+from collections.abc import Hashable, Sequence
+from typing import Any
+
+import numpy as np
+
+from lpsmap_core.hypergraph.builder import HypergraphBuilder
+from lpsmap_core.hypergraph.declaration import Hypergraph
+from lpsmap_core.hypergraph.edges import NONZEROS
+from lpsmap_core.hypergraph.max_plus import best_derivations
+from lpsmap_core.kernels.arrays import BoolArray, FloatArray, IntArray
+from lpsmap_core.kernels.records import Factors, Scores, Structures
+from lpsmap_core.model.derivations import HypergraphInference
+from lpsmap_core.model.factor import Factor
+from lpsmap_core.model.row import Row, different_rows
+
+__all__ = ["DynamicProgram"]
+
+MOST_BYTES = 1 << 28
+"""Hypergraphs that are kept, but for the latest one."""
+
+
+class DynamicProgram(Factor):
+    """A factor type whose structures are the derivations of a hypergraph.
+
+    A type needs one method, `hypergraph`. From it follow the MAP oracle, plain and compiled, and
+    with it all that every factor has; and sums over all structures, see `FactorGraph.gibbs`:
+    log-partition functions, marginals, entropies, their derivatives, samples, the k best
+    structures, and their number.
+
+    A type may still bring `solve_map`, `vertex`, `map_kernel` and `vertex_sizes` of its own, such
+    as faster ones, and a closed form. They must agree with the hypergraph.
+    """
+
+    map_kernel = staticmethod(best_derivations)
+
+    @classmethod
+    @abc.abstractmethod
+    def hypergraph(cls, row: Row, build: HypergraphBuilder) -> Hashable:
+        """Add the hyperedges of one factor's dynamic program, and return its goal item.
+
+        Parameters
+        ----------
+        row
+            What the factor is: the shape of its slots, its parameters, its integers. As nothing
+            else is known here, factors of equal rows share a hypergraph, which is made once.
+        build
+            ``build.edge(head, tails, slots=..., additionals=...)`` adds a hyperedge.
+        """
+
+    @classmethod
+    def hypergraph_of(cls, row: Row) -> Hypergraph:
+        """Return the hypergraph of a row, made the first time that it is asked for."""
+        return _kept.get(cls, row)
+
+    def hypergraphs(self) -> tuple[list[Hypergraph], IntArray]:
+        """Return the different hypergraphs of the factors, and which is each factor's own."""
+        rows, which = different_rows(self)
+        return [self.hypergraph_of(row) for row in rows], which
+
+    def inference(self) -> HypergraphInference:
+        """Return what sums over the structures of this declaration's factors."""
+        return HypergraphInference(self.offsets, self.n_additionals, *self.hypergraphs())
+
+    def kernel_integers(self) -> tuple[Sequence[IntArray], IntArray]:
+        """Return the different hypergraphs, if the kernel is the one that reads them."""
+        if type(self).map_kernel is not best_derivations:
+            return super().kernel_integers()
+        found, which = self.hypergraphs()
+        return [hypergraph.code for hypergraph in found], which
+
+    def solve_map(self, eta_u: FloatArray, eta_v: FloatArray) -> Hashable:
+        """Return what the best structure has on, as pairs of an entry and how often."""
+        code = self.hypergraph_of(Row.of_view(self)).code
+        u, v = (np.array([0, np.size(x)]) for x in (eta_u, eta_v))
+        place = np.array([[0, len(code)]])
+        factors = Factors(u, v, np.empty((1, 0)), np.empty(0), code, place)
+        found = Structures(
+            np.zeros(1, dtype=np.int64),
+            np.empty(code[NONZEROS], dtype=np.int32),
+            np.empty(code[NONZEROS]),
+            np.empty(1, dtype=np.int64),
+        )
+        flat = [np.array(x, dtype=np.float64).reshape(-1) for x in (eta_u, eta_v)]
+        best_derivations(np.zeros(1, dtype=np.int64), factors, Scores(*flat), found)
+        n = int(found.size[0])
+        return tuple(sorted(zip(found.entry[:n].tolist(), found.value[:n].tolist(), strict=True)))
+
+    def vertex(self, y: Any) -> tuple[FloatArray, FloatArray]:
+        """Return what structure `y` has on."""
+        arity = math.prod(self.event_shape)
+        dense = np.zeros(arity + self.n_additionals)
+        for entry, value in y:
+            dense[entry] = value
+        return dense[:arity].reshape(self.event_shape), dense[arity:]
+
+    def unused(self) -> tuple[BoolArray | None, BoolArray | None]:
+        """Return the entries that no hyperedge of a factor switches on."""
+        found, which = self.hypergraphs()
+        used = np.concatenate([*(x.used for x in found), np.empty(0, dtype=np.bool_)])
+        starts, arity = np.cumsum([0, *(x.used.size for x in found)])[which], np.diff(self.offsets)
+        own = np.arange(self.offsets[-1]) + np.repeat(starts - self.offsets[:-1], arity)
+        slots = np.zeros(self.variables.shape, dtype=np.bool_)
+        slots[... if self.keep is None else self.keep] = ~used[own].reshape(
+            slots.shape if self.keep is None else -1
+        )
+        behind = (starts + arity)[:, None] + np.arange(self.n_additionals)
+        return slots, ~used[behind]
+
+    @classmethod
+    def vertex_sizes(cls, factors: Factors) -> IntArray:
+        """Return the largest numbers of nonzeros that derivations have."""
+        sizes: IntArray = factors.integers[factors.integer_ranges[:, 0] + NONZEROS]
+        return sizes
+
+
+class _Kept:
+    """The hypergraphs that were asked for last."""
+
+    def __init__(self) -> None:
+        self._lock = threading.RLock()
+        self._found: OrderedDict[tuple[type, Row], Hypergraph] = OrderedDict()
+        self._bytes = 0
+
+    def get(self, factor_type: type[DynamicProgram], row: Row) -> Hypergraph:
+        """Return the hypergraph of a type's row."""
+        key = (factor_type, row)
+        with self._lock:
+            if key in self._found:
+                self._found.move_to_end(key)
+                return self._found[key]
+            build = HypergraphBuilder(row.event_shape, row.n_additionals)
+            self._found[key] = found = build.finish(factor_type.hypergraph(row, build))
+            self._bytes += found.code.nbytes
+            while self._bytes > MOST_BYTES and len(self._found) > 1:
+                _, oldest = self._found.popitem(last=False)
+                self._bytes -= oldest.code.nbytes
+            return found
+
+
+_kept = _Kept()

@@ -1,0 +1,73 @@
+"""What sums over all structures of factors: the protocol, and what it answers with."""
+
+from __future__ import annotations
+
+from typing import NamedTuple, Protocol
+
+import numpy as np
+
+from lpsmap_core.kernels.arrays import FloatArray, IntArray
+from lpsmap_core.kernels.records import Scores, Structures
+
+__all__ = ["Beliefs", "Found", "Inference"]
+
+
+class Beliefs(NamedTuple):
+    """The Gibbs distributions of F factors: structures have probability ``exp(score) / Z``.
+
+    Attributes
+    ----------
+    log_partition
+        (F,) ``log Z``, the log of the summed exponentials; -inf if all structures are forbidden,
+        and then the rest are zeros.
+    entropy
+        (F,)
+    m, n
+        One a slot and one an additional: marginals, and expected counts.
+    """
+
+    log_partition: FloatArray
+    entropy: FloatArray
+    m: FloatArray
+    n: FloatArray
+
+
+class Found(NamedTuple):
+    """So many structures of each of F factors, as sparse vectors.
+
+    Attributes
+    ----------
+    score
+        (F * k,) their scores; those of factor r are at ``r * k`` and behind.
+    structures
+        What a MAP oracle writes, but for F * k rows. Of size -1 where there is none.
+    """
+
+    score: FloatArray
+    structures: Structures
+
+
+class Inference(Protocol):
+    """Sums over the structures of a declaration's F factors, with flat scores.
+
+    A score of -inf forbids; a slot's score of +inf forces it, and counts for nothing in sums.
+    Only the factors in `rows` are served: results of the others are whatever they are.
+    """
+
+    def beliefs(self, rows: IntArray, scores: Scores) -> Beliefs:
+        """Return log-partition functions, entropies and marginals."""
+
+    def hessian_product(self, rows: IntArray, scores: Scores, direction: Scores) -> Scores:
+        """Return how the marginals change along a `direction` of the scores, zeros for other rows.
+
+        That is the product of a vector with the symmetric Hessian of the log-partition function.
+        """
+
+    def sample(self, rows: IntArray, scores: Scores, n: int, random: np.random.Generator) -> Found:
+        """Draw `n` structures of each factor, independently, by the numbers of `random`."""
+
+    def k_best(self, rows: IntArray, scores: Scores, k: int) -> Found:
+        """Return the k best structures of each factor, the best first."""
+
+    def count(self, scores: Scores) -> list[int]:
+        """Return how many structures of each factor are not forbidden, and have what is forced."""

@@ -1,0 +1,69 @@
+"""What one factor of a declaration is, its scores aside."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from lpsmap_core.kernels.arrays import IntArray
+from lpsmap_core.model.factor import Factor
+
+__all__ = ["Row", "different_rows"]
+
+
+@dataclass(frozen=True)
+class Row:
+    """All that a factor's structures can depend on, hashable; ``row["budget"]`` is a row parameter.
+
+    Attributes
+    ----------
+    event_shape
+        The shape of the factor's slots, whatever `lengths` and `mask` leave of this row.
+    n_additionals
+        How many additionals it has, those that it does not use included.
+    parameters
+        Its `row_parameters` by name.
+    integer_bytes
+        Its `integer_parameter`, see `integers`.
+    """
+
+    event_shape: tuple[int, ...]
+    n_additionals: int = 0
+    parameters: tuple[tuple[str, float], ...] = ()
+    integer_bytes: bytes = b""
+
+    @classmethod
+    def of_view(cls, view: Any) -> Row:
+        """Return the row of a `view` that `Factor.row` returned."""
+        name = view.integer_parameter
+        return cls(
+            view.event_shape,
+            view.n_additionals,
+            tuple((key, getattr(view, key)) for key in view.row_parameters),
+            b"" if name is None else getattr(view, name).tobytes(),
+        )
+
+    @property
+    def integers(self) -> IntArray:
+        """Its `integer_parameter`, flat."""
+        return np.frombuffer(self.integer_bytes, dtype=np.int64)
+
+    def __getitem__(self, name: str) -> float:
+        return dict(self.parameters)[name]
+
+
+def different_rows(factor: Factor) -> tuple[list[Row], IntArray]:
+    """Return the different rows of a declaration, and for every factor which it is."""
+    given = None if factor.integer_parameter is None else getattr(factor, factor.integer_parameter)
+    columns = [np.diff(factor.offsets), *(getattr(factor, name) for name in factor.row_parameters)]
+    if factor.lengths is not None:
+        columns += list(factor.lengths.T)
+    if isinstance(given, tuple):
+        numbers: dict[bytes, int] = {}
+        columns.append([numbers.setdefault(x.tobytes(), len(numbers)) for x in given])
+    table = np.stack([np.asarray(column, dtype=np.float64) for column in columns], axis=1)
+    _, first, which = np.unique(table, axis=0, return_index=True, return_inverse=True)
+    rows = [Row.of_view(factor.row(int(i))) for i in first]
+    return rows, which.reshape(-1).astype(np.int64)

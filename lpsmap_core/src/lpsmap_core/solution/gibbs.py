@@ -1,0 +1,329 @@
+"""The Gibbs distribution of factors: every structure, with probability ``exp(score) / Z``."""
+
+from __future__ import annotations
+
+import functools
+import math
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from lpsmap_core.kernels.arrays import BoolArray, FloatArray, IntArray
+from lpsmap_core.kernels.records import Scores
+from lpsmap_core.local.vertices import Vertices
+from lpsmap_core.model.factor import Factor
+from lpsmap_core.model.inference import Beliefs, Found
+from lpsmap_core.model.inputs import count, real_numbers
+from lpsmap_core.model.unused import forget_unused
+from lpsmap_core.solution.distribution import Distributions
+
+__all__ = ["Gibbs"]
+
+
+class Gibbs:
+    """The Gibbs distributions of a declaration's factors, each by itself.
+
+    A structure's score is the sum of the scores of the variables that it has on, and of its
+    additionals; its probability is ``exp(score) / Z``. For sequences that is a linear-chain
+    conditional random field (Lafferty et al. 2001). Other factors of the graph do not count, and
+    nothing has to be solved. Made by `FactorGraph.gibbs`.
+
+    Parameters
+    ----------
+    factor
+        The declaration.
+    scores
+        (n_variables,) scores of the graph's variables.
+    additionals
+        (n_factors, n_additionals) scores of the factors' additionals.
+
+    Raises
+    ------
+    TypeError
+        If the type sums over no structures, see `Factor.inference`.
+    ValueError
+        If a factor has a variable twice.
+
+    Notes
+    -----
+    Scores of -inf forbid. A factor of which every structure is forbidden has a log-partition
+    function of -inf, zeros for marginals and entropy, and no samples; one with a NaN or +inf among
+    its scores has NaN for all of them. Both leave the other factors as they are.
+    """
+
+    def __init__(self, factor: Factor, scores: FloatArray, additionals: FloatArray) -> None:
+        self.factor, self._n_variables = factor, len(scores)
+        self._inference = factor.inference()
+        self._index = factor.links(factor.variables.index)
+        self._negated = factor.links(factor.variables.negated)
+        self._owner = np.repeat(np.arange(factor.n_factors), np.diff(factor.offsets))
+        if factor.variables.span is None:  # a block as it was made has each variable once
+            _refuse_repeats(factor, self._owner, self._index)
+        scores = scores.copy()
+        (additionals,) = forget_unused([factor], scores, [additionals])
+        of_slots = scores[self._index]
+        wrong = np.bincount(self._owner, ~(of_slots < np.inf), minlength=factor.n_factors)
+        wrong += (~(additionals < np.inf)).sum(axis=1)
+        self._wrong: BoolArray = wrong > 0
+        self._rows: IntArray = np.flatnonzero(~self._wrong)
+        self._scores = Scores(np.where(self._negated, -of_slots, of_slots), additionals.reshape(-1))
+        shown = self._negated & (of_slots > -np.inf)  # such a variable is on while its slot is off
+        self._constant = np.bincount(
+            self._owner[shown], of_slots[shown], minlength=factor.n_factors
+        ).astype(np.float64)
+
+    # ---------------------------------------------------------------- sums over all structures
+
+    @property
+    def log_partition(self) -> Any:
+        """``(*batch_shape,)`` the log-partition functions, ``log Z``."""
+        return (self._beliefs.log_partition + self._constant).reshape(self.factor.batch_shape)
+
+    @property
+    def entropy(self) -> Any:
+        """``(*batch_shape,)`` entropies of the distributions, in nats."""
+        return self._beliefs.entropy.reshape(self.factor.batch_shape)
+
+    @property
+    def marginals(self) -> Any:
+        """Probabilities that variables are on, in the shape and the sense of the factor's view.
+
+        Zeros beyond a factor's `lengths`, and outside its mask.
+        """
+        return self._placed(self._beliefs.m)
+
+    @property
+    def additionals(self) -> Any:
+        """Expected counts of the additionals, in the shape of their scores."""
+        return self._beliefs.n.reshape(self._additional_shape)
+
+    def jvp(
+        self, d_scores: npt.ArrayLike, d_additionals: npt.ArrayLike | None = None
+    ) -> tuple[FloatArray, FloatArray, FloatArray]:
+        """Return how log-partition functions, marginals and additionals change along a direction.
+
+        Parameters
+        ----------
+        d_scores
+            (n_variables,) change of the scores of the graph's variables.
+        d_additionals
+            Change of the scores of the factor's additionals, in their shape; None for none.
+
+        Returns
+        -------
+        tuple
+            In the shapes of `log_partition`, `marginals` and `additionals`.
+        """
+        d = np.asarray(d_scores, dtype=np.float64)[self._index]
+        d_v = np.zeros(self._scores.eta_v.shape)
+        if d_additionals is not None:
+            d_v = np.asarray(d_additionals, dtype=np.float64).reshape(d_v.shape)
+        direction = Scores(np.where(self._negated, -d, d), d_v)
+        product = self._inference.hessian_product(self._rows, self._scores, direction)
+        on = np.where(self._negated, 1.0 - self._beliefs.m, self._beliefs.m)
+        n = self.factor.n_factors
+        change: FloatArray = np.bincount(self._owner, on * d, minlength=n).astype(np.float64)
+        change += (self._beliefs.n * d_v).reshape(n, self.factor.n_additionals).sum(axis=1)
+        return (
+            change.reshape(self.factor.batch_shape),
+            self._placed(product.eta_u, tangent=True),
+            product.eta_v.reshape(self._additional_shape),
+        )
+
+    # ---------------------------------------------------------------- some structures
+
+    def sample(self, n: int = 1, seed: Any = None) -> Distributions:
+        """Draw structures of every factor, independently, with replacement.
+
+        Parameters
+        ----------
+        n
+            How many.
+        seed
+            A ``numpy.random.Generator``, or what ``numpy.random.default_rng`` makes one from.
+
+        Returns
+        -------
+        Distributions
+            Of `n` structures of probability ``1 / n`` each.
+        """
+        n = count("sample: n", n)
+        random = np.random.default_rng(seed)
+        found = self._inference.sample(self._rows, self._scores, n, random)
+        return self._distributions(found, np.full(len(found.score), 1.0 / n))
+
+    def k_best(self, k: int) -> Distributions:
+        """Return the `k` likeliest structures of every factor, the likeliest first.
+
+        Returns
+        -------
+        Distributions
+            Of the structures with their probabilities; fewer where there are no more.
+        """
+        k = count("k_best: k", k)
+        found = self._inference.k_best(self._rows, self._scores, k)
+        with np.errstate(invalid="ignore"):
+            log_probability = found.score - np.repeat(self._beliefs.log_partition, k)
+        return self._distributions(found, np.exp(log_probability))
+
+    def log_probability(self, variables: Any, additionals: Any = None) -> Any:
+        """Return the log-probabilities of given structures.
+
+        Parameters
+        ----------
+        variables
+            ``(*batch_shape, *event_shape)`` zeros and ones as in ``variables`` of a structure, such
+            as what is observed; or ``(*batch_shape, K, *event_shape)``, as those that `sample` and
+            `k_best` return.
+        additionals
+            Their additionals, with the same axes in front; None for a factor without.
+
+        Returns
+        -------
+        array
+            ``(*batch_shape,)`` or ``(*batch_shape, K)``; NaN where every structure is forbidden. It
+            is not checked that they are structures.
+
+        Raises
+        ------
+        TypeError
+            If they are no numbers.
+        ValueError
+            If a shape does not fit.
+        """
+        factor = self.factor
+        x = real_numbers("log_probability: variables", variables).astype(np.float64)
+        batch, shape = len(factor.batch_shape), factor.variables.shape
+        middle = x.shape[batch : batch + x.ndim - len(shape)]
+        if len(middle) > 1 or x.shape != (*shape[:batch], *middle, *shape[batch:]):
+            raise ValueError(
+                f"log_probability: variables has shape {x.shape}; expected {shape}, with one more "
+                "axis behind the batch for several structures."
+            )
+        n, k = factor.n_factors, math.prod(middle)
+        x = x.reshape(n, k, math.prod(factor.event_shape)).swapaxes(0, 1)
+        keep = np.ones(x.shape[1:], dtype=np.bool_) if factor.keep is None else factor.keep
+        slots = x[:, keep.reshape(x.shape[1:])]
+        if factor.flipped is not None:
+            slots = np.where(factor.links(factor.flipped), 1.0 - slots, slots)
+        extra = self._extra(additionals, n, k)
+        score = self._score(slots, extra, np.repeat(np.arange(n), factor.n_additionals))
+        row, place = np.nonzero((slots == 0.0) & (self._scores.eta_u == np.inf))
+        score[self._owner[place], row] = -np.inf  # a forced slot is off
+        with np.errstate(invalid="ignore"):
+            found = score - self.log_partition.reshape(n, 1)
+        return found.reshape(*shape[:batch], *middle)
+
+    def _extra(self, additionals: Any, n: int, k: int) -> FloatArray:
+        """Return (k, ...) given additionals of k structures of each of n factors."""
+        shape = n, k, self.factor.n_additionals
+        if additionals is None:
+            additionals = np.zeros((n, k, 0))
+        given = real_numbers("log_probability: additionals", additionals)
+        if given.size != math.prod(shape):
+            raise ValueError(
+                f"log_probability: additionals has {given.size} numbers; expected those of {n * k} "
+                f"structures, {shape[2]} each."
+            )
+        return given.reshape(shape).swapaxes(0, 1).reshape(k, n * shape[2]).astype(np.float64)
+
+    def _score(self, slots: FloatArray, additionals: FloatArray, owner: IntArray) -> Any:
+        """Return (n_factors, k) scores of (k, ...) structures; `owner` is of the additionals."""
+        score = np.repeat(self._constant[:, None], len(slots), axis=1)
+        for values, factors, own in (
+            (slots, self._owner, _unforced(self._scores.eta_u)),
+            (additionals, owner, self._scores.eta_v),
+        ):
+            k, place = np.nonzero(values)
+            np.add.at(score, (factors[place], k), values[k, place] * own[place])
+        return score
+
+    def count(self) -> npt.NDArray[np.object_]:
+        """Return ``(*batch_shape,)`` numbers of structures that are not forbidden.
+
+        Python's own integers, exact however large.
+        """
+        counts = self._inference.count(self._scores)
+        return np.array([*counts, None], dtype=object)[:-1].reshape(self.factor.batch_shape)
+
+    # ---------------------------------------------------------------- shapes
+
+    @functools.cached_property
+    def _beliefs(self) -> Beliefs:
+        found = self._inference.beliefs(self._rows, self._scores)
+        if self._wrong.any():
+            found.log_partition[self._wrong] = found.entropy[self._wrong] = np.nan
+            found.m[self._wrong[self._owner]] = np.nan
+            found.n.reshape(self.factor.n_factors, -1)[self._wrong] = np.nan
+        return found
+
+    @property
+    def _additional_shape(self) -> tuple[int, ...]:
+        given = self.factor.additionals
+        return (0,) if given is None else tuple(given.shape)
+
+    def _placed(self, values: FloatArray, tangent: bool = False) -> FloatArray:
+        """Return numbers of the slots in the shape of the variables."""
+        factor = self.factor
+        shape = factor.variables.shape
+        if factor.flipped is not None:
+            flipped = factor.links(factor.flipped)
+            values = np.where(flipped, -values if tangent else 1.0 - values, values)
+        if factor.keep is None:
+            return values.reshape(shape)
+        placed = np.zeros(shape)
+        placed[factor.keep] = values
+        return placed
+
+    def _distributions(self, found: Found, probability: FloatArray) -> Distributions:
+        start, entry, value, size = found.structures
+        chosen = np.flatnonzero(size >= 0)
+        n = len(size) // max(self.factor.n_factors, 1)
+        ends = np.cumsum(size[chosen])
+        place = np.repeat(start[chosen] - (ends - size[chosen]), size[chosen])
+        place += np.arange(len(place))
+        vertices = Vertices(
+            chosen // max(n, 1),
+            probability[chosen],
+            np.concatenate([[0], ends]),
+            entry[place].astype(np.int64),
+            value[place],
+        )
+        scores = found.score[chosen] + self._constant[vertices.owner]
+        return _Chosen(self.factor, vertices, scores, self._n_variables)
+
+
+def _unforced(eta_u: FloatArray) -> FloatArray:
+    """Return scores of slots, zeros for those that are forced: their variables are forbidden."""
+    return np.where(eta_u == np.inf, 0.0, eta_u)
+
+
+class _Chosen(Distributions):
+    """Some structures of Gibbs distributions: their probabilities do not follow the marginals."""
+
+    def pull_back(self, d_probabilities: npt.ArrayLike) -> FloatArray:
+        """Refuse."""
+        raise _no_function()
+
+    def push_forward(self, d_values: npt.ArrayLike) -> FloatArray:
+        """Refuse."""
+        raise _no_function()
+
+
+def _no_function() -> TypeError:
+    return TypeError(
+        "the probabilities of samples and of the k best structures are no function of the "
+        "marginals; expected structures of a solution. Gibbs.log_probability has derivatives."
+    )
+
+
+def _refuse_repeats(factor: Factor, owner: IntArray, index: IntArray) -> None:
+    order = np.lexsort((index, owner))
+    same = (np.diff(owner[order]) == 0) & (np.diff(index[order]) == 0)
+    if same.any():
+        i = int(owner[order[np.flatnonzero(same)[0]]])
+        raise ValueError(
+            f"gibbs: {factor.name_of(i)} of {factor!r} has a variable twice; expected different "
+            "variables, whose scores count once."
+        )

@@ -1,0 +1,276 @@
+"""Checks of sums over structures: each structure counts once, with its weight, and no other."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from lpsmap_core.kernels.arrays import FloatArray
+from lpsmap_core.kernels.records import Scores
+from lpsmap_core.model.factor import Factor
+from lpsmap_core.model.inference import Beliefs, Found
+from lpsmap_core.testing.draws import DRAWS, random_scores
+from lpsmap_core.testing.oracle import Oracle, oracles_of, vertices_seen
+from lpsmap_core.testing.rules import broken
+
+__all__ = [
+    "check_best_derivation",
+    "check_hessian",
+    "check_samples",
+    "check_structures_once",
+    "check_sums",
+    "has_sums",
+]
+
+MOST = 1000
+"""Structures of a factor that are listed; factors with more are left to checks without a list."""
+
+SAMPLES, DEVIATIONS = 400, 6.0
+"""Samples of a factor, and by how many standard deviations of their mean it may be off."""
+
+SMALL = 1e-9
+"""What sums may differ by, as a multiple of 1 plus the largest score of a structure."""
+
+STEP = 1e-4
+"""Of central differences."""
+
+
+def has_sums(factor_type: type[Factor]) -> bool:
+    """Whether a factor type sums over its structures: see `Factor.inference`."""
+    return factor_type.inference is not Factor.inference
+
+
+class Listed(NamedTuple):
+    """All structures of one factor, as its own ranking lists them, and their scores."""
+
+    oracle: Oracle
+    vertices: FloatArray
+    scores: FloatArray
+
+
+def check_structures_once(factor: Factor, *, seed: int = 0, draws: int = DRAWS) -> None:
+    """The k best are all structures, each once: those that solve_map knows, as many as count()."""
+    rng = np.random.default_rng(seed)
+    counts = factor.inference().count(_scores(factor, np.random.default_rng(seed), 1.0))
+    for listed, count in zip(_listed(factor, rng), counts, strict=True):
+        oracle, vertices = listed.oracle, listed.vertices
+        if len(vertices) != min(count, MOST):
+            raise broken(
+                "k_best lists as many structures as count() says, because both are all of them",
+                len(vertices),
+                min(count, MOST),
+                oracle.name,
+            )
+        different = {tuple(vertex) for vertex in vertices}
+        if len(different) < len(vertices):
+            twice = next(v for v in vertices if (vertices == v).all(axis=1).sum() > 1)
+            raise broken(
+                "a structure has one derivation, because sums would count it twice",
+                f"several for {twice.tolist()}",
+                "one",
+                oracle.name,
+            )
+        counted = vertices[:, oracle.arity :].sum(axis=1).max(initial=1.0)
+        for vertex in vertices:
+            asked = 2.0 * vertex - 1.0
+            asked[oracle.arity :] /= 4.0 * counted  # slots decide, and counts among equal slots
+            if (vertex <= 1.0).all() and (oracle.of(asked).vertex != vertex).any():
+                raise broken(
+                    "every derivation is a structure: the answer of solve_map to the scores that "
+                    "ask for it (1 where a slot is on, -1 elsewhere, and less for additionals)",
+                    f"{oracle.of(asked).vertex.tolist()}",
+                    f"{vertex.tolist()}",
+                    oracle.name,
+                )
+        for vertex in vertices_seen(oracle, rng, draws) if count <= MOST else ():
+            if tuple(vertex) not in different:
+                raise broken(
+                    "every structure has a derivation, because sums leave out what has none",
+                    f"none for {vertex.tolist()}, which solve_map returns",
+                    "one",
+                    oracle.name,
+                )
+
+
+def check_best_derivation(factor: Factor, *, seed: int = 0, draws: int = DRAWS) -> None:
+    """The best of k_best scores as solve_map's answer, whatever the scores."""
+    rng = np.random.default_rng(seed)
+    inference, oracles = factor.inference(), oracles_of(factor)
+    for decades in np.linspace(0.0, 3.0, draws):
+        scores = _scores(factor, rng, 10.0 ** rng.uniform(-decades, decades))
+        best = inference.k_best(np.arange(factor.n_factors), scores, 1)
+        for r, oracle in enumerate(oracles):
+            own = _own(factor, scores, r)
+            answer = oracle.of(own).vertex @ own
+            if abs(best.score[r] - answer) > SMALL * np.abs(own).sum():
+                raise broken(
+                    "k_best and solve_map agree on the best score, because both look at the same "
+                    "structures",
+                    float(best.score[r]),
+                    float(answer),
+                    oracle.where(own),
+                )
+
+
+def check_sums(factor: Factor, *, seed: int = 0, draws: int = DRAWS) -> None:
+    """Log-partition functions, entropies and marginals are those of a list of all structures.
+
+    Some scores are -inf, so that some structures are forbidden.
+    """
+    rng = np.random.default_rng(seed)
+    inference, rows, everything = factor.inference(), np.arange(factor.n_factors), _listed(factor)
+    for draw in range(draws):
+        scores = _scores(factor, rng, 10.0 ** rng.uniform(-2.0, 2.0))
+        if draw % 3 == 2:
+            scores.eta_u[rng.random(scores.eta_u.shape) < 0.2] = -np.inf
+        found = inference.beliefs(rows, scores)
+        for r, listed in enumerate(everything):
+            if len(listed.vertices) < MOST:
+                _require_sums(factor, listed, found, r, _own(factor, scores, r))
+
+
+def check_hessian(factor: Factor, *, seed: int = 0, draws: int = DRAWS) -> None:
+    """Marginals change along a direction as hessian_product says, by central differences."""
+    rng = np.random.default_rng(seed)
+    inference, rows = factor.inference(), np.arange(factor.n_factors)
+    for _ in range(max(1, draws // 3)):
+        scores, direction = _scores(factor, rng, 1.0), _scores(factor, rng, 1.0)
+
+        def at(
+            t: float, scores: Scores = scores, direction: Scores = direction
+        ) -> tuple[FloatArray, FloatArray]:
+            moved = (x + t * d for x, d in zip(scores, direction, strict=True))
+            found = inference.beliefs(rows, Scores(*moved))
+            return found.m, found.n
+
+        product = inference.hessian_product(rows, scores, direction)
+        for name, up, down, got in zip(
+            ("variables", "additionals"), at(STEP), at(-STEP), product, strict=True
+        ):
+            slope = (up - down) / (2.0 * STEP)
+            wrong = np.abs(slope - got) > 1e-5 * (1.0 + np.abs(slope).max(initial=0.0))
+            if wrong.any():
+                i = int(np.argmax(wrong))
+                raise broken(
+                    "hessian_product is the derivative of the marginals along a direction, because "
+                    "gradients are made of it",
+                    f"{got[i]} for entry {i} of all {name}",
+                    f"{slope[i]}",
+                    repr(factor),
+                )
+
+
+def check_samples(factor: Factor, *, seed: int = 0, draws: int = DRAWS) -> None:
+    """Samples are structures, have the marginals for their mean, and repeat with their seed.
+
+    Of `draws` times as many samples for a factor as the scale of the deviations asks.
+    """
+    rng = np.random.default_rng(seed)
+    inference, rows, n = factor.inference(), np.arange(factor.n_factors), SAMPLES * draws
+    scores = _scores(factor, rng, 1.0)
+    beliefs = inference.beliefs(rows, scores)
+    found, again = (inference.sample(rows, scores, n, np.random.default_rng(seed)) for _ in "ab")
+    for r, listed in enumerate(_listed(factor)):
+        oracle, drawn = listed.oracle, _vertices(factor, found, r, n)
+        if (drawn != _vertices(factor, again, r, n)).any():
+            raise broken(
+                "equal random numbers draw equal samples, because a seed repeats a run",
+                "others",
+                "the same",
+                oracle.name,
+            )
+        if len(listed.vertices) < MOST:
+            known = {tuple(vertex) for vertex in listed.vertices}
+            strange = [vertex for vertex in drawn if tuple(vertex) not in known]
+            if strange:
+                raise broken(
+                    "samples are structures, because they are drawn among them",
+                    strange[0].tolist(),
+                    "one of k_best",
+                    oracle.name,
+                )
+        expected = np.concatenate([_slots(factor, beliefs.m, r), _extra(factor, beliefs.n, r)])
+        mean, spread = drawn.mean(axis=0), drawn.std(axis=0) + 1.0 / np.sqrt(n)
+        wrong = np.abs(mean - expected) > DEVIATIONS * spread / np.sqrt(n)
+        if wrong.any():
+            i = int(np.argmax(wrong))
+            raise broken(
+                "the mean of samples tends to the marginals, because structures are drawn with "
+                "their probabilities",
+                f"{mean[i]} for entry {i} in {n} samples",
+                f"{expected[i]}",
+                oracle.name,
+            )
+
+
+# -------------------------------------------------------------------- lists of structures
+
+
+def _listed(factor: Factor, rng: np.random.Generator | None = None) -> list[Listed]:
+    """Return all structures of every factor, up to `MOST`."""
+    scores = _scores(factor, rng or np.random.default_rng(0), 1.0)
+    found = factor.inference().k_best(np.arange(factor.n_factors), scores, MOST)
+    listed = []
+    for r, oracle in enumerate(oracles_of(factor)):
+        vertices = _vertices(factor, found, r, MOST)
+        listed.append(Listed(oracle, vertices, vertices @ _own(factor, scores, r)))
+    return listed
+
+
+def _vertices(factor: Factor, found: Found, r: int, k: int) -> FloatArray:
+    """Return the structures that were found of a factor as (n, size) numbers."""
+    start, entry, value, size = found.structures
+    arity = int(np.diff(factor.offsets)[r])
+    rows = []
+    for s in range(r * k, (r + 1) * k):
+        if size[s] >= 0:
+            vertex = np.zeros(arity + factor.n_additionals)
+            place = slice(start[s], start[s] + size[s])
+            vertex[entry[place]] = value[place]
+            rows.append(vertex)
+    return np.array(rows).reshape(len(rows), arity + factor.n_additionals)
+
+
+def _require_sums(factor: Factor, listed: Listed, found: Beliefs, r: int, own: FloatArray) -> None:
+    """Require the numbers of the definition."""
+    vertices = listed.vertices
+    scores = (vertices * np.where(vertices != 0.0, own, 0.0)).sum(axis=1)
+    most = scores.max(initial=-np.inf)
+    weights = np.exp(scores - most) if most > -np.inf else np.zeros(len(scores))
+    p = weights / max(weights.sum(), 1.0)
+    log_p = np.log(p, where=p > 0.0, out=np.zeros_like(p))
+    log_z = most + np.log(weights.sum()) if most > -np.inf else -np.inf
+    marginals = np.concatenate([_slots(factor, found.m, r), _extra(factor, found.n, r)])
+    rounding = SMALL * (1.0 + np.abs(scores[scores > -np.inf]).max(initial=0.0))
+    for name, got, expected in (
+        ("log_partition is the log of the summed exponentials", found.log_partition[r], log_z),
+        ("entropy is that of exp(score) / Z", found.entropy[r], -(p * log_p).sum()),
+        ("m and n are the means of structures", marginals, p @ vertices),
+    ):
+        if not np.allclose(got, expected, rtol=0.0, atol=rounding):
+            raise broken(
+                f"{name} over all structures, because each counts with its weight",
+                np.asarray(got).tolist(),
+                np.asarray(expected).tolist(),
+                listed.oracle.where(own),
+            )
+
+
+def _scores(factor: Factor, rng: np.random.Generator, scale: float) -> Scores:
+    n, extra = int(factor.offsets[-1]), factor.n_factors * factor.n_additionals
+    drawn = random_scores(rng, 1, n + extra, decades=0.0)[0]
+    return Scores(*np.split(scale * (drawn + 1e-3 * rng.standard_normal(n + extra)), [n]))
+
+
+def _slots(factor: Factor, numbers: FloatArray, r: int) -> FloatArray:
+    return numbers[factor.slots_of(r)]
+
+
+def _extra(factor: Factor, numbers: FloatArray, r: int) -> FloatArray:
+    return numbers.reshape(factor.n_factors, -1)[r] if factor.n_additionals else np.empty(0)
+
+
+def _own(factor: Factor, scores: Scores, r: int) -> FloatArray:
+    """Return all scores of a factor in one array."""
+    return np.concatenate([_slots(factor, scores.eta_u, r), _extra(factor, scores.eta_v, r)])

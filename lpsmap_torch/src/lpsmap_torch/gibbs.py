@@ -1,0 +1,179 @@
+"""Gibbs distributions of factors as differentiable functions of the scores."""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from lpsmap_core import Distributions, Factor, Found, Gibbs, Scores
+from lpsmap_torch.readable import numbers, on_host
+
+__all__ = ["TorchGibbs"]
+
+
+class TorchGibbs(Gibbs):
+    """The Gibbs distributions of a declaration's factors, in tensors.
+
+    ``log_partition``, ``entropy``, ``marginals`` and ``additionals`` carry gradients to all scores,
+    and log-partition functions gradients of gradients: the marginals are theirs.
+
+    Parameters
+    ----------
+    factor
+        The declaration.
+    scores
+        The blocks of variables' scores, in the graph's order.
+    additionals
+        The scores of the factor's additionals, or None.
+    """
+
+    def __init__(self, factor: Factor, scores: list[Tensor], additionals: Tensor | None) -> None:
+        flat = [numbers(block).reshape(-1) for block in scores]
+        shape = factor.n_factors, factor.n_additionals
+        extra = np.empty(shape) if additionals is None else numbers(additionals).reshape(shape)
+        super().__init__(factor, np.concatenate(flat), extra)
+        self._blocks, self._given = scores, additionals
+        self._like = functools.reduce(torch.promote_types, [x.dtype for x in scores])
+        self._device = scores[0].device
+
+    @property
+    def log_partition(self) -> Tensor:
+        """``(*batch_shape,)`` the log-partition functions, ``log Z``."""
+        return self._cast(self._tensors[0].reshape(self.factor.batch_shape))
+
+    @property
+    def entropy(self) -> Tensor:
+        """``(*batch_shape,)`` entropies of the distributions, in nats."""
+        return self._cast(self._tensors[1].reshape(self.factor.batch_shape))
+
+    @property
+    def marginals(self) -> Tensor:
+        """Probabilities that variables are on, in the shape and the sense of the factor's view."""
+        factor, m = self.factor, self._tensors[2]
+        if factor.flipped is not None:
+            m = torch.where(_tensor(factor.links(factor.flipped)), 1.0 - m, m)
+        placed = torch.zeros(factor.variables.shape, dtype=m.dtype)
+        keep = torch.ones(placed.shape, dtype=torch.bool)
+        return self._cast(
+            placed.masked_scatter(keep if factor.keep is None else _tensor(factor.keep), m)
+        )
+
+    @property
+    def additionals(self) -> Tensor:
+        """Expected counts of the additionals, in the shape of their scores."""
+        return self._cast(self._tensors[3].reshape(self._additional_shape))
+
+    @functools.cached_property
+    def _tensors(self) -> tuple[Tensor, ...]:
+        """Log-partition functions, entropies, marginals and expected counts, flat on the host."""
+        eta_u, eta_v, constant = self._local
+        found: list[Tensor] = list(_Beliefs.apply(self, eta_u, eta_v))  # type: ignore[no-untyped-call]
+        found[0] = found[0] + constant
+        return tuple(found)
+
+    @functools.cached_property
+    def _local(self) -> tuple[Tensor, Tensor, Tensor]:
+        """Scores of slots and additionals, and of the variables that are on while slots are off."""
+        blocks = [x.to(device="cpu", dtype=torch.float64).reshape(-1) for x in self._blocks]
+        of_slots = torch.cat(blocks)[_tensor(self._index)]
+        of_slots = torch.where(of_slots.isnan(), 0.0, of_slots)  # what counts is in the beliefs
+        negated = _tensor(self._negated)
+        eta_u, eta_v = torch.where(negated, -of_slots, of_slots), torch.empty(0).double()
+        if self._given is not None:
+            eta_v = self._given.to(device="cpu", dtype=torch.float64).reshape(-1)
+        shown = negated & (of_slots > -torch.inf)
+        constant = torch.zeros(self.factor.n_factors, dtype=torch.float64)
+        constant = constant.index_add(0, _tensor(self._owner)[shown], of_slots[shown])
+        return eta_u, eta_v, constant
+
+    def _score(
+        self, slots: NDArray[np.float64], additionals: NDArray[np.float64], owner: NDArray[np.int64]
+    ) -> Tensor:
+        eta_u, eta_v, constant = self._local
+        score = constant[:, None].repeat(1, len(slots))
+        for values, factors, own in (
+            (slots, self._owner, torch.where(eta_u == torch.inf, 0.0, eta_u)),
+            (additionals, owner, eta_v),
+        ):
+            k, place = np.nonzero(values)
+            worth = _tensor(values[k, place]) * own[_tensor(place)]
+            score = score.index_put((_tensor(factors[place]), _tensor(k)), worth, accumulate=True)
+        return self._cast(score)
+
+    def _cast(self, tensor: Tensor) -> Tensor:
+        return tensor.to(dtype=self._like, device=self._device)
+
+    def _distributions(self, found: Found, probability: NDArray[np.float64]) -> Distributions:
+        drawn = super()._distributions(found, probability)
+
+        def convert(array: NDArray[np.float64]) -> Tensor:
+            return self._cast(torch.from_numpy(array))
+
+        return drawn.with_arrays(convert(drawn.probabilities), convert)
+
+
+class _Beliefs(torch.autograd.Function):
+    """Log-partition functions, entropies, marginals and expected counts of slots' scores.
+
+    With scores s, marginals m and the Hessian H of the log-partition functions, which is symmetric:
+    d log Z = m ds, dm = H ds, and the entropy log Z - s m changes by -s H ds.
+    """
+
+    @staticmethod
+    def forward(ctx: Any, gibbs: Any, eta_u: Tensor, eta_v: Tensor) -> tuple[Tensor, ...]:
+        found = [torch.from_numpy(np.array(x)) for x in gibbs._beliefs]
+        ctx.gibbs = gibbs
+        ctx.set_materialize_grads(False)
+        ctx.save_for_backward(eta_u, eta_v, *found[2:])
+        return tuple(found)
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor | None) -> tuple[Tensor | None, ...]:
+        gibbs, (eta_u, eta_v, m, n) = ctx.gibbs, ctx.saved_tensors
+        of_z, of_entropy, of_m, of_n = gradients
+        owner, n_each = _tensor(gibbs._owner), gibbs.factor.n_additionals
+        out_u, out_v = torch.zeros_like(m), torch.zeros_like(n)
+        if of_z is not None:
+            out_u, out_v = of_z[owner] * m, of_z.repeat_interleave(n_each) * n
+        if of_m is None and of_n is None and of_entropy is None:
+            return None, out_u, out_v
+        d_u = torch.zeros_like(m) if of_m is None else of_m
+        d_v = torch.zeros_like(n) if of_n is None else of_n
+        if of_entropy is not None:
+            d_u = d_u - of_entropy[owner] * _finite(eta_u)
+            d_v = d_v - of_entropy.repeat_interleave(n_each) * _finite(eta_v)
+        moved = _HessianProduct.apply(gibbs, eta_u, eta_v, d_u, d_v)  # type: ignore[no-untyped-call]
+        return None, out_u + moved[0], out_v + moved[1]
+
+
+class _HessianProduct(torch.autograd.Function):
+    """The product of a vector with the Hessian of log-partition functions."""
+
+    @staticmethod
+    def forward(
+        ctx: Any, gibbs: Any, eta_u: Tensor, eta_v: Tensor, d_u: Tensor, d_v: Tensor
+    ) -> tuple[Tensor, ...]:
+        direction = Scores(on_host("backward", d_u), on_host("backward", d_v))
+        product = gibbs._inference.hessian_product(gibbs._rows, gibbs._scores, direction)
+        return tuple(map(torch.from_numpy, product))
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
+        raise RuntimeError(
+            "gibbs: second derivatives of marginals and of entropies are not available; expected "
+            "those of log_partition, or first ones."
+        )
+
+
+def _finite(scores: Tensor) -> Tensor:
+    """Return scores with zeros for what is forbidden or forced, which no structure pays for."""
+    return torch.where(scores.isfinite(), scores, 0.0)
+
+
+def _tensor(array: NDArray[Any]) -> Tensor:
+    return torch.from_numpy(np.ascontiguousarray(array))

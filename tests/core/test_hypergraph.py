@@ -1,0 +1,326 @@
+"""Hypergraphs: what is refused, what is left out, and that every pass sees all derivations."""
+
+from __future__ import annotations
+
+import itertools
+import pickle
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+
+from lpsmap_core import Beliefs, DynamicProgram, FactorGraph, HypergraphBuilder, Row, Scores
+from lpsmap_core.hypergraph.inside_outside import beliefs_of
+from lpsmap_core.hypergraph.k_best import k_best_of
+from lpsmap_core.hypergraph.max_plus import best_derivations
+from lpsmap_core.kernels.interrupts import Watch
+from lpsmap_core.model import dynamic_program
+
+
+class Listed(DynamicProgram):
+    """Derivations by listed hyperedges: rows of head, two tails (-1 for none) and an additional."""
+
+    integer_parameter = "edges"
+    calls = 0
+
+    def __init__(self, variables: Any, additionals: Any, edges: Any) -> None:
+        super().__init__(variables, additionals)
+        self.edges = self.integers("edges", edges, per_factor=isinstance(edges, tuple))
+
+    @classmethod
+    def hypergraph(cls, row: Row, build: HypergraphBuilder) -> int:
+        """Return the last head."""
+        Listed.calls += 1
+        edges = row.integers.reshape(-1, 4)
+        for head, left, right, additional in edges.tolist():
+            build.edge(head, [x for x in (left, right) if x >= 0], additionals=[additional])
+        return int(edges[-1, 0])
+
+
+class Chooser(DynamicProgram):
+    """One state a position: as many hyperedges as slots."""
+
+    variables_ndim = 2
+    row_parameters = ("flavour",)
+
+    def __init__(self, variables: Any, flavour: Any = 0.0, **options: Any) -> None:
+        super().__init__(variables, **options)
+        self.flavour = self.per_factor("flavour", flavour)
+
+    @classmethod
+    def hypergraph(cls, row: Row, build: HypergraphBuilder) -> tuple[int, int]:
+        """Return the last position."""
+        length, n_states = row.event_shape
+        build.edge((0, 0))
+        for t, s in itertools.product(range(length), range(n_states)):
+            build.edge((t + 1, 0), [(t, 0)], [(t, s)])
+        return length, 0
+
+
+def random_edges(rng: np.random.Generator) -> np.ndarray:
+    """Draw hyperedges over a handful of items, each with an additional of its own or shared."""
+    rows = []
+    for head in range(5):
+        for _ in range(rng.integers(1, 4)):
+            tails = [rng.integers(-1, head) if head else -1 for _ in range(2)]
+            rows.append([head, *tails, rng.integers(6)])
+    order = rng.permutation(len(rows) - 1)
+    return np.array([rows[i] for i in order] + [rows[-1]])
+
+
+def derivations(edges: np.ndarray, item: int) -> Iterator[np.ndarray]:
+    """Yield the counts of additionals of every derivation, by the definition."""
+    for head, left, right, additional in edges.tolist():
+        if head == item:
+            own = np.eye(6)[additional]
+            parts = [
+                list(derivations(edges, x)) if x >= 0 else [np.zeros(6)] for x in (left, right)
+            ]
+            for a, b in itertools.product(*parts):
+                yield own + a + b
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_passes_see_every_derivation(seed: int) -> None:
+    """Twelve random hypergraphs; derivations with equal counts are still different ones."""
+    rng = np.random.default_rng(seed)
+    edges = tuple(random_edges(rng) for _ in range(3))
+    eta_v = rng.standard_normal((3, 6))
+    graph = FactorGraph()
+    listed = graph.add(Listed(graph.variable((3, 1)), eta_v, edges))
+    gibbs = graph.gibbs(listed)
+    for r in range(3):
+        counts = np.array(list(derivations(edges[r], int(edges[r][-1, 0]))))
+        scores = counts @ eta_v[r]
+        weights = np.exp(scores - scores.max())
+        assert gibbs.count()[r] == len(counts)
+        log_z = scores.max() + np.log(weights.sum())
+        np.testing.assert_allclose(gibbs.log_partition[r], log_z, atol=1e-12)
+        p = weights / weights.sum()
+        np.testing.assert_allclose(gibbs.additionals[r], p @ counts, atol=1e-12)
+        np.testing.assert_allclose(gibbs.entropy[r], -(p * np.log(p)).sum(), atol=1e-12)
+        k = min(len(counts) + 1, 50)
+        np.testing.assert_allclose(gibbs.k_best(k)[r].scores, np.sort(scores)[::-1][:k], atol=1e-12)
+        row = listed.row(r)
+        _, best = row.vertex(row.solve_map(np.zeros(1), eta_v[r]))
+        np.testing.assert_allclose(best @ eta_v[r], scores.max(), atol=1e-12)
+
+
+# -------------------------------------------------------------------- what is refused
+
+
+def built(*edges: Any, goal: Any = "goal") -> Any:
+    build = HypergraphBuilder((2, 3), n_additionals=2)
+    for edge in edges:
+        build.edge(*edge)
+    return build.finish(goal)
+
+
+@pytest.mark.parametrize(
+    ("edges", "words"),
+    [
+        ([("goal", ["a"]), ("a", ["b"]), ("b", ["a"])], "is needed to derive itself"),
+        ([("goal", ["goal"])], "item 'goal' is needed to derive itself"),
+        ([("goal", ["a"])], "item 'a' is the head of no hyperedge"),
+        ([("other", [])], "the goal 'goal' is no item"),
+        ([("goal", ["a", "b", "c"])], "gets 3 tails; expected two at most"),
+        ([("goal", [], [(2, 0)])], r"slot \(2, 0\) is none; expected one of shape \(2, 3\)"),
+        ([("goal", [], [6])], "slot 6 is none"),
+        ([("goal", [], [(0, 1, 1)])], r"slot \(0, 1, 1\) is none"),
+        ([("goal", [], [-1])], "slot -1 is none"),
+        ([("goal", [], [], [2])], "additional 2 is none; expected 0 to 1"),
+        ([("goal", [], [0, (0, 0)])], "item 'goal' can switch slot 0 on twice"),
+        ([("a", [], [5]), ("goal", ["a", "a"])], "item 'goal' can switch slot 5 on twice"),
+        ([("a", [], [5]), ("b", ["a"]), ("b", [], [1]), ("goal", ["b"], [5])], "slot 5 on twice"),
+    ],
+)
+def test_bad_hypergraphs_are_refused(edges: Any, words: str) -> None:
+    with pytest.raises(ValueError, match=words):
+        built(*edges)
+
+
+@pytest.mark.parametrize(
+    ("arrays", "words"),
+    [
+        ({"slots": [6]}, "slot 6 is none; expected 0 to 5"),
+        ({"additionals": [-1]}, "additional -1 is none; expected 0 to 1"),
+        ({"tails": [[1, 2, 3]]}, "got 3 tails; expected two at most"),
+    ],
+)
+def test_bad_arrays_are_refused(arrays: Any, words: str) -> None:
+    with pytest.raises(ValueError, match=words):
+        HypergraphBuilder((2, 3), n_additionals=2).edges([0], **arrays)
+
+
+def test_slots_beyond_a_word_of_bits_are_checked() -> None:
+    build = HypergraphBuilder((200,))
+    build.edges([0], slots=[150])
+    build.edges([1], [[0, 0]])
+    with pytest.raises(ValueError, match="item 1 can switch slot 150 on twice"):
+        build.finish(1)
+
+
+def test_derivations_of_exponential_size_are_refused() -> None:
+    build = HypergraphBuilder(())
+    build.edge(0)
+    for i in range(40):
+        build.edge(i + 1, [i, i])
+    with pytest.raises(ValueError, match="more than two billion hyperedges"):
+        build.finish(40)
+
+
+def test_what_the_goal_does_not_need_is_left_out() -> None:
+    edges = [("goal", ["a"], [0]), ("a",), ("aside", ["a"], [1]), ("aside", ["goal"], [2])]
+    found = built(*edges)
+    assert (found.n_items, found.n_edges) == (2, 2)
+    assert found.used.tolist() == [True] + 7 * [False]
+    assert repr(found) == "Hypergraph(2 items, 2 hyperedges)"
+
+
+def test_items_may_be_used_before_they_are_derived() -> None:
+    found = built(("goal", ["a", "b"]), ("b", ["a"], [1]), ("b", [], [2]), ("a",))
+    assert found.n_structures == 2
+    assert found.n_items == 3
+
+
+def test_counts_are_exact_beyond_64_bits() -> None:
+    build = HypergraphBuilder((100, 10))
+    for t in range(100):
+        build.edges(np.full(10, t + 1), np.full(10, t), 10 * t + np.arange(10))
+    build.edge(0)
+    assert build.finish(100).n_structures == 10**100
+
+
+def test_arrays_and_single_edges_are_the_same() -> None:
+    one, many = HypergraphBuilder((2, 3), 2), HypergraphBuilder((2, 3), 2)
+    for i in range(3):
+        one.edge(i, [] if i == 0 else [i - 1], [(1, i)], [1])
+    many.edges([0, 1, 2], [-1, 0, 1], [3, 4, 5], [1, 1, 1])
+    many.edges([])
+    assert 1 in one and 7 not in one
+    np.testing.assert_array_equal(one.finish(2).code, many.finish(2).code)
+
+
+# -------------------------------------------------------------------- what is shared
+
+
+def test_equal_rows_share_a_hypergraph() -> None:
+    graph, edges = FactorGraph(), np.array([[0, -1, -1, 0], [1, 0, -1, 1]])
+    Listed.calls = 0
+    for seed in range(3):
+        scores = np.random.default_rng(seed).standard_normal((2, 6))
+        listed = Listed(graph.variable((2, 2)), scores, edges.copy())
+        (found,), which = listed.hypergraphs()
+        assert which.tolist() == [0, 0]
+        assert found is listed.hypergraph_of(Row.of_view(listed.row(1)))
+    assert Listed.calls == 1
+
+
+def test_rows_differ_by_lengths_and_parameters() -> None:
+    graph = FactorGraph()
+    lengths = [[2, 3], [2, 3], [1, 3], [2, 3]]
+    chosen = Chooser(graph.variable((4, 2, 3)), [0, 0, 0, 1], lengths=lengths)
+    found, which = chosen.hypergraphs()
+    assert len(found) == 3
+    assert which[0] == which[1] and len(set(which[1:].tolist())) == 3
+    rows = [Row.of_view(chosen.row(i)) for i in range(4)]
+    assert rows[0] == rows[1] and rows[3]["flavour"] == 1.0
+    assert graph.gibbs(graph.add(chosen)).count().tolist() == [9, 9, 3, 9]
+
+
+def test_old_hypergraphs_make_room(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(dynamic_program, "MOST_BYTES", 1)
+    row, other = Row((2, 2), 0, (("flavour", 7.0),)), Row((2, 3), 0, (("flavour", 7.0),))
+    first = Chooser.hypergraph_of(row)
+    assert Chooser.hypergraph_of(row) is first  # the latest one stays, however large
+    Chooser.hypergraph_of(other)
+    assert Chooser.hypergraph_of(row) is not first
+
+
+def test_masks_give_flat_slots() -> None:
+    class Flat(Chooser):
+        variables_ndim = 1
+
+        @classmethod
+        def hypergraph(cls, row: Row, build: HypergraphBuilder) -> str:
+            (n,) = row.event_shape
+            for i in range(n):
+                build.edge("goal", slots=[i])
+            return "goal"
+
+    graph = FactorGraph()
+    scores = np.arange(6.0).reshape(2, 3)
+    mask = np.array([[True, False, True], [True, True, True]])
+    gibbs = graph.gibbs(graph.add(Flat(graph.variable_from(scores), mask=mask)))
+    exponentials = np.where(mask, np.exp(scores), 0.0)
+    np.testing.assert_allclose(gibbs.log_partition, np.log(exponentials.sum(axis=1)))
+    expected = exponentials / exponentials.sum(axis=1, keepdims=True)
+    np.testing.assert_allclose(gibbs.marginals, expected, atol=1e-15)
+
+
+# -------------------------------------------------------------------- what follows
+
+
+def test_entries_without_hyperedge_are_unused() -> None:
+    graph = FactorGraph()
+    edges = np.array([[0, -1, -1, 2], [1, 0, -1, 4]])
+    listed = graph.add(Listed(graph.variable((2, 3)), np.full((2, 6), np.nan), edges))
+    slots, additionals = listed.unused()
+    assert slots is not None and slots.all()
+    assert additionals is not None
+    assert (~additionals).nonzero()[1].tolist() == [2, 4, 2, 4]
+
+
+def test_unused_goes_by_row() -> None:
+    graph = FactorGraph()
+    chosen = Chooser(graph.variable((2, 2, 3)), lengths=[[1, 2], [2, 3]])
+    slots, _ = chosen.unused()
+    assert slots is not None and not slots.any()
+
+
+def test_ties_go_to_the_first_edge() -> None:
+    graph = FactorGraph()
+    u = graph.variable((3, 4))
+    chosen = graph.add(Chooser(u))
+    view = chosen.row(0)
+    variables, _ = view.vertex(view.solve_map(np.zeros((3, 4)), np.empty(0)))
+    np.testing.assert_array_equal(variables, np.eye(4)[[0, 0, 0]])
+    best = graph.gibbs(chosen).k_best(5).variables.argmax(axis=-1)
+    assert best.tolist() == graph.gibbs(chosen).k_best(5).variables.argmax(axis=-1).tolist()
+
+
+def test_declarations_pickle() -> None:
+    graph = FactorGraph()
+    chosen = graph.add(Chooser(graph.variable((2, 3))))
+    loaded_graph, loaded = pickle.loads(pickle.dumps((graph, chosen)))
+    assert loaded_graph.gibbs(loaded).count().item() == 9
+
+
+def test_solutions_follow() -> None:
+    """The active set on the derived oracle projects each position onto its simplex."""
+    graph, scores = FactorGraph(), np.array([[0.3, 0.1, -1.0], [2.0, 0.0, 0.0]])
+    u = graph.variable_from(scores)
+    chosen = graph.add(Chooser(u))
+    graph.solve()
+    np.testing.assert_allclose(u.value, [[0.6, 0.4, 0.0], [1.0, 0.0, 0.0]], atol=1e-9)
+    assert graph.structures(chosen)[0][0].decoded == {"on": [[0, 0], [1, 0]]}
+
+
+@pytest.mark.compiled
+def test_long_passes_come_out_in_time() -> None:
+    """With no time left, passes over many hyperedges end early, and what they wrote can be read."""
+    graph = FactorGraph()
+    chosen = graph.add(Chooser(graph.variable((400, 100))))
+    inference, n = chosen.inference(), 400 * 100
+    scores = Scores(np.zeros(n), np.empty(0))
+    rows = np.zeros(1, dtype=np.int64)
+    found, room = Beliefs(*np.zeros((2, 1)), np.zeros(n), np.empty(0)), inference._room(1)
+    assert np.isclose(inference.beliefs(rows, scores).log_partition, 400 * np.log(100))
+    with Watch(max_time=0.0):
+        beliefs_of(rows, inference._factors, scores, *found)
+        best_derivations(rows, inference._factors, scores, room)
+        assert room.size[0] == 400 and ((room.entry >= 0) & (room.entry < n)).all()
+        k_best_of(rows, inference._factors, scores, 1, room)
+    assert found.log_partition[0] == -np.inf and not found.m.any()
+    assert room.size[0] == -1
