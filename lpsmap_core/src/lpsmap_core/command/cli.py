@@ -2,26 +2,21 @@
 
 from __future__ import annotations
 
-import json
-import traceback
 import warnings
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
 import click
-import numpy as np
-import numpy.typing as npt
 
 import lpsmap_core
 from lpsmap_core.command import new_plugin
 from lpsmap_core.command.check import check_registered, registrations_of
 from lpsmap_core.command.compile_types import compile_types
 from lpsmap_core.command.explain import explain
-from lpsmap_core.command.models import MODEL, convert, info, told_in_words
+from lpsmap_core.command.models import convert, info
+from lpsmap_core.command.solve_file import solve
 from lpsmap_core.model.levels import override_level
-from lpsmap_core.plugins.files import read_evidence, read_graph
-from lpsmap_core.plugins.formats import NamedGraph
 from lpsmap_core.plugins.registry import (
     DuplicateNameError,
     Offers,
@@ -30,9 +25,6 @@ from lpsmap_core.plugins.registry import (
     installed,
 )
 from lpsmap_core.testing.draws import DRAWS
-
-UNSOLVED = 3
-"""Exit code of ``lpsmap solve`` where a component is not solved."""
 
 LEVELS = {1: "1 oracle", 2: "2 compiled oracle", 3: "3 closed form"}
 
@@ -72,6 +64,7 @@ def main() -> None:
 main.add_command(explain)
 main.add_command(info)
 main.add_command(convert)
+main.add_command(solve)
 
 
 @main.command()
@@ -104,66 +97,6 @@ def plugins() -> None:
             if names:
                 click.echo(f"    {kind}: {', '.join(names)}")
     _end_with_quarrels(kinds.values())
-
-
-@main.command()
-@click.argument("file", type=MODEL)
-@click.option(
-    "--evidence",
-    type=MODEL,
-    help="File of what variables are known to be: a JSON object of views and numbers, such as "
-    '{"u[0]": 1}, if it ends in .json; else as the format of FILE has it.',
-)
-@click.option("--max-iter", type=click.IntRange(1), default=1000, show_default=True)
-@click.option("--tol", type=click.FloatRange(0.0), default=1e-6, show_default=True)
-def solve(file: Path, evidence: Path | None, max_iter: int, tol: float) -> None:
-    """Solve the factor graph in FILE and print its marginals as JSON.
-
-    The file's suffix says its format; `lpsmap plugins` lists those installed. Numbers that are
-    not finite are printed as null. With evidence, variables that are known have the value 0 or 1,
-    and the others are solved for what is left.
-
-    The exit code is 0 if every component is solved, and 3 if one is not: its status says why. It
-    is 1 if the file cannot be read or solved, and 2 if the command is wrong; then nothing is
-    printed.
-    """
-    with told_in_words():
-        named = read_graph(file)
-        if evidence is not None:
-            named = _given(named, evidence, file)
-        try:
-            solution = named.graph.solve(max_iter=max_iter, tol=tol)
-        except (OSError, ValueError, DuplicateNameError):
-            raise
-        except Exception as error:  # an oracle of a plugin can raise anything
-            raise click.ClickException(f"{file}: {_blamed(error)}") from error
-    answer = {
-        "status": [status.name for status in solution.status],
-        "objective": _numbers(solution.objective),
-        "variables": {name: _numbers(u.value) for name, u in named.variables.items()},
-    }
-    click.echo(json.dumps(answer, allow_nan=False))
-    if not solution.ok:
-        raise SystemExit(UNSOLVED)
-
-
-def _given(named: NamedGraph, evidence: Path, file: Path) -> NamedGraph:
-    """Return a graph given the evidence in a file, with the same names."""
-    given = named.graph.condition(read_evidence(evidence, named, file))
-    return NamedGraph(given.graph, {name: given.of(u) for name, u in named.variables.items()})
-
-
-def _numbers(array: npt.NDArray[np.float64]) -> Any:
-    """Return numbers as JSON has them, which knows neither NaN nor infinity."""
-    numbers = array.astype(object)
-    numbers[~np.isfinite(array)] = None
-    return numbers.tolist()
-
-
-def _blamed(error: Exception) -> str:
-    """Return what an error says, and the line that raised it."""
-    last = traceback.extract_tb(error.__traceback__)[-1]
-    return f"{type(error).__name__}: {error}, raised in {last.filename}, line {last.lineno}"
 
 
 @main.command()
