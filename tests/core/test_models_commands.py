@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -146,3 +147,44 @@ def test_an_answer_goes_through_a_pipe(model: Path) -> None:
     command = [*LPSMAP, "solve", str(model)]
     done = subprocess.run(command, stdout=subprocess.PIPE, check=True)
     assert set(json.loads(done.stdout)["variables"]) == {"x0", "x1", "x2"}
+
+
+FRUSTRATED = "h 1 -2 0\n2 1 2 0\n2 -1 -2 0\n2 1 -2 0\n2 -1 2 0\n"
+
+
+@pytest.mark.parametrize("task", ["lp-map", "map"])
+def test_solve_for_the_best(model: Path, task: str) -> None:
+    answer = answer_of(lpsmap("solve", model, "--task", task))
+    assert {name: np.argmax(u) for name, u in answer.items()} == {"x0": 1, "x1": 2, "x2": 1}
+    for u in answer.values():
+        np.testing.assert_allclose(sorted(u), [0.0] * (len(u) - 1) + [1.0], atol=1e-5)
+
+
+def test_the_best_is_said_with_its_bound(tmp_path: Path) -> None:
+    path = tmp_path / "a.wcnf"
+    path.write_text(FRUSTRATED)
+    result = lpsmap("solve", path, "--task", "map", "--quiet")
+    assert result.exit_code == 0, result.output
+    answer = json.loads(result.stdout)
+    assert answer["status"] == ["PROVED"]
+    assert answer["bound"] == pytest.approx(answer["score"])
+    assert answer["nodes"][0] > 0
+    wrong = lpsmap("solve", path, "--task", "best")
+    assert wrong.exit_code == 2
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="there are no pseudo-terminals")
+def test_a_terminal_is_told_of_the_search(tmp_path: Path) -> None:
+    import pty
+
+    path = tmp_path / "a.wcnf"
+    path.write_text(FRUSTRATED)
+    ours, theirs = pty.openpty()
+    command = [*LPSMAP, "solve", str(path), "--task", "map"]
+    done = subprocess.run(command, stdout=subprocess.PIPE, stderr=theirs, check=True)
+    told = os.read(ours, 10_000).decode()
+    os.close(ours)
+    os.close(theirs)
+    assert "component 0: best" in told
+    assert "nodes" in told
+    assert json.loads(done.stdout)["status"] == ["PROVED"]

@@ -15,7 +15,7 @@ from lpsmap_core import FactorGraph, Status
 from lpsmap_core.layout.layout import Bucket, build_layout
 from lpsmap_core.local.active.sets import ActiveSets
 from lpsmap_core.local.flows.chains import ChainFlows
-from lpsmap_core.local.flows.handle import FLOW, NO_CHAIN, SMALL
+from lpsmap_core.local.flows.handle import FLOW, NO_CHAIN, SMALL, SOLVE_FLOWS
 from lpsmap_core.local.solvers import choose_solver
 from lpsmap_factors_logic import AtMostOne
 from lpsmap_factors_struct import Sequence, SequenceBudget
@@ -279,6 +279,17 @@ def test_limited_iterations_mean_the_active_set() -> None:
         solution = graph.solve(max_inner_iter=5)
     assert solution.status[0] == Status.INNER_ITERATION_LIMIT
     assert type(solution.solved.state.solvers[0]) is ActiveSets
+
+
+def test_small_active_sets_compile_no_flows(rng: np.random.Generator) -> None:
+    graph = FactorGraph()
+    u = graph.variable_from(3.0 * rng.standard_normal((2, 6, 4)))
+    graph.add(Sequence(u, 3.0 * rng.standard_normal((4, 4))))
+    (solver,) = graph.solve().solved.state.solvers
+    assert isinstance(solver, ChainFlows)
+    assert not solver.record[SOLVE_FLOWS]
+    solver.make_blocks(np.arange(1))
+    assert solver.record[SOLVE_FLOWS]
 
 
 def test_other_structures_are_no_chains() -> None:

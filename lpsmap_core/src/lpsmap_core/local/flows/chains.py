@@ -11,9 +11,22 @@ from lpsmap_core.layout.layout import Bucket
 from lpsmap_core.local.active.handle import AFTER
 from lpsmap_core.local.active.sets import ActiveSets
 from lpsmap_core.local.flows.chain import DIMENSION, KNOWN, flow_size
-from lpsmap_core.local.flows.handle import FLOW, MAKE_ROOM, NO_CHAIN, SMALL
+from lpsmap_core.local.flows.handle import (
+    FLOW,
+    MAKE_ROOM,
+    MULTIPLY_FLOWS,
+    NO_CHAIN,
+    SMALL,
+    SOLVE_FLOWS,
+)
 from lpsmap_core.local.flows.paths import read_paths
-from lpsmap_core.local.flows.steps import most_structures, multiply_chains, solve_chains
+from lpsmap_core.local.flows.steps import (
+    most_structures,
+    multiply_chains,
+    multiply_flows,
+    solve_chains,
+    solve_flows,
+)
 from lpsmap_core.local.vertices import Vertices, join_vertices
 
 __all__ = ["ChainFlows"]
@@ -108,6 +121,7 @@ class ChainFlows(ActiveSets):
         for f, block in other.blocks.items():
             few = FEW * most_structures(int(self.lengths[f]))
             if other.methods[f] == FLOW and block[KNOWN] and block[DIMENSION] > few:
+                self.compile_flows()
                 self._keep_block(f, block.copy())
             elif other.methods[f] == FLOW:
                 self.methods[f] = SMALL
@@ -119,10 +133,17 @@ class ChainFlows(ActiveSets):
 
     def make_blocks(self, rows: IntArray) -> None:
         """Make room for the flows of chains that outgrew their active sets, and forget these."""
+        self.compile_flows()
         for f in rows.tolist():
             self._keep_block(f, np.zeros(flow_size(int(self.lengths[f]), int(self.states[f]))))
             self.forget(f)
             self.methods[f] = FLOW
+
+    def compile_flows(self) -> None:
+        """Let compiled loops know the kernels of flows, which are compiled when first needed."""
+        if COMPILED and not self.record[SOLVE_FLOWS]:
+            self.record[SOLVE_FLOWS] = address_of(solve_flows, "solve")
+            self.record[MULTIPLY_FLOWS] = address_of(multiply_flows, "jvp")
 
     def _keep_block(self, f: int, block: FloatArray) -> None:
         self.blocks[f] = block

@@ -15,8 +15,10 @@ from lpsmap_core.local.active.handle import AFTER, scores_of
 __all__ = [
     "FLOW",
     "MAKE_ROOM",
+    "MULTIPLY_FLOWS",
     "NO_CHAIN",
     "SMALL",
+    "SOLVE_FLOWS",
     "block_of",
     "make_blocks",
     "methods_of",
@@ -31,7 +33,9 @@ MAKE_ROOM = 2
 """What compiled loops call Python for, beside what active sets do."""
 
 _STATES, _METHODS, _BLOCKS = AFTER, AFTER + 2, AFTER + 4
-"""Positions in the record; the last is of two arrays, of addresses and lengths."""
+SOLVE_FLOWS, MULTIPLY_FLOWS = AFTER + 8, AFTER + 9
+"""Positions in the record: of arrays, the third of two, of addresses and lengths; and the addresses
+of the kernels of flows, which are compiled when the first chain outgrows its active set."""
 
 if COMPILED:
     from lpsmap_core.local.active.handle import call_solver

@@ -8,8 +8,9 @@ import numpy as np
 
 from lpsmap_core.kernels.arrays import FloatArray, IntArray
 from lpsmap_core.kernels.by_address import by_address
-from lpsmap_core.kernels.compile import kernel, leaf
+from lpsmap_core.kernels.compile import COMPILED, kernel, leaf
 from lpsmap_core.kernels.interrupts import stopped
+from lpsmap_core.kernels.native import invoke
 from lpsmap_core.local.active.handle import LocalProblem, problem_of, set_of, status_of
 from lpsmap_core.local.active.limits import iteration_limit
 from lpsmap_core.local.active.steps import (
@@ -31,8 +32,10 @@ from lpsmap_core.local.flows.chain import (
 from lpsmap_core.local.flows.face import solve_on_face
 from lpsmap_core.local.flows.handle import (
     FLOW,
+    MULTIPLY_FLOWS,
     NO_CHAIN,
     SMALL,
+    SOLVE_FLOWS,
     block_of,
     make_blocks,
     methods_of,
@@ -40,7 +43,7 @@ from lpsmap_core.local.flows.handle import (
 )
 from lpsmap_core.local.flows.solve import solve_chain
 
-__all__ = ["most_structures", "multiply_chains", "solve_chains"]
+__all__ = ["most_structures", "multiply_chains", "multiply_flows", "solve_chains", "solve_flows"]
 
 PER_LAYER, FEWEST = 2, 32
 """Structures a layer, and beside these, that an active set may have before flows take over."""
@@ -83,11 +86,7 @@ def solve_chains(
             return
     flows = _solved_by(chains, rows, FLOW)
     if len(flows) > 0:
-        longest, n_states = _largest(chains, flows, problem)
-        room = make_room(longest, n_states)
-        for f in flows:
-            chain = _chain_of(chains, f, problem, room)
-            _solve(f, chain, problem, z, v, status_of(chains), methods_of(chains))
+        call_flows(chains, flows, a, eta_v, z, v)
     others = _solved_by(chains, rows, NO_CHAIN)
     if len(others) > 0:
         solve_active_sets(chains, others, a, eta_v, z, v, max_iterations)
@@ -109,13 +108,86 @@ def multiply_chains(
             multiply_active_sets(chains, sets, d_u, d_v, out_u, out_v)
     flows = _solved_by(chains, rows, FLOW)
     if len(flows) > 0:
-        problem = problem_of(chains, d_u, d_v)
-        longest, n_states = _largest(chains, flows, problem)
-        room = make_room(longest, n_states)
-        for f in flows:
-            chain = _chain_of(chains, f, problem, room)
-            change = Chain(chain.length, chain.n_states, _change_of(chain.flow, room), room)
-            _multiply(f, change, problem, out_u, out_v)
+        call_products(chains, flows, d_u, d_v, out_u, out_v)
+
+
+if COMPILED:
+
+    @leaf
+    def call_flows(
+        chains: Any, rows: IntArray, a: FloatArray, eta_v: FloatArray, z: FloatArray, v: FloatArray
+    ) -> None:
+        """Solve chains by their flows; see `solve_flows`."""
+        invoke(chains[SOLVE_FLOWS], (chains, rows, a, eta_v, z, v, np.int64(0)))
+
+    @leaf
+    def call_products(
+        chains: Any,
+        rows: IntArray,
+        d_u: FloatArray,
+        d_v: FloatArray,
+        out_u: FloatArray,
+        out_v: FloatArray,
+    ) -> None:
+        """Multiply the Jacobians of chains with flows; see `multiply_flows`."""
+        invoke(chains[MULTIPLY_FLOWS], (chains, rows, d_u, d_v, out_u, out_v))
+
+else:
+
+    def call_flows(
+        chains: Any, rows: IntArray, a: FloatArray, eta_v: FloatArray, z: FloatArray, v: FloatArray
+    ) -> None:
+        """Solve chains by their flows; see `solve_flows`."""
+        solve_flows(chains, rows, a, eta_v, z, v, 0)
+
+    def call_products(
+        chains: Any,
+        rows: IntArray,
+        d_u: FloatArray,
+        d_v: FloatArray,
+        out_u: FloatArray,
+        out_v: FloatArray,
+    ) -> None:
+        """Multiply the Jacobians of chains with flows; see `multiply_flows`."""
+        multiply_flows(chains, rows, d_u, d_v, out_u, out_v)
+
+
+@kernel
+def solve_flows(
+    chains: Any,
+    rows: IntArray,
+    a: FloatArray,
+    eta_v: FloatArray,
+    z: FloatArray,
+    v: FloatArray,
+    max_iterations: int,
+) -> None:
+    """Solve the local problems of chains that have flows, to the end whatever the limit."""
+    problem = problem_of(chains, a, eta_v)
+    longest, n_states = _largest(chains, rows, problem)
+    room = make_room(longest, n_states)
+    for f in rows:
+        chain = _chain_of(chains, f, problem, room)
+        _solve(f, chain, problem, z, v, status_of(chains), methods_of(chains))
+
+
+@kernel
+def multiply_flows(
+    chains: Any,
+    rows: IntArray,
+    d_u: FloatArray,
+    d_v: FloatArray,
+    out_u: FloatArray,
+    out_v: FloatArray,
+) -> None:
+    """Multiply the Jacobians of chains that have flows."""
+    problem = problem_of(chains, d_u, d_v)
+    longest, n_states = _largest(chains, rows, problem)
+    room = make_room(longest, n_states)
+    for f in rows:
+        chain = _chain_of(chains, f, problem, room)
+        change = Chain(chain.length, chain.n_states, _change_of(chain.flow, room), room)
+        _multiply(f, change, problem, out_u, out_v)
 
 
 @kernel
