@@ -2,13 +2,50 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 
+import stress_graphs
 from lpsmap import Budget, FactorGraph, Pair, Sequence, Xor
 from lpsmap_core.local.forced import CLOSED_FORM, ORACLE, decide
+from lpsmap_core.plugins.registry import installed
 from stress import checked
 from stress_graphs import draw_graph
+
+KINDS = [
+    "Alignment",
+    "AndOut",
+    "AtMostOne",
+    "BinaryTree",
+    "Bits",
+    "Budget",
+    "DepTree",
+    "HeadAutomaton",
+    "Imply",
+    "Knapsack",
+    "Matching",
+    "Nand",
+    "Or",
+    "OrOut",
+    "Pair",
+    "Permutation",
+    "SemiMarkov",
+    "Sequence",
+    "SequenceBudget",
+    "SequenceDistance",
+    "TopK",
+    "Xor",
+    "XorOut",
+]
+"""The types that were installed when the seeds below were found: graphs are drawn from all."""
+
+
+@pytest.fixture(autouse=True)
+def types_of_then(monkeypatch: pytest.MonkeyPatch) -> None:
+    types = {name: installed().factors[name] for name in KINDS}
+    monkeypatch.setattr(stress_graphs, "installed", lambda: SimpleNamespace(factors=types))
 
 
 @pytest.mark.parametrize("multiple", [CLOSED_FORM, ORACLE])
