@@ -15,6 +15,7 @@ import lpsmap
 import lpsmap_core
 from lpsmap_core import FactorGraph, hookimpl
 from lpsmap_core.command import cli
+from lpsmap_core.command.solve_file import UNSOLVED
 from lpsmap_core.plugins.files import read_graph
 from lpsmap_core.plugins.formats import FileFormat, FileFormatError, NamedGraph
 from lpsmap_core.plugins.json_format import JsonFormat
@@ -168,7 +169,7 @@ def test_lpsmap_solve_prints_null_for_what_is_no_number(tmp_path: Path) -> None:
     assert answer["variables"]["u"] == [[0.0, 1.0], [None, None]]
     assert answer["objective"] == [1.5, None]
     assert answer["status"] == ["SOLVED", "NON_FINITE"]
-    assert result.exit_code == cli.UNSOLVED == 3
+    assert result.exit_code == UNSOLVED == 3
     assert "exit code is 0 if" in CliRunner().invoke(cli.main, ["solve", "-h"]).stdout
 
 

@@ -13,6 +13,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from lpsmap_core.command import cli
+from lpsmap_core.command.solve_file import UNSOLVED
 from lpsmap_core.plugins.files import read_graph
 
 MODEL = "MARKOV 3 2 3 2 3 1 0 2 0 1 2 1 2\n2 1 2\n6 1 2 3 4 5 6\n6 1 2 0 4 5 6\n"
@@ -89,7 +90,7 @@ def test_evidence_that_cannot_be_is_an_outcome(model: Path) -> None:
     evidence = model.with_name("e.json")
     evidence.write_text('{"x1[0]": 1, "x1[1]": 1}')
     result = lpsmap("solve", model, "--evidence", evidence)
-    assert result.exit_code == cli.UNSOLVED
+    assert result.exit_code == UNSOLVED
     assert "INFEASIBLE" in json.loads(result.stdout)["status"]
 
 

@@ -63,7 +63,7 @@ def check_against_enumeration(seed: int) -> None:
         assert bound >= best - 1e-9 * size, (seed, limits)
 
 
-@pytest.mark.parametrize("seed", range(150))
+@pytest.mark.parametrize("seed", range(60))
 def test_exact_map_equals_enumeration(seed: int) -> None:
     check_against_enumeration(seed)
 
@@ -74,7 +74,7 @@ def test_five_thousand_graphs_equal_enumeration() -> None:
         check_against_enumeration(seed)
 
 
-@pytest.mark.parametrize("seed", range(40))
+@pytest.mark.parametrize("seed", range(20))
 def test_a_relaxed_solution_decodes_to_something_allowed(seed: int) -> None:
     drawn = draw(10_000 + seed)
     tried, scores = all_scores(drawn)
