@@ -327,9 +327,12 @@ def _linear_term(f: int, place: int, problem: LocalProblem, own: ActiveSet) -> f
 def _write_scores(f: int, problem: LocalProblem, z: FloatArray, scores: FloatArray) -> None:
     """Write the scores (a - z) / delta that the oracle sees next."""
     lo, hi = problem.offsets[f], problem.offsets[f + 1]
-    for link in range(lo, hi):
-        scores[link] = (problem.a[link] - z[link]) * problem.inverse_delta[link]
-    make_finite(f, problem, scores[lo:hi])
+    # slices from their start on: indices that cannot be negative let the compiler use vectors
+    a, copies, inverse = problem.a[lo:hi], z[lo:hi], problem.inverse_delta[lo:hi]
+    score = scores[lo:hi]
+    for j in range(hi - lo):
+        score[j] = (a[j] - copies[j]) * inverse[j]
+    make_finite(f, problem, score)
 
 
 @leaf
