@@ -1,0 +1,83 @@
+"""LP-MAP and exact search on models of inference competitions and of AD3's users.
+
+``python benchmarks/map_models.py FOLDER`` reads every ``.uai`` and ``.fg`` model below a folder,
+with its evidence where there is some, and prints what the relaxation and the search find: scores,
+bounds, processor times on one thread, nodes. Compare them with the folder's own notes.
+"""
+
+from __future__ import annotations
+
+import time
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import click
+import numpy as np
+from rich.console import Console
+from rich.progress import track
+from rich.table import Table
+
+from lpsmap_core.plugins.files import read_evidence, read_graph
+from lpsmap_core.plugins.formats import FileFormatError
+
+SUFFIXES = (".uai", ".uai.gz", ".fg", ".fg.gz")
+
+
+def graph_of(path: Path) -> Any:
+    """Return the graph of a model, given its evidence."""
+    named = read_graph(path)
+    evidence = path.with_name(path.name.removesuffix(".gz") + ".evid")
+    if not evidence.exists():
+        return named.graph
+    return named.graph.condition(read_evidence(evidence, named, path)).graph
+
+
+def timed(call: Callable[[], Any]) -> tuple[Any, float]:
+    """Return what a call returns, and its milliseconds of processor time."""
+    begin = time.process_time()
+    found = call()
+    return found, 1e3 * (time.process_time() - begin)
+
+
+def row_of(path: Path, max_time: float) -> list[str]:
+    """Return the cells of a model."""
+    graph = graph_of(path)
+    graph.solve_map(threads=1)  # loads what is compiled
+    relaxed, milliseconds = timed(lambda: graph.solve_map(threads=1))
+    alone = np.maximum(graph.flat_scores()[relaxed.layout.component < 0], 0.0).sum()
+    score = relaxed.objective.sum() + alone
+    found, exact = timed(lambda: graph.solve_map(exact=True, max_time=max_time, threads=1))
+    return [
+        path.name.split(".")[0],
+        f"{score:.6f}",
+        f"{score + relaxed.gap.sum():.6f}",
+        f"{milliseconds:.1f}",
+        f"{found.total:.6f}",
+        "proved" if found.ok else f"{found.bound.sum() + alone:.6g}",
+        f"{exact:.0f}",
+        f"{found.n_nodes.sum()}",
+    ]
+
+
+@click.command(context_settings={"show_default": True})
+@click.argument("folder", type=click.Path(exists=True, file_okay=False, path_type=Path))
+@click.option("--max-time", type=float, default=20.0, help="Seconds for the search of each model.")
+def main(folder: Path, max_time: float) -> None:
+    """Print a table of the models below FOLDER."""
+    warnings.simplefilter("ignore")
+    table = Table(title=f"one thread; at most {max_time:g} s for each search")
+    for heading in ("model", "LP-MAP", "bound", "ms", "best", "bound", "ms", "nodes"):
+        table.add_column(heading, justify="left" if heading == "model" else "right")
+    paths = sorted(p for p in folder.rglob("*") if p.name.endswith(SUFFIXES))
+    for path in track(paths, "solving", console=Console(stderr=True)):
+        try:
+            table.add_row(*row_of(path, max_time))
+        except FileFormatError as error:
+            Console(stderr=True).print(f"left out: {error}")
+    Console(width=120).print(table)
+
+
+if __name__ == "__main__":
+    main()
