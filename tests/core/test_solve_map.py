@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import signal
+import sys
+import threading
 import warnings
 
 import numpy as np
@@ -212,6 +216,20 @@ def test_ctrl_c_gives_the_best_so_far(rng: np.random.Generator) -> None:
         found = graph.solve_map(exact=True, progress=stop)
     assert found.found.all()
     assert len(seen) == 3
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="there are no such signals")
+def test_a_real_ctrl_c_reaches_the_search(rng: np.random.Generator) -> None:
+    graph = frustrated(60, rng)
+    graph.solve_map(exact=True, max_nodes=1000, gap=1e9)  # compiles
+    timer = threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGINT))
+    timer.start()
+    with pytest.warns(ConvergenceWarning, match="not proved the best"):
+        found = graph.solve_map(exact=True, max_time=60.0)
+    timer.join()
+    assert found.found.all()
+    assert found.bound[0] > found.score[0]
+    assert graph.solve().ok
 
 
 def test_a_gap_that_is_good_enough(rng: np.random.Generator) -> None:

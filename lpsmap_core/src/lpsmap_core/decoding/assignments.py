@@ -7,12 +7,9 @@ import numpy as np
 from lpsmap_core.engine.state import sums
 from lpsmap_core.kernels.arrays import BoolArray, FloatArray, IntArray
 from lpsmap_core.layout.layout import Part
-from lpsmap_core.local.oracles import best_structures, with_finite_scores
+from lpsmap_core.local.oracles import HELD, best_structures, with_finite_scores
 
 __all__ = ["assignment_scores", "best_additionals"]
-
-HELD = 1e-9
-"""Share of a structure above which it holds an entry."""
 
 
 def best_additionals(

@@ -47,7 +47,7 @@ from lpsmap_core.layout.layout import Part
 from lpsmap_core.local.active.limits import AS_NEEDED
 from lpsmap_core.local.active.sets import ActiveSets
 from lpsmap_core.local.forced import ORACLE
-from lpsmap_core.local.oracles import best_structures
+from lpsmap_core.local.oracles import HELD, best_structures
 from lpsmap_core.local.solvers import local_solver
 
 __all__ = ["solve_on_any_scale"]
@@ -69,9 +69,6 @@ MOST_MULTIPLE = 1000.0
 
 MOST_STEPS = 2
 """Steps of a ladder above the first; more would take too many digits."""
-
-HELD = 1e-9
-"""Share of a structure above which it holds a forbidden entry."""
 
 
 def solve_on_any_scale(

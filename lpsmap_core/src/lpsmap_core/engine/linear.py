@@ -23,15 +23,12 @@ from lpsmap_core.kernels.interrupts import out_of_time
 from lpsmap_core.layout.layout import Part
 from lpsmap_core.local.active.limits import AS_NEEDED
 from lpsmap_core.local.active.sets import ActiveSets
-from lpsmap_core.local.oracles import best_structures, with_finite_scores
+from lpsmap_core.local.oracles import HELD, best_structures, with_finite_scores
 
 __all__ = ["linear_bounds", "solve_linear"]
 
 MOST = 1e100
 """Masks count for no more than this, so that sums stay finite."""
-
-HELD = 1e-9
-"""Share of a structure above which it holds an entry."""
 
 
 def solve_linear(

@@ -11,7 +11,10 @@ from lpsmap_core.layout.layout import Bucket
 from lpsmap_core.local.active.answers import PythonOracles, room_for_structures
 from lpsmap_core.local.forced import ORACLE
 
-__all__ = ["best_structures", "with_finite_scores"]
+__all__ = ["HELD", "best_structures", "with_finite_scores"]
+
+HELD = 1e-9
+"""Share of a structure above which it holds an entry."""
 
 
 def best_structures(
