@@ -1,0 +1,26 @@
+"""Layers: structured attention, latent trees, rationales, subsets.
+
+Each is a `torch.nn.Module` that maps scores to marginals of the same shape, batch first, and goes
+wherever ``softmax`` goes: into autocast, ``torch.compile``, ``torch.func`` and data parallel
+training.
+"""
+
+from lpsmap_torch.layers.latent_tree import LatentTree
+from lpsmap_torch.layers.lp_matching_attention import LPMatchingAttention
+from lpsmap_torch.layers.lp_sequence_attention import LPSequenceAttention
+from lpsmap_torch.layers.matching_attention import MatchingAttention
+from lpsmap_torch.layers.rationale import Rationale
+from lpsmap_torch.layers.sequence_attention import SequenceAttention
+from lpsmap_torch.layers.sparse_map import SparseMAP
+from lpsmap_torch.layers.top_k import TopK
+
+__all__ = [
+    "LPMatchingAttention",
+    "LPSequenceAttention",
+    "LatentTree",
+    "MatchingAttention",
+    "Rationale",
+    "SequenceAttention",
+    "SparseMAP",
+    "TopK",
+]

@@ -1,0 +1,90 @@
+"""Latent dependency trees."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+import numpy as np
+
+from lpsmap_core import Factor, Variables
+from lpsmap_torch.layers.checks import leading
+from lpsmap_torch.layers.layer import Layer, Lengths, Mask, factor_type
+from lpsmap_torch.layers.layout import Declared
+
+__all__ = ["LatentTree"]
+
+
+class LatentTree(Layer):
+    """Marginals of the arcs of a latent dependency tree over every sentence.
+
+    A `DepTree`, and a `Budget` for the modifiers of every head if there is a budget (Niculae &
+    Martins 2020, section 5.1).
+
+    Parameters
+    ----------
+    projective
+        Whether no arcs may cross.
+    single_root
+        Whether exactly one word hangs from the root.
+    budget
+        The most modifiers that a word may have; None for any number.
+    budget_root
+        Whether the root may not have more either.
+    max_iter, max_inner_iter, tol, threads
+        As for `FactorGraph.solve`.
+
+    Notes
+    -----
+    Scores are ``(..., n, n)``: ``scores[..., m, h]`` for the arc from head h to modifier m, and
+    ``scores[..., m, m]`` for that from the root to m. Lengths are integers of the batch's shape. A
+    mask says which words there are, ``(..., n)``; padding has to come last. Every word's row of
+    marginals sums to 1.
+    """
+
+    event_ndim: ClassVar[int] = 2
+
+    def __init__(
+        self,
+        *,
+        projective: bool = False,
+        single_root: bool = False,
+        budget: int | None = None,
+        budget_root: bool = False,
+        **options: Any,
+    ) -> None:
+        super().__init__(**options)
+        if budget_root and budget is None:
+            raise ValueError(
+                "LatentTree: budget_root is True but budget is None; expected a budget. Set it."
+            )
+        self.projective, self.single_root = projective, single_root
+        self.budget, self.budget_root = budget, budget_root
+
+    def declare(
+        self, u: Variables, lengths: Lengths, mask: Mask, n_weights: int
+    ) -> Declared:
+        """Return the trees, and what limits their heads."""
+        n = u.shape[-1]
+        words = np.ones(u.shape[:-1], dtype=bool) if mask is None else mask
+        if lengths is not None:
+            words = words & (np.arange(n) < lengths[..., None])
+        own = None if words.all() else leading(type(self).__name__, words, "words")
+        trees = factor_type("DepTree")(
+            u,
+            projective=self.projective,  # type: ignore[call-arg]
+            single_root=self.single_root,  # type: ignore[call-arg]
+            lengths=own,
+        )
+        factors: list[Factor] = [trees]
+        if self.budget is not None:
+            budget = factor_type("Budget")
+            arcs = words[..., :, None] & words[..., None, :] & ~np.eye(n, dtype=bool)
+            factors.append(budget(u, self.budget, axis=-2, mask=arcs))  # type: ignore[call-arg, arg-type]
+            if self.budget_root:
+                from_root = u[..., np.arange(n), np.arange(n)]
+                factors.append(budget(from_root, self.budget, lengths=own))  # type: ignore[call-arg, arg-type]
+        return Declared(factors)
+
+    def _own_repr(self) -> dict[str, Any]:
+        names = "projective", "single_root", "budget", "budget_root"
+        return {name: getattr(self, name) for name in names if getattr(self, name)}

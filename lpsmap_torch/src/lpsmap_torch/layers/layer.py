@@ -1,0 +1,256 @@
+"""What all layers share: their options, their layouts, and how they solve."""
+
+from __future__ import annotations
+
+import math
+from typing import Any, ClassVar
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+from torch.nn import functional
+
+from lpsmap_core import Distributions, Factor, FactorGraph, Variables
+from lpsmap_core.plugins.packs import advice
+from lpsmap_core.plugins.registry import installed
+from lpsmap_torch.graph import TorchFactorGraph
+from lpsmap_torch.layers.checks import (
+    check_parameters,
+    check_scores,
+    checked_lengths,
+    checked_mask,
+)
+from lpsmap_torch.layers.layout import Declared, Layout, Solved
+from lpsmap_torch.layers.layouts import Layouts
+from lpsmap_torch.layers.operators import marginals, name_for
+
+__all__ = ["Layer", "Lengths", "Mask", "factor_type"]
+
+Lengths = NDArray[np.int64] | None
+Mask = NDArray[np.bool_] | None
+
+
+class Layer(nn.Module):
+    """A module whose output is the solution of a factor graph for its input.
+
+    Scores come with any number of batch axes in front, and marginals have their shape, dtype and
+    device. Padding, where `lengths` or a `mask` say so, has marginals and gradients of zero, and
+    may hold anything. Lengths and masks may lie on any device.
+
+    Parameters
+    ----------
+    max_iter, max_inner_iter, tol, threads
+        As for `FactorGraph.solve`.
+    """
+
+    event_ndim: ClassVar[int] = 1
+    """How many axes the scores of an instance have."""
+    mask_ndim: ClassVar[int] = 1
+    """How many axes the mask of an instance has."""
+    most_lengths: ClassVar[int] = 1
+    """How many lengths an instance can have."""
+
+    def __init__(
+        self,
+        *,
+        max_iter: int = 1000,
+        max_inner_iter: int | None = None,
+        tol: float = 1e-6,
+        threads: int | None = None,
+    ) -> None:
+        super().__init__()
+        self.max_iter, self.max_inner_iter = max_iter, max_inner_iter
+        self.tol, self.threads = tol, threads
+        self._make_own()
+
+    def forward(
+        self, scores: Tensor, *, lengths: Tensor | None = None, mask: Tensor | None = None
+    ) -> Tensor:
+        """Return the marginals.
+
+        Parameters
+        ----------
+        scores
+            The scores, batch first.
+        lengths
+            How much of every instance takes part.
+        mask
+            What takes part.
+
+        Returns
+        -------
+        Tensor
+            Like the scores; zeros in the padding.
+
+        Raises
+        ------
+        TypeError
+            If the scores are no floating-point tensor, the lengths none of integers, or the mask
+            none of booleans.
+        ValueError
+            If a shape or a device does not fit.
+        """
+        return self._marginals(scores, self._weights(), lengths, mask)
+
+    def structures(
+        self, scores: Tensor, *, lengths: Tensor | None = None, mask: Tensor | None = None
+    ) -> Distributions:
+        """Return the few structures whose mean the marginals are, with their probabilities.
+
+        Parameters
+        ----------
+        scores, lengths, mask
+            As for `forward`.
+
+        Returns
+        -------
+        Distributions
+            Of every instance, in tensors; the probabilities carry gradients.
+        """
+        return self._structures(scores, self._weights(), lengths, mask)
+
+    def extra_repr(self) -> str:
+        """Return the options that differ from the defaults."""
+        options = {"max_iter": 1000, "max_inner_iter": None, "tol": 1e-6, "threads": None}
+        changed = {k: getattr(self, k) for k, v in options.items() if getattr(self, k) != v}
+        return ", ".join(f"{k}={v!r}" for k, v in {**self._own_repr(), **changed}.items())
+
+    # ---------------------------------------------------------------- what a layer is
+
+    def declare(
+        self, u: Variables, lengths: Lengths, mask: Mask, n_weights: int
+    ) -> Declared:
+        """Return what is declared over variables.
+
+        Parameters
+        ----------
+        u
+            The variables, of the shape that `variables_shape` returns.
+        lengths, mask
+            As `forward` gets them, in arrays, the mask in its full shape.
+        n_weights
+            How many numbers score the additionals of an instance.
+        """
+        raise NotImplementedError
+
+    def variables_shape(self, shape: tuple[int, ...]) -> tuple[int, ...]:
+        """Return the shape of the variables for scores of some `shape`."""
+        return shape
+
+    def _weights(self) -> Tensor | None:
+        """Return the parameters that score additionals, flat, if there are any."""
+        return None
+
+    def _own_repr(self) -> dict[str, Any]:
+        """Return the arguments of the constructor to be shown."""
+        return {}
+
+    # ---------------------------------------------------------------- solving
+
+    def _marginals(
+        self, scores: Tensor, weights: Tensor | None, lengths: Any, mask: Any
+    ) -> Tensor:
+        given = self._checked(scores, weights, lengths, mask)
+        return marginals(scores, *given, self._name)
+
+    def _structures(
+        self, scores: Tensor, weights: Tensor | None, lengths: Any, mask: Any
+    ) -> Distributions:
+        weights, lengths, mask = self._checked(scores, weights, lengths, mask)
+        arrays = (None if x is None else x.detach().cpu().numpy() for x in (lengths, mask))
+        graph = TorchFactorGraph()
+        n_weights = 0 if weights is None else weights.shape[-1]
+        layout = self._laid_out(graph, tuple(scores.shape), *arrays, n_weights)
+        graph.rescore(layout.variables, _placed(layout, scores))
+        for tied in layout.declared.tied:
+            assert weights is not None
+            table = functional.pad(weights.reshape(-1, weights.shape[-1]), (0, 1)).reshape(-1)
+            entries = torch.from_numpy(tied.entries(weights.shape[-1])).to(table.device)
+            graph.rescore(tied.factor, table[entries].reshape(np.shape(tied.factor.additionals)))
+        graph.solve(**self._options())
+        return graph.structures(layout.declared.factors[0])
+
+    def _checked(
+        self, scores: Tensor, weights: Tensor | None, lengths: Any, mask: Any
+    ) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
+        """Return parameters of every instance, lengths, and the mask in its full shape."""
+        name = type(self).__name__
+        check_scores(name, scores, self.event_ndim)
+        shape = tuple(scores.shape)
+        batch = shape[: len(shape) - self.event_ndim]
+        lengths = checked_lengths(name, lengths, batch, self.most_lengths)
+        mask = checked_mask(name, mask, shape[: len(batch) + self.mask_ndim])
+        if weights is not None:
+            check_parameters(name, "parameters", weights, scores)
+            weights = weights.expand(*batch, weights.shape[-1])
+        return weights, lengths, mask
+
+    def solved(
+        self, scores: NDArray[Any], weights: NDArray[Any] | None, lengths: Lengths, mask: Mask
+    ) -> Solved:
+        """Return the solution for checked arrays: what the operators call."""
+        n = math.prod(scores.shape[: scores.ndim - self.event_ndim])
+        table = np.empty((n, 0)) if weights is None else weights.reshape(n, weights.shape[-1])
+        parts = (None if x is None else (x.shape, x.tobytes()) for x in (lengths, mask))
+        key = (scores.shape, table.shape, *parts)
+        layout = self._layouts.take(key)
+        if layout is None:
+            layout = self._laid_out(FactorGraph(), scores.shape, lengths, mask, table.shape[1])
+        found = layout.solve(scores, table, self._options())
+        self._layouts.give(key, layout)
+        return found
+
+    def _laid_out(
+        self,
+        graph: FactorGraph,
+        shape: tuple[int, ...],
+        lengths: Lengths,
+        mask: Mask,
+        n_weights: int,
+    ) -> Layout:
+        u = graph.variable(self.variables_shape(shape))
+        return Layout(graph, u, self.declare(u, lengths, mask, n_weights))
+
+    def _options(self) -> dict[str, Any]:
+        names = "max_iter", "max_inner_iter", "tol", "threads"
+        return {name: getattr(self, name) for name in names}
+
+    # ---------------------------------------------------------------- copies
+
+    def _make_own(self) -> None:
+        """Make what no copy shares with its original."""
+        self._layouts, self._name = Layouts(), name_for(self)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {k: v for k, v in vars(self).items() if k not in ("_layouts", "_name")}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        super().__setstate__(state)
+        self._make_own()
+
+
+def factor_type(name: str) -> type[Factor]:
+    """Return an installed factor type.
+
+    Raises
+    ------
+    ImportError
+        If it is not installed.
+    """
+    factors = installed().factors
+    if name not in factors:
+        raise ImportError(f"{name}: no such factor type; {advice(name, factors)}")
+    return factors[name].value
+
+
+def _placed(layout: Layout, scores: Tensor) -> Tensor:
+    """Return scores for all variables, as `Layout.placed` does, with gradients."""
+    keep, forbidden, shown = layout.keep, layout.declared.forbidden, layout.declared.shown
+    if keep is not None:
+        scores = scores.masked_fill(~torch.from_numpy(keep).to(scores.device), 0.0)
+    if forbidden is not None:
+        scores = scores.masked_fill(torch.from_numpy(forbidden).to(scores.device), -torch.inf)
+    whole = scores.new_zeros(layout.variables.shape)
+    whole[shown] = scores
+    return whole

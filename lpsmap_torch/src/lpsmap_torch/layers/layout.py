@@ -1,0 +1,158 @@
+"""What a layer declares for scores of one shape, and the solutions of it."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lpsmap_core import Factor, FactorGraph, Solution, Variables
+
+__all__ = ["Declared", "Layout", "Solved", "Tied"]
+
+FloatArray = NDArray[np.float64]
+
+
+class Tied(NamedTuple):
+    """A declaration whose additionals are scored by an instance's few parameters."""
+
+    factor: Factor
+    index: NDArray[np.int64]
+    """(n_additionals,) the parameter that scores each additional, -1 where the score is zero."""
+    instances: NDArray[np.int64] | None = None
+    """(n_factors,) whose parameters they are; None where there is one factor an instance."""
+
+    def entries(self, n_parameters: int) -> NDArray[np.int64]:
+        """Return where (n_factors, n_additionals) scores lie in a flat table of parameters.
+
+        The table has a column more, the zero.
+        """
+        instances = np.arange(self.factor.n_factors) if self.instances is None else self.instances
+        columns = self.index % (n_parameters + 1)
+        return instances[:, None] * (n_parameters + 1) + columns
+
+
+class Declared(NamedTuple):
+    """What a layer declares over its variables."""
+
+    factors: list[Factor]
+    """The structures of the first one are the layer's. Scores that are in none are padding."""
+    forbidden: NDArray[np.bool_] | None = None
+    """Which scores count as ``-inf``. None for none."""
+    tied: tuple[Tied, ...] = ()
+    shown: Any = Ellipsis
+    """The index of those variables that have the layer's scores."""
+
+
+class Layout:
+    """A graph that waits for scores.
+
+    Parameters
+    ----------
+    graph, variables
+        The graph, and its only block of variables.
+    declared
+        What is declared over them.
+    """
+
+    def __init__(self, graph: FactorGraph, variables: Variables, declared: Declared) -> None:
+        self.graph, self.variables, self.declared = graph, variables, declared
+        for factor in declared.factors:
+            graph.add(factor)
+        inside = np.zeros(graph.n_variables, dtype=bool)
+        for factor in declared.factors:
+            inside[factor.links(factor.variables.index)] = True
+        shown = inside.reshape(variables.shape)[declared.shown]
+        self.keep = None if shown.all() else shown
+
+    def solve(self, scores: FloatArray, parameters: FloatArray, options: dict[str, Any]) -> Solved:
+        """Solve the graph; it keeps nothing of what it is given.
+
+        Parameters
+        ----------
+        scores
+            The scores.
+        parameters
+            (n_instances, n_parameters) the parameters.
+        options
+            Those of `FactorGraph.solve`.
+        """
+        self.graph.rescore(self.variables, self.placed(self._masked(scores)))
+        for tied in self.declared.tied:
+            rows = with_zeros(parameters)[tied.entries(parameters.shape[1])]
+            self.graph.rescore(tied.factor, rows.reshape(np.shape(tied.factor.additionals)))
+        try:
+            return Solved(self, self.graph.solve(**options), parameters.shape)
+        finally:
+            self.graph.rescore(self.variables, np.broadcast_to(0.0, self.variables.shape))
+
+    def placed(self, numbers: FloatArray) -> FloatArray:
+        """Return numbers for all variables: those of the scores, and zeros."""
+        if self.declared.shown is Ellipsis:
+            return numbers
+        whole = np.zeros(self.variables.shape)
+        whole[self.declared.shown] = numbers
+        return whole
+
+    def taken(self, whole: FloatArray) -> FloatArray:
+        """Return those of all variables' numbers that belong to scores; zeros in the padding."""
+        return self.kept(whole.reshape(self.variables.shape)[self.declared.shown])
+
+    def kept(self, numbers: FloatArray) -> FloatArray:
+        """Return numbers of scores, zeros in the padding."""
+        return numbers if self.keep is None else np.where(self.keep, numbers, 0.0)
+
+    def _masked(self, scores: FloatArray) -> FloatArray:
+        forbidden, inside = self.declared.forbidden, self.kept(scores)
+        return inside if forbidden is None else np.where(forbidden, -np.inf, inside)
+
+
+class Solved:
+    """A solution as a function of a layer's scores and parameters.
+
+    Parameters
+    ----------
+    layout
+        The layout that was solved.
+    solution
+        The solution.
+    shape
+        That of the parameters.
+    """
+
+    def __init__(self, layout: Layout, solution: Solution, shape: tuple[int, ...]) -> None:
+        self._layout, self._solution, self._shape = layout, solution, shape
+        self.values = layout.taken(solution.values)
+
+    def pull_back(self, gradient: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """Return the gradients in scores and parameters that one in the marginals amounts to."""
+        d_scores, extra = self._solution.vjp(self._whole(gradient))
+        n, n_parameters = self._shape
+        table = np.zeros(n * (n_parameters + 1))
+        for i, tied in self._tied():
+            entries = tied.entries(n_parameters).reshape(-1)
+            table += np.bincount(entries, extra[i].reshape(-1), minlength=len(table))
+        return self._layout.taken(d_scores), table.reshape(n, n_parameters + 1)[:, :-1]
+
+    def push_forward(self, d_scores: FloatArray, d_parameters: FloatArray | None) -> FloatArray:
+        """Return the change of the marginals along one of the scores, and of the parameters."""
+        factors = self._solution.factors
+        extra = [np.zeros((factor.n_factors, factor.n_additionals)) for factor in factors]
+        for i, tied in self._tied() if d_parameters is not None else ():
+            table = with_zeros(d_parameters.reshape(self._shape))
+            extra[i] = table[tied.entries(self._shape[1])]
+        return self._layout.taken(self._solution.jvp(self._whole(d_scores), extra)[0])
+
+    def _whole(self, numbers: FloatArray) -> FloatArray:
+        return self._layout.placed(self._layout.kept(numbers)).reshape(-1)
+
+    def _tied(self) -> list[tuple[int, Tied]]:
+        """Return the declarations with parameters, with their numbers in the graph."""
+        number = {id(factor): i for i, factor in enumerate(self._solution.factors)}
+        return [(number[id(tied.factor)], tied) for tied in self._layout.declared.tied]
+
+
+def with_zeros(parameters: FloatArray) -> FloatArray:
+    """Return a flat table of parameters, with a column more of zeros."""
+    return np.pad(parameters, ((0, 0), (0, 1))).reshape(-1)

@@ -1,0 +1,89 @@
+"""Attention by rows and columns that agree."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from torch import Tensor
+
+from lpsmap_core import Factor, Variables
+from lpsmap_torch.layers.layer import Lengths, Mask, factor_type
+from lpsmap_torch.layers.layout import Declared
+from lpsmap_torch.layers.pairs import PairLayer, rescaled
+
+__all__ = ["LPMatchingAttention"]
+
+
+class LPMatchingAttention(PairLayer):
+    """Attention both ways at once, by LP-SparseMAP over rows and columns.
+
+    An `Xor` for every word of the shorter side, and an `AtMostOne` for every word of the longer one
+    (Niculae & Martins 2020, Eq. 21). Solved to the end this is `MatchingAttention`, for fractional
+    matchings are mixtures of matchings (Birkhoff 1946). Unlike that, it is made of small factors,
+    and may be cut off early.
+
+    Parameters
+    ----------
+    rescale
+        Whether to divide by the sums of the shorter side's words, which are 1 only as far as the
+        solver got: "For both LP-SparseMAP approaches, we rescale the result by row sums to ensure
+        feasibility" (section 5.2).
+    max_iter, tol, threads
+        As for `FactorGraph.solve`.
+
+    Notes
+    -----
+    Scores are ``(..., m, n)``. Lengths are integers of the batch's shape with an axis of two, rows
+    and columns. A mask says which pairs are allowed, and broadcasts to the scores; rows and columns
+    of no pair have weights of zero.
+    """
+
+    def __init__(self, rescale: bool = False, **options: Any) -> None:
+        super().__init__(**options)
+        self.rescale = rescale
+
+    def forward(
+        self, scores: Tensor, *, lengths: Tensor | None = None, mask: Tensor | None = None
+    ) -> Tensor:
+        """Return the weights, see `Layer.forward`.
+
+        Parameters
+        ----------
+        scores
+            Scores of the pairs, ``(..., m, n)``.
+        lengths
+            Numbers of rows and columns.
+        mask
+            Which pairs are allowed.
+        """
+        weights = super().forward(scores, lengths=lengths, mask=mask)
+        return rescaled(weights, lengths, mask) if self.rescale else weights
+
+    def declare(
+        self, u: Variables, lengths: Lengths, mask: Mask, n_weights: int
+    ) -> Declared:
+        """Return the rows and columns that have a pair at all."""
+        m, n = u.shape[-2:]
+        allowed = self._allowed(u.shape, lengths, mask).reshape(-1, m, n)
+        table = u.reshape(-1, m, n)
+        wide = allowed.any(axis=2).sum(axis=1) <= allowed.any(axis=1).sum(axis=1)
+        chosen = [(wide, table, allowed), (~wide, *_turned(table, allowed))]
+        factors: list[Factor] = []
+        for which, view, pairs in chosen:
+            for name, axis in (("Xor", 2), ("AtMostOne", 1)):
+                instance, line = np.nonzero(pairs.any(axis=axis) & which[:, None])
+                lines = view[instance, line] if axis == 2 else view[instance, :, line]
+                mask = pairs[instance, line] if axis == 2 else pairs[instance, :, line]
+                if len(instance):
+                    whole = None if mask.all() else mask
+                    factors.append(factor_type(name)(lines, mask=whole))
+        return Declared(factors)
+
+    def _own_repr(self) -> dict[str, Any]:
+        return {"rescale": self.rescale} if self.rescale else {}
+
+
+def _turned(table: Variables, allowed: Any) -> tuple[Variables, Any]:
+    """Return rows as columns."""
+    return table.transpose(0, 2, 1), allowed.transpose(0, 2, 1)

@@ -1,0 +1,119 @@
+"""Attention by sequences that use a column once."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from lpsmap_core import Factor, Variables
+from lpsmap_torch.layers.layer import Lengths, Mask, factor_type
+from lpsmap_torch.layers.layout import Declared, Tied
+from lpsmap_torch.layers.pairs import PairLayer, rescaled
+
+__all__ = ["LPSequenceAttention"]
+
+
+class LPSequenceAttention(PairLayer):
+    """Attention both ways at once: sequences that use each column once on average, at most.
+
+    A `Sequence` over the words of the shorter side, whose states are the words of the longer one,
+    with one learned score for going on to a neighbour, ``(i, j)`` to ``(i + 1, j +- 1)``; and an
+    `AtMostOne` for every word of the longer side (Niculae & Martins 2020, section 5.2:
+    LP-sequence).
+
+    Parameters
+    ----------
+    rescale
+        Whether to divide by the sums of the shorter side's words, which are 1 only as far as the
+        solver got, as in the paper.
+    max_iter, max_inner_iter, tol, threads
+        As for `FactorGraph.solve`.
+
+    Attributes
+    ----------
+    transition
+        (1,) the score, a parameter.
+
+    Notes
+    -----
+    Scores are ``(..., m, n)``. Lengths are integers of the batch's shape with an axis of two, rows
+    and columns. A mask says which pairs are allowed, and broadcasts to the scores; rows and columns
+    of no pair have weights of zero, and have to come last.
+    """
+
+    def __init__(self, rescale: bool = False, **options: Any) -> None:
+        super().__init__(**options)
+        self.rescale = rescale
+        self.transition = nn.Parameter(torch.empty(1))
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        """Score all steps with zero."""
+        nn.init.zeros_(self.transition)
+
+    def forward(
+        self, scores: Tensor, *, lengths: Tensor | None = None, mask: Tensor | None = None
+    ) -> Tensor:
+        """Return the weights, see `Layer.forward`.
+
+        Parameters
+        ----------
+        scores
+            Scores of the pairs, ``(..., m, n)``.
+        lengths
+            Numbers of rows and columns.
+        mask
+            Which pairs are allowed.
+        """
+        weights = super().forward(scores, lengths=lengths, mask=mask)
+        return rescaled(weights, lengths, mask) if self.rescale else weights
+
+    def declare(
+        self, u: Variables, lengths: Lengths, mask: Mask, n_weights: int
+    ) -> Declared:
+        """Return the sequences, and the words that they use."""
+        m, n = u.shape[-2:]
+        allowed = self._allowed(u.shape, lengths, mask)
+        rows, columns = self._rectangles(allowed)[0].reshape(-1, 2).T
+        in_rows = np.broadcast_to((np.arange(m) < rows[:, None])[:, :, None], (len(rows), m, n))
+        in_columns = np.broadcast_to(np.arange(n) < columns[:, None, None], (len(rows), m, n))
+        wide, table = rows <= columns, u.reshape(-1, m, n)
+        # a sequence has all columns for states: those of the padding are forbidden
+        used = np.where(wide[:, None, None], in_rows, in_columns)
+        forbidden = used.reshape(u.shape) & ~allowed
+        pairs = in_rows & in_columns
+        parts = [
+            _sequences(np.flatnonzero(wide), table, pairs),
+            _sequences(np.flatnonzero(~wide), table.transpose(0, 2, 1), pairs.transpose(0, 2, 1)),
+        ]
+        factors = [factor for part, _ in parts for factor in part]
+        return Declared(factors, forbidden, tuple(tied for _, part in parts for tied in part))
+
+    def _weights(self) -> Tensor:
+        return self.transition
+
+    def _own_repr(self) -> dict[str, Any]:
+        return {"rescale": self.rescale} if self.rescale else {}
+
+
+def _sequences(
+    chosen: NDArray[np.int64], table: Variables, pairs: NDArray[np.bool_]
+) -> tuple[list[Factor], list[Tied]]:
+    """Return the sequences over the rows of some instances, and what limits their columns."""
+    view, inside = table[chosen], pairs[chosen]
+    if not inside.any():
+        return [], []
+    m, n = view.shape[1:]
+    steps = np.where(np.abs(np.subtract.outer(np.arange(n), np.arange(n))) == 1, 0, -1)
+    ends = np.full(n, -1)
+    index = np.concatenate([ends, np.tile(steps.reshape(-1), max(m - 1, 0)), ends])
+    scores = np.zeros((len(chosen), len(index)))
+    lengths = inside.any(axis=2).sum(axis=1)
+    sequence = factor_type("Sequence")(view, additionals=scores, lengths=lengths)
+    instance, column = np.nonzero(inside.any(axis=1))
+    limits = factor_type("AtMostOne")(view[instance, :, column], mask=inside[instance, :, column])
+    return [sequence, limits], [Tied(sequence, index, chosen)]

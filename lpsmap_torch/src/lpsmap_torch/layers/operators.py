@@ -1,0 +1,287 @@
+"""Solves as operators of PyTorch: autograd, torch.func, torch.compile.
+
+Three operators: the marginals as a function of scores and parameters, and the products of their
+Jacobian with vectors from either side. The Jacobian depends on faces alone, so that the derivatives
+of the products are products again, and gradients of gradients follow.
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable
+from typing import Any, Protocol
+
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from lpsmap_torch.layers.layout import Solved
+from lpsmap_torch.layers.tickets import solution_of, ticket_for
+from lpsmap_torch.readable import numbers
+
+__all__ = ["Solver", "marginals", "name_for"]
+
+Given = tuple[Tensor, Tensor | None, Tensor | None, Tensor | None, str]
+"""Scores, parameters, lengths, mask, and the name of the layer."""
+
+
+class Solver(Protocol):
+    """What operators ask of a layer."""
+
+    def solved(
+        self,
+        scores: NDArray[Any],
+        parameters: NDArray[Any] | None,
+        lengths: NDArray[Any] | None,
+        mask: NDArray[Any] | None,
+    ) -> Solved:
+        """Return the solution for some scores."""
+
+
+_SOLVERS: weakref.WeakValueDictionary[str, Solver] = weakref.WeakValueDictionary()
+_numbered = iter(range(2**62))
+
+
+def name_for(solver: Solver) -> str:
+    """Return a name by which operators find a layer while it lives."""
+    name = f"layer {next(_numbered)}"
+    _SOLVERS[name] = solver
+    return name
+
+
+def marginals(
+    scores: Tensor, parameters: Tensor | None, lengths: Tensor | None, mask: Tensor | None, name: str
+) -> Tensor:
+    """Return the marginals of a layer, in the shape of the scores, in their dtype and place."""
+    found: Tensor = _call(_Solve, scores, parameters, lengths, mask, name)[0]
+    return found
+
+
+# -------------------------------------------------------------------- the operators
+
+GIVEN = "Tensor scores, Tensor? parameters, Tensor? lengths, Tensor? mask, str layer"
+
+
+@torch.library.custom_op("lpsmap::solve", mutates_args=(), schema=f"({GIVEN}) -> (Tensor, Tensor)")
+def _solve(
+    scores: Tensor, parameters: Tensor | None, lengths: Tensor | None, mask: Tensor | None, layer: str
+) -> tuple[Tensor, Tensor]:
+    solved = _solved((scores, parameters, lengths, mask, layer))
+    return _like(scores, solved.values), ticket_for(solved)
+
+
+@torch.library.custom_op(
+    "lpsmap::pull_back",
+    mutates_args=(),
+    schema=f"(Tensor gradient, Tensor ticket, {GIVEN}) -> (Tensor, Tensor)",
+)
+def _pull_back(gradient: Tensor, ticket: Tensor, *given: Any) -> tuple[Tensor, Tensor]:
+    scores, parameters = given[:2]
+    d_scores, d_parameters = _solution(ticket, given).pull_back(numbers(gradient))
+    like = scores.new_empty(0) if parameters is None else parameters
+    return _like(scores, d_scores), _like(like, d_parameters.reshape(like.shape))
+
+
+@torch.library.custom_op(
+    "lpsmap::push_forward",
+    mutates_args=(),
+    schema=f"(Tensor d_scores, Tensor? d_parameters, Tensor ticket, {GIVEN}) -> Tensor",
+)
+def _push_forward(
+    d_scores: Tensor, d_parameters: Tensor | None, ticket: Tensor, *given: Any
+) -> Tensor:
+    solved = _solution(ticket, given)
+    along = None if d_parameters is None else numbers(d_parameters)
+    return _like(given[0], solved.push_forward(numbers(d_scores), along))
+
+
+def _solved(given: Any) -> Solved:
+    *tensors, name = given
+    solver = _SOLVERS.get(name)
+    if solver is None:
+        raise RuntimeError(
+            f"{name}: the layer that solved is gone; keep a reference to it, or to its model, "
+            "until the backward pass is done."
+        )
+    scores, parameters, lengths, mask = tensors
+    return solver.solved(
+        numbers(scores),
+        None if parameters is None else numbers(parameters),
+        *(None if x is None else x.detach().cpu().numpy() for x in (lengths, mask)),
+    )
+
+
+def _solution(ticket: Tensor, given: Any) -> Solved:
+    """Return what a ticket owns; a copy of one owns nothing, and it is solved once more."""
+    owned: Solved | None = solution_of(ticket)
+    return _solved(given) if owned is None else owned
+
+
+def _like(tensor: Tensor, array: NDArray[Any]) -> Tensor:
+    return torch.from_numpy(array).to(dtype=tensor.dtype, device=tensor.device, copy=True)
+
+
+@_solve.register_fake
+def _(scores: Tensor, *_: Any) -> tuple[Tensor, Tensor]:
+    return scores.new_empty(scores.shape), torch.empty(1, dtype=torch.int64, device="cpu")
+
+
+@_pull_back.register_fake
+def _(gradient: Tensor, ticket: Tensor, *given: Any) -> tuple[Tensor, Tensor]:
+    scores, parameters = given[:2]
+    like = scores.new_empty(0) if parameters is None else parameters.new_empty(parameters.shape)
+    return scores.new_empty(scores.shape), like
+
+
+@_push_forward.register_fake
+def _(d_scores: Tensor, d_parameters: Tensor | None, ticket: Tensor, *given: Any) -> Tensor:
+    return given[0].new_empty(given[0].shape)
+
+
+# -------------------------------------------------------------------- their derivatives
+
+
+class _Solve(torch.autograd.Function):
+    """Marginals, and the ticket of their solution."""
+
+    operator, generate_vmap_rule = _solve, True
+
+    @staticmethod
+    def forward(*given: Any) -> Any:
+        return _solve(*given)
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> None:
+        _save(ctx, output[1], inputs)
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor, _: Any) -> tuple[Tensor | None, ...]:
+        ticket, given = _saved(ctx)
+        d_scores, d_parameters = _call(_PullBack, gradient, ticket, *given)
+        return d_scores, None if given[1] is None else d_parameters, None, None, None
+
+    @staticmethod
+    def jvp(ctx: Any, d_scores: Tensor | None, d_parameters: Tensor | None, *_: Any) -> Any:
+        ticket, given = _saved(ctx)
+        d_scores = torch.zeros_like(given[0]) if d_scores is None else d_scores
+        return _call(_PushForward, d_scores, d_parameters, ticket, *given), None
+
+
+class _PullBack(torch.autograd.Function):
+    """Gradients in scores and parameters of one in the marginals."""
+
+    operator, generate_vmap_rule = _pull_back, True
+
+    @staticmethod
+    def forward(*given: Any) -> Any:
+        return _pull_back(*given)
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
+        _save(ctx, inputs[1], inputs[2:])
+
+    @staticmethod
+    def backward(ctx: Any, d_scores: Tensor, d_parameters: Tensor) -> tuple[Tensor | None, ...]:
+        ticket, given = _saved(ctx)
+        along = None if given[1] is None else d_parameters
+        return _call(_PushForward, d_scores, along, ticket, *given), *(None,) * 6
+
+    @staticmethod
+    def jvp(ctx: Any, gradient: Tensor | None, *_: Any) -> Any:
+        ticket, given = _saved(ctx)
+        gradient = torch.zeros_like(given[0]) if gradient is None else gradient
+        return _call(_PullBack, gradient, ticket, *given)
+
+
+class _PushForward(torch.autograd.Function):
+    """The change of marginals along one of scores and parameters."""
+
+    operator, generate_vmap_rule = _push_forward, True
+
+    @staticmethod
+    def forward(*given: Any) -> Any:
+        return _push_forward(*given)
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
+        _save(ctx, inputs[2], inputs[3:])
+        ctx.along_parameters = inputs[1] is not None
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
+        ticket, given = _saved(ctx)
+        d_scores, d_parameters = _call(_PullBack, gradient, ticket, *given)
+        return d_scores, d_parameters if ctx.along_parameters else None, *(None,) * 6
+
+    @staticmethod
+    def jvp(ctx: Any, d_scores: Tensor | None, d_parameters: Tensor | None, *_: Any) -> Any:
+        ticket, given = _saved(ctx)
+        d_scores = torch.zeros_like(given[0]) if d_scores is None else d_scores
+        return _call(_PushForward, d_scores, d_parameters, ticket, *given)
+
+
+def _call(function: Any, *given: Any) -> Any:
+    """Call an operator: the compiler knows its derivatives, which eager code has from Function.
+
+    Function has forward mode besides, which operators cannot have, and the compiler not trace.
+    """
+    if torch.compiler.is_compiling():
+        return function.operator(*given)
+    return function.apply(*given)
+
+
+def _save(ctx: Any, ticket: Tensor, given: Any) -> None:
+    *tensors, ctx.layer = given
+    ctx.save_for_backward(ticket, *tensors)
+    if hasattr(ctx, "save_for_forward"):
+        ctx.save_for_forward(ticket, *tensors)
+
+
+def _saved(ctx: Any) -> tuple[Tensor, tuple[Any, ...]]:
+    ticket, *tensors = ctx.saved_tensors
+    return ticket, (*tensors, ctx.layer)
+
+
+for _function in (_Solve, _PullBack, _PushForward):
+    _function.operator.register_autograd(
+        _function.backward, setup_context=_function.setup_context
+    )
+
+
+# -------------------------------------------------------------------- many at once
+
+
+def _batched(operator: Any, n_vectors: int) -> Callable[..., Any]:
+    """Return the rule of an operator for inputs with one more axis.
+
+    Where the scores have it, or what comes with them, it is one more axis of the batch, all of
+    which is one graph. Where only the vectors have it that the Jacobian is multiplied with, the
+    operator is called for one after the other.
+    """
+    ticket = n_vectors - 1
+
+    def rule(info: Any, in_dims: tuple[int | None, ...], *given: Any) -> Any:
+        moved = [
+            x if d is None else x.movedim(d, 0) for x, d in zip(given, in_dims, strict=True)
+        ]
+        if any(d is not None for d in in_dims[n_vectors:]):
+            for i, (x, d) in enumerate(zip(given, in_dims, strict=True)):
+                if isinstance(x, Tensor) and d is None and i != ticket:
+                    moved[i] = x.expand(info.batch_size, *x.shape)
+            found = operator(*moved)
+            if n_vectors:
+                return found, (0, 0) if isinstance(found, tuple) else 0
+            return found, (0, None)  # one ticket for all
+        each = [
+            operator(*(x if d is None else x[k] for x, d in zip(moved, in_dims, strict=True)))
+            for k in range(info.batch_size)
+        ]
+        if isinstance(each[0], tuple):
+            return tuple(map(torch.stack, zip(*each, strict=True))), (0, 0)
+        return torch.stack(each), 0
+
+    return rule
+
+
+for _operator, _n_vectors in ((_solve, 0), (_pull_back, 2), (_push_forward, 3)):
+    torch.library.register_vmap(_operator, _batched(_operator, _n_vectors))

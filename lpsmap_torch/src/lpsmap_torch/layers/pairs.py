@@ -1,0 +1,88 @@
+"""Pairs of rows and columns, such as the words of two sentences: their lengths and masks."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from lpsmap_torch.layers.checks import leading
+from lpsmap_torch.layers.layer import Layer, Lengths, Mask
+
+__all__ = ["PairLayer", "rescaled"]
+
+
+class PairLayer(Layer):
+    """A layer whose scores are tables of pairs, `m` rows by `n` columns."""
+
+    event_ndim: ClassVar[int] = 2
+    mask_ndim: ClassVar[int] = 2
+    most_lengths: ClassVar[int] = 2
+
+    def _allowed(
+        self, shape: tuple[int, ...], lengths: Lengths, mask: Mask
+    ) -> NDArray[np.bool_]:
+        """Return which pairs are within the lengths and allowed by the mask."""
+        allowed = np.ones(shape, dtype=bool) if mask is None else mask
+        if lengths is None:
+            return allowed
+        rows_columns = lengths if lengths.ndim == len(shape) - 1 else lengths[..., None]
+        rows, columns = np.broadcast_to(rows_columns, (*shape[:-2], 2))[..., None, None, :].T
+        rows, columns = rows.T, columns.T
+        wrong = (rows < 0) | (rows > shape[-2]) | (columns < 0) | (columns > shape[-1])
+        if wrong.any():
+            raise ValueError(
+                f"{type(self).__name__}: lengths are beyond {shape[-2:]} or below 0; expected 0 "
+                "to the numbers of rows and columns."
+            )
+        inside = (np.arange(shape[-2])[:, None] < rows) & (np.arange(shape[-1]) < columns)
+        return allowed & inside
+
+    def _rectangles(self, allowed: NDArray[np.bool_]) -> tuple[NDArray[np.int64], Mask]:
+        """Return (..., 2) lengths of rows and columns with any pair, and what they forbid inside.
+
+        Raises
+        ------
+        ValueError
+            If rows or columns without pairs stand before others that have some.
+        """
+        name = type(self).__name__
+        rows = leading(name, allowed.any(axis=-1), "rows")
+        columns = leading(name, allowed.any(axis=-2), "columns")
+        inside = (np.arange(allowed.shape[-2])[:, None] < rows[..., None, None]) & (
+            np.arange(allowed.shape[-1]) < columns[..., None, None]
+        )
+        forbidden = inside & ~allowed
+        return np.stack([rows, columns], axis=-1), forbidden if forbidden.any() else None
+
+
+def rescaled(
+    weights: Tensor, lengths: Tensor | None, mask: Tensor | None
+) -> Tensor:
+    """Return weights divided by the sums of the words on the shorter side.
+
+    Parameters
+    ----------
+    weights
+        ``(..., m, n)``, each word of the shorter side with weights of sum 1, about.
+    lengths, mask
+        As `PairLayer` takes them.
+    """
+    shape = weights.shape
+    allowed = torch.ones(shape, dtype=torch.bool, device=weights.device)
+    if mask is not None:
+        allowed = allowed & mask.to(weights.device)
+    if lengths is not None:
+        ends = lengths.to(weights.device)
+        ends = ends if ends.ndim == weights.ndim - 1 else ends[..., None]
+        rows, columns = ends.expand(*shape[:-2], 2)[..., None, None].unbind(-3)
+        places = [torch.arange(k, device=weights.device) for k in shape[-2:]]
+        allowed = allowed & (places[0][:, None] < rows) & (places[1] < columns)
+    wide = allowed.any(-1).sum(-1) <= allowed.any(-2).sum(-1)
+    sums = torch.where(
+        wide[..., None, None], weights.sum(-1, keepdim=True), weights.sum(-2, keepdim=True)
+    )
+    return weights / sums.masked_fill(sums == 0, 1.0)

@@ -1,0 +1,148 @@
+"""Any factor type as a layer."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from torch import Tensor
+
+from lpsmap_core import Distributions, Factor, Variables
+from lpsmap_torch.layers.layer import Layer, Lengths, Mask
+from lpsmap_torch.layers.layout import Declared, Tied
+
+__all__ = ["SparseMAP"]
+
+
+class SparseMAP(Layer):
+    """SparseMAP with a factor type of your choice (Niculae et al. 2018).
+
+    The marginals are ``argmax_mu <scores, mu> - 1/2 ||mu||^2`` over the hull of the type's
+    structures, a factor for every instance of the batch.
+
+    Parameters
+    ----------
+    factor_type
+        The type, such as ``lpsmap.DepTree``. For a type that scores additionals, it takes them
+        flat by its argument ``additionals``, as `Sequence` does.
+    event_ndim
+        How many axes the scores of an instance have; None for the type's own.
+    max_iter, max_inner_iter, tol, threads
+        As for `FactorGraph.solve`.
+    options
+        What else the type takes, the same for all instances.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from lpsmap import Xor
+    >>> from lpsmap_torch.layers import SparseMAP
+    >>> sparsemax = SparseMAP(Xor)
+    >>> sparsemax(torch.tensor([[0.3, 0.1, -1.0], [0.0, 2.0, 0.0]]))
+    tensor([[0.6000, 0.4000, 0.0000],
+            [0.0000, 1.0000, 0.0000]])
+    """
+
+    def __init__(
+        self,
+        factor_type: type[Factor],
+        *,
+        event_ndim: int | None = None,
+        max_iter: int = 1000,
+        max_inner_iter: int | None = None,
+        tol: float = 1e-6,
+        threads: int | None = None,
+        **options: Any,
+    ) -> None:
+        super().__init__(
+            max_iter=max_iter, max_inner_iter=max_inner_iter, tol=tol, threads=threads
+        )
+        if not (isinstance(factor_type, type) and issubclass(factor_type, Factor)):
+            raise TypeError(
+                f"SparseMAP: factor_type is {factor_type!r}; expected a factor type, such as "
+                "lpsmap.DepTree."
+            )
+        if options.get("axis", -1) >= 0:
+            raise ValueError(
+                f"SparseMAP: axis is {options['axis']}; expected a negative one, for the batch "
+                "comes first."
+            )
+        self.factor_type, self.options = factor_type, options
+        self.event_ndim = factor_type.variables_ndim if event_ndim is None else event_ndim  # type: ignore[misc]
+        self.mask_ndim = self.most_lengths = self.event_ndim  # type: ignore[misc]
+
+    def forward(  # type: ignore[override]
+        self,
+        scores: Tensor,
+        additionals: Tensor | None = None,
+        *,
+        lengths: Tensor | None = None,
+        mask: Tensor | None = None,
+    ) -> Tensor:
+        """Return the marginals.
+
+        Parameters
+        ----------
+        scores
+            The scores, batch first.
+        additionals
+            Scores of the additionals, for types that have them: flat on the last axis, the same for
+            all instances or with the batch's axes in front.
+        lengths, mask
+            As the factor type takes them, in tensors.
+
+        Returns
+        -------
+        Tensor
+            Like the scores; zeros in the padding.
+
+        Raises
+        ------
+        TypeError
+            If the scores are no floating-point tensor, the lengths none of integers, or the mask
+            none of booleans.
+        ValueError
+            If a shape or a device does not fit.
+        """
+        return self._marginals(scores, additionals, lengths, mask)
+
+    def structures(  # type: ignore[override]
+        self,
+        scores: Tensor,
+        additionals: Tensor | None = None,
+        *,
+        lengths: Tensor | None = None,
+        mask: Tensor | None = None,
+    ) -> Distributions:
+        """Return the few structures whose mean the marginals are, with their probabilities.
+
+        Parameters
+        ----------
+        scores, additionals, lengths, mask
+            As for `forward`.
+        """
+        return self._structures(scores, additionals, lengths, mask)
+
+    def declare(
+        self, u: Variables, lengths: Lengths, mask: Mask, n_weights: int
+    ) -> Declared:
+        """Return the factors, one an instance."""
+        given: dict[str, Any] = {"lengths": lengths, "mask": mask}
+        given = {name: value for name, value in given.items() if value is not None}
+        if n_weights:
+            batch = u.shape[: u.ndim - self.event_ndim]
+            given["additionals"] = np.zeros((*batch, n_weights))
+        factor = self.factor_type(u, **self.options, **given)
+        tied = (Tied(factor, np.arange(n_weights)),) if n_weights else ()
+        return Declared([factor], tied=tied)
+
+    def _own_repr(self) -> dict[str, Any]:
+        name = self.factor_type.__name__
+        return {"factor_type": _Name(name), **self.options}
+
+
+class _Name(str):
+    """A name that is shown as it is."""
+
+    def __repr__(self) -> str:
+        return str(self)

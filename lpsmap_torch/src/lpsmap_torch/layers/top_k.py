@@ -1,0 +1,53 @@
+"""The k best."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from lpsmap_core import Variables
+from lpsmap_torch.layers.layer import Layer, Lengths, Mask, factor_type
+from lpsmap_torch.layers.layout import Declared
+
+__all__ = ["TopK"]
+
+
+class TopK(Layer):
+    """How much each element is chosen: a mixture of subsets of k.
+
+    The projection of the scores to ``{0 <= mu <= 1, sum mu = k}``, or ``<= k``, and the few subsets
+    of that mean (Correia et al. 2020, section 4.2).
+
+    Parameters
+    ----------
+    k
+        The size of the subsets; all elements where there are fewer.
+    exact
+        Whether smaller subsets are left out.
+    max_iter, max_inner_iter, tol, threads
+        As for `FactorGraph.solve`.
+
+    Notes
+    -----
+    Scores are ``(..., n)``. Lengths are integers of the batch's shape. A mask says which elements
+    there are, and broadcasts to the scores.
+    """
+
+    def __init__(self, k: int, exact: bool = True, **options: Any) -> None:
+        super().__init__(**options)
+        self.k, self.exact = k, exact
+
+    def declare(
+        self, u: Variables, lengths: Lengths, mask: Mask, n_weights: int
+    ) -> Declared:
+        """Return a subset an instance."""
+        there = np.ones(u.shape, dtype=bool) if mask is None else mask
+        if lengths is not None:
+            there = there & (np.arange(u.shape[-1]) < lengths[..., None])
+        sizes = np.minimum(self.k, there.sum(axis=-1))
+        own = None if there.all() else there
+        return Declared([factor_type("TopK")(u, sizes, self.exact, mask=own)])  # type: ignore[call-arg, arg-type]
+
+    def _own_repr(self) -> dict[str, Any]:
+        return {"k": self.k, "exact": self.exact}
