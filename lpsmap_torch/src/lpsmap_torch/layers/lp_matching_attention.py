@@ -5,12 +5,17 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 from torch import Tensor
 
 from lpsmap_core import Factor, Variables
 from lpsmap_torch.layers.layer import Lengths, Mask, factor_type
 from lpsmap_torch.layers.layout import Declared
+from lpsmap_torch.layers.matching_start import MatchingStart
 from lpsmap_torch.layers.pairs import PairLayer, rescaled
+
+LARGEST = 1e3
+"""Scores from which on the solve starts from nothing."""
 
 __all__ = ["LPMatchingAttention"]
 
@@ -67,7 +72,8 @@ class LPMatchingAttention(PairLayer):
         m, n = u.shape[-2:]
         allowed = self._allowed(u.shape, lengths, mask).reshape(-1, m, n)
         table = u.reshape(-1, m, n)
-        wide = allowed.any(axis=2).sum(axis=1) <= allowed.any(axis=1).sum(axis=1)
+        heights, widths = allowed.any(axis=2).sum(axis=1), allowed.any(axis=1).sum(axis=1)
+        wide = heights <= widths
         chosen = [(wide, table, allowed), (~wide, *_turned(table, allowed))]
         factors: list[Factor] = []
         for which, view, pairs in chosen:
@@ -78,7 +84,20 @@ class LPMatchingAttention(PairLayer):
                 if len(instance):
                     whole = None if mask.all() else mask
                     factors.append(factor_type(name)(lines, mask=whole))
-        return Declared(factors)
+        inside = (np.arange(m)[:, None] < heights[:, None, None]) & (
+            np.arange(n) < widths[:, None, None]
+        )
+        plain = (allowed == inside).all(axis=(1, 2))  # no holes, and padding behind
+
+        def start(scores: NDArray[np.float64]) -> MatchingStart:
+            tables = np.ascontiguousarray(scores.reshape(-1, m, n))
+            # others, and what no multipliers are found for, start from nothing
+            usable = plain & (np.abs(tables).max(axis=(1, 2), initial=0.0) < LARGEST)
+            return MatchingStart(
+                table, tables, heights * usable, widths * usable, factor_type("Xor")
+            )
+
+        return Declared(factors, start=start)
 
     def _own_repr(self) -> dict[str, Any]:
         return {"rescale": self.rescale} if self.rescale else {}

@@ -53,7 +53,7 @@ def marginals(
     scores: Tensor, parameters: Tensor | None, lengths: Tensor | None, mask: Tensor | None, name: str
 ) -> Tensor:
     """Return the marginals of a layer, in the shape of the scores, in their dtype and place."""
-    found: Tensor = _call(_Solve, scores, parameters, lengths, mask, name)[0]
+    found: Tensor = _call(_solve, _Solve, scores, parameters, lengths, mask, name)[0]
     return found
 
 
@@ -144,7 +144,7 @@ def _(d_scores: Tensor, d_parameters: Tensor | None, ticket: Tensor, *given: Any
 class _Solve(torch.autograd.Function):
     """Marginals, and the ticket of their solution."""
 
-    operator, generate_vmap_rule = _solve, True
+    generate_vmap_rule = True
 
     @staticmethod
     def forward(*given: Any) -> Any:
@@ -157,20 +157,20 @@ class _Solve(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, gradient: Tensor, _: Any) -> tuple[Tensor | None, ...]:
         ticket, given = _saved(ctx)
-        d_scores, d_parameters = _call(_PullBack, gradient, ticket, *given)
+        d_scores, d_parameters = _call(_pull_back, _PullBack, gradient, ticket, *given)
         return d_scores, None if given[1] is None else d_parameters, None, None, None
 
     @staticmethod
     def jvp(ctx: Any, d_scores: Tensor | None, d_parameters: Tensor | None, *_: Any) -> Any:
         ticket, given = _saved(ctx)
         d_scores = torch.zeros_like(given[0]) if d_scores is None else d_scores
-        return _call(_PushForward, d_scores, d_parameters, ticket, *given), None
+        return _call(_push_forward, _PushForward, d_scores, d_parameters, ticket, *given), None
 
 
 class _PullBack(torch.autograd.Function):
     """Gradients in scores and parameters of one in the marginals."""
 
-    operator, generate_vmap_rule = _pull_back, True
+    generate_vmap_rule = True
 
     @staticmethod
     def forward(*given: Any) -> Any:
@@ -184,19 +184,19 @@ class _PullBack(torch.autograd.Function):
     def backward(ctx: Any, d_scores: Tensor, d_parameters: Tensor) -> tuple[Tensor | None, ...]:
         ticket, given = _saved(ctx)
         along = None if given[1] is None else d_parameters
-        return _call(_PushForward, d_scores, along, ticket, *given), *(None,) * 6
+        return _call(_push_forward, _PushForward, d_scores, along, ticket, *given), *(None,) * 6
 
     @staticmethod
     def jvp(ctx: Any, gradient: Tensor | None, *_: Any) -> Any:
         ticket, given = _saved(ctx)
         gradient = torch.zeros_like(given[0]) if gradient is None else gradient
-        return _call(_PullBack, gradient, ticket, *given)
+        return _call(_pull_back, _PullBack, gradient, ticket, *given)
 
 
 class _PushForward(torch.autograd.Function):
     """The change of marginals along one of scores and parameters."""
 
-    operator, generate_vmap_rule = _push_forward, True
+    generate_vmap_rule = True
 
     @staticmethod
     def forward(*given: Any) -> Any:
@@ -210,23 +210,23 @@ class _PushForward(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
         ticket, given = _saved(ctx)
-        d_scores, d_parameters = _call(_PullBack, gradient, ticket, *given)
+        d_scores, d_parameters = _call(_pull_back, _PullBack, gradient, ticket, *given)
         return d_scores, d_parameters if ctx.along_parameters else None, *(None,) * 6
 
     @staticmethod
     def jvp(ctx: Any, d_scores: Tensor | None, d_parameters: Tensor | None, *_: Any) -> Any:
         ticket, given = _saved(ctx)
         d_scores = torch.zeros_like(given[0]) if d_scores is None else d_scores
-        return _call(_PushForward, d_scores, d_parameters, ticket, *given)
+        return _call(_push_forward, _PushForward, d_scores, d_parameters, ticket, *given)
 
 
-def _call(function: Any, *given: Any) -> Any:
+def _call(operator: Any, function: Any, *given: Any) -> Any:
     """Call an operator: the compiler knows its derivatives, which eager code has from Function.
 
     Function has forward mode besides, which operators cannot have, and the compiler not trace.
     """
     if torch.compiler.is_compiling():
-        return function.operator(*given)
+        return operator(*given)
     return function.apply(*given)
 
 
@@ -242,10 +242,12 @@ def _saved(ctx: Any) -> tuple[Tensor, tuple[Any, ...]]:
     return ticket, (*tensors, ctx.layer)
 
 
-for _function in (_Solve, _PullBack, _PushForward):
-    _function.operator.register_autograd(
-        _function.backward, setup_context=_function.setup_context
-    )
+for _operator, _function in (
+    (_solve, _Solve),
+    (_pull_back, _PullBack),
+    (_push_forward, _PushForward),
+):
+    _operator.register_autograd(_function.backward, setup_context=_function.setup_context)
 
 
 # -------------------------------------------------------------------- many at once
