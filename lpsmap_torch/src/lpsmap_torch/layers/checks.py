@@ -11,7 +11,15 @@ from torch import Tensor
 
 from lpsmap_core.model.inputs import check_readable
 
-__all__ = ["check_parameters", "check_scores", "checked_lengths", "checked_mask", "leading"]
+__all__ = [
+    "check_ends",
+    "check_parameters",
+    "check_scores",
+    "checked_lengths",
+    "checked_mask",
+    "leading",
+    "present",
+]
 
 
 def check_scores(name: str, scores: Any, ndim: int) -> None:
@@ -156,3 +164,58 @@ def leading(name: str, on: NDArray[np.bool_], what: str) -> NDArray[np.int64]:
             "Move it there."
         )
     return lengths
+
+
+def check_ends(name: str, lengths: NDArray[np.int64], longest: tuple[int, ...]) -> None:
+    """Refuse lengths beyond their axes.
+
+    Parameters
+    ----------
+    name
+        The layer, for messages.
+    lengths
+        (..., axes) the lengths.
+    longest
+        The lengths of the axes.
+
+    Raises
+    ------
+    ValueError
+        If one is.
+    """
+    wrong = np.argwhere(((lengths < 0) | (lengths > np.array(longest))).any(axis=-1))
+    if wrong.size:
+        where = tuple(wrong[0].tolist())
+        which = f" of instance {where[0] if len(where) == 1 else where}" if where else ""
+        got = tuple(lengths[where].tolist())
+        one = len(got) == 1
+        raise ValueError(
+            f"{name}: lengths{which} {'is' if one else 'are'} {got[0] if one else got}; expected 0 "
+            f"to {longest[0] if one else longest}."
+        )
+
+
+def present(
+    name: str, shape: tuple[int, ...], lengths: NDArray[np.int64] | None, mask: Any
+) -> NDArray[np.bool_]:
+    """Return which entries of a last axis are there.
+
+    Parameters
+    ----------
+    name
+        The layer, for messages.
+    shape
+        The shape of the entries.
+    lengths, mask
+        As `Layer.declare` gets them.
+
+    Raises
+    ------
+    ValueError
+        If a length is beyond the axis.
+    """
+    there = np.ones(shape, dtype=bool) if mask is None else mask
+    if lengths is None:
+        return there
+    check_ends(name, lengths[..., None], shape[-1:])
+    return there & (np.arange(shape[-1]) < lengths[..., None])

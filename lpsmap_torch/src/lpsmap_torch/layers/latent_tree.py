@@ -7,7 +7,8 @@ from typing import Any, ClassVar
 import numpy as np
 
 from lpsmap_core import Factor, Variables
-from lpsmap_torch.layers.checks import leading
+from lpsmap_core.model.inputs import count
+from lpsmap_torch.layers.checks import leading, present
 from lpsmap_torch.layers.layer import Layer, Lengths, Mask, factor_type
 from lpsmap_torch.layers.layout import Declared
 
@@ -53,7 +54,9 @@ class LatentTree(Layer):
         **options: Any,
     ) -> None:
         super().__init__(**options)
-        if budget_root and budget is None:
+        if budget is not None:
+            budget = count("LatentTree: budget", budget, least=0)
+        elif budget_root:
             raise ValueError(
                 "LatentTree: budget_root is True but budget is None; expected a budget. Set it."
             )
@@ -65,9 +68,7 @@ class LatentTree(Layer):
     ) -> Declared:
         """Return the trees, and what limits their heads."""
         n = u.shape[-1]
-        words = np.ones(u.shape[:-1], dtype=bool) if mask is None else mask
-        if lengths is not None:
-            words = words & (np.arange(n) < lengths[..., None])
+        words = present(type(self).__name__, u.shape[:-1], lengths, mask)
         own = None if words.all() else leading(type(self).__name__, words, "words")
         trees = factor_type("DepTree")(
             u,

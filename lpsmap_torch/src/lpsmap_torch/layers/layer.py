@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from lpsmap_core import Distributions, Factor, FactorGraph, Variables
+from lpsmap_core.engine.options import checked_options
 from lpsmap_core.plugins.packs import advice
 from lpsmap_core.plugins.registry import installed
 from lpsmap_torch.graph import TorchFactorGraph
@@ -60,6 +61,16 @@ class Layer(nn.Module):
         threads: int | None = None,
     ) -> None:
         super().__init__()
+        checked_options(
+            max_iter=max_iter,
+            max_inner_iter=max_inner_iter,
+            tol=tol,
+            step_size=None,
+            adapt=True,
+            trace=False,
+            max_time=None,
+            threads=threads,
+        )
         self.max_iter, self.max_inner_iter = max_iter, max_inner_iter
         self.tol, self.threads = tol, threads
         self._make_own()

@@ -9,7 +9,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from lpsmap_torch.layers.checks import leading
+from lpsmap_torch.layers.checks import check_ends, leading
 from lpsmap_torch.layers.layer import Layer, Lengths, Mask
 
 __all__ = ["PairLayer", "rescaled"]
@@ -29,15 +29,10 @@ class PairLayer(Layer):
         allowed = np.ones(shape, dtype=bool) if mask is None else mask
         if lengths is None:
             return allowed
-        rows_columns = lengths if lengths.ndim == len(shape) - 1 else lengths[..., None]
-        rows, columns = np.broadcast_to(rows_columns, (*shape[:-2], 2))[..., None, None, :].T
-        rows, columns = rows.T, columns.T
-        wrong = (rows < 0) | (rows > shape[-2]) | (columns < 0) | (columns > shape[-1])
-        if wrong.any():
-            raise ValueError(
-                f"{type(self).__name__}: lengths are beyond {shape[-2:]} or below 0; expected 0 "
-                "to the numbers of rows and columns."
-            )
+        ends = lengths if lengths.ndim == len(shape) - 1 else lengths[..., None]
+        ends = np.broadcast_to(ends, (*shape[:-2], 2))
+        check_ends(type(self).__name__, ends, shape[-2:])
+        rows, columns = ends[..., 0, None, None], ends[..., 1, None, None]
         inside = (np.arange(shape[-2])[:, None] < rows) & (np.arange(shape[-1]) < columns)
         return allowed & inside
 

@@ -9,7 +9,8 @@ import torch
 from torch import Tensor, nn
 
 from lpsmap_core import Variables
-from lpsmap_torch.layers.checks import leading
+from lpsmap_core.model.inputs import count
+from lpsmap_torch.layers.checks import leading, present
 from lpsmap_torch.layers.layer import Layer, Lengths, Mask, factor_type
 from lpsmap_torch.layers.layout import Declared, Tied
 
@@ -44,7 +45,8 @@ class Rationale(Layer):
 
     def __init__(self, budget: int, transition: float = 0.0, **options: Any) -> None:
         super().__init__(**options)
-        self.budget, self.first_transition = budget, transition
+        self.budget = count("Rationale: budget", budget, least=0)
+        self.first_transition = float(transition)
         self.transition = nn.Parameter(torch.empty(1))
         self.reset_parameters()
 
@@ -61,9 +63,7 @@ class Rationale(Layer):
     ) -> Declared:
         """Return a sequence an instance, in whose state 0 words are chosen."""
         n = u.shape[-2]
-        words = np.ones(u.shape[:-1], dtype=bool) if mask is None else mask
-        if lengths is not None:
-            words = words & (np.arange(n) < lengths[..., None])
+        words = present(type(self).__name__, u.shape[:-1], lengths, mask)
         own = None if words.all() else leading(type(self).__name__, words, "words")
         steps = np.zeros((*u.shape[:-2], max(n - 1, 0), 2, 2))
         sequence = factor_type("SequenceBudget")(u, steps, self.budget, lengths=own)  # type: ignore[call-arg, arg-type]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 from torch import Tensor
 
 from lpsmap_core import Distributions, Factor, Variables
@@ -127,18 +128,39 @@ class SparseMAP(Layer):
         self, u: Variables, lengths: Lengths, mask: Mask, n_weights: int
     ) -> Declared:
         """Return the factors, one an instance."""
-        given: dict[str, Any] = {"lengths": lengths, "mask": mask}
+        split = u.ndim - self.event_ndim
+        there = _there(u.shape[:split], lengths, mask)
+        view, rows = u, None
+        if not there.all():  # some types need a variable in each of their factors
+            rows = np.flatnonzero(there)
+            view = u.reshape(-1, *u.shape[split:])[rows]
+            lengths = None if lengths is None else lengths.reshape(there.size, -1)[rows]
+            mask = None if mask is None else mask.reshape(-1, *u.shape[split:])[rows]
+            if lengths is not None and lengths.shape[1] == 1:
+                lengths = lengths[:, 0]
+        if view.size == 0 and u.size:
+            return Declared([])
+        given = {"lengths": lengths, "mask": mask}
         given = {name: value for name, value in given.items() if value is not None}
         if n_weights:
-            batch = u.shape[: u.ndim - self.event_ndim]
-            given["additionals"] = np.zeros((*batch, n_weights))
-        factor = self.factor_type(u, **self.options, **given)
-        tied = (Tied(factor, np.arange(n_weights)),) if n_weights else ()
+            given["additionals"] = np.zeros((*view.shape[: view.ndim - self.event_ndim], n_weights))
+        factor = self.factor_type(view, **self.options, **given)  # type: ignore[arg-type]
+        tied = (Tied(factor, np.arange(n_weights), rows),) if n_weights else ()
         return Declared([factor], tied=tied)
 
     def _own_repr(self) -> dict[str, Any]:
         name = self.factor_type.__name__
         return {"factor_type": _Name(name), **self.options}
+
+
+def _there(batch: tuple[int, ...], lengths: Lengths, mask: Mask) -> NDArray[np.bool_]:
+    """Return which instances have any variable."""
+    there = np.ones(batch, dtype=bool)
+    if lengths is not None:
+        there &= (lengths.reshape(*batch, -1) != 0).all(axis=-1)
+    if mask is not None:
+        there &= mask.any(axis=tuple(range(len(batch), mask.ndim)))
+    return there
 
 
 class _Name(str):

@@ -7,6 +7,8 @@ from typing import Any
 import numpy as np
 
 from lpsmap_core import Variables
+from lpsmap_core.model.inputs import count, flag
+from lpsmap_torch.layers.checks import present
 from lpsmap_torch.layers.layer import Layer, Lengths, Mask, factor_type
 from lpsmap_torch.layers.layout import Declared
 
@@ -36,15 +38,14 @@ class TopK(Layer):
 
     def __init__(self, k: int, exact: bool = True, **options: Any) -> None:
         super().__init__(**options)
-        self.k, self.exact = k, exact
+        self.k = count("TopK: k", k, least=0)
+        self.exact = flag("TopK: exact", exact)
 
     def declare(
         self, u: Variables, lengths: Lengths, mask: Mask, n_weights: int
     ) -> Declared:
         """Return a subset an instance."""
-        there = np.ones(u.shape, dtype=bool) if mask is None else mask
-        if lengths is not None:
-            there = there & (np.arange(u.shape[-1]) < lengths[..., None])
+        there = present(type(self).__name__, u.shape, lengths, mask)
         sizes = np.minimum(self.k, there.sum(axis=-1))
         own = None if there.all() else there
         return Declared([factor_type("TopK")(u, sizes, self.exact, mask=own)])  # type: ignore[call-arg, arg-type]

@@ -1,0 +1,160 @@
+"""Bad input of layers: errors in words, or the answer that is documented."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+
+from layer_cases import CASES, Case, normal, trained
+from lpsmap import Xor
+from lpsmap_torch.layers import (
+    LatentTree,
+    LPMatchingAttention,
+    MatchingAttention,
+    Rationale,
+    SequenceAttention,
+    SparseMAP,
+    TopK,
+)
+
+every_layer = pytest.mark.parametrize("case", CASES.values(), ids=CASES)
+X, W = torch.zeros(2, 3, 4), torch.zeros(2, 5)
+
+WRONG: dict[str, tuple[Any, type[Exception], str]] = {
+    "integers": (lambda: TopK(2)(W.long()), TypeError, r"dtype torch.int64; .*Use scores.float"),
+    "no tensor": (lambda: TopK(2)(W.numpy()), TypeError, "scores is a ndarray; .*torch.as_tensor"),
+    "complex": (lambda: TopK(2)(W + 0j), TypeError, "complex64; expected real numbers"),
+    "sparse": (lambda: TopK(2)(W.to_sparse()), TypeError, r"Use to_dense\(\)"),
+    "meta": (lambda: TopK(2)(W.to("meta")), TypeError, "a meta tensor, which has no numbers"),
+    "axes": (lambda: MatchingAttention()(W[0]), ValueError, r"\(5,\); expected 2 axes or more"),
+    "device": (
+        lambda: SequenceAttention().to("meta")(X),
+        ValueError,
+        r"parameters on meta, but scores on cpu; .*Move the layer",
+    ),
+    "mask's dtype": (
+        lambda: TopK(2)(W, mask=torch.ones(2, 5)),
+        TypeError,
+        r"mask is torch.float32; .*Use mask.bool\(\)",
+    ),
+    "mask's shape": (
+        lambda: LPMatchingAttention()(X, mask=torch.ones(2, 4, 3, dtype=torch.bool)),
+        ValueError,
+        r"mask has shape \(2, 4, 3\); expected one that broadcasts to \(2, 3, 4\)",
+    ),
+    "mask of words": (
+        lambda: LatentTree()(torch.zeros(2, 4, 4), mask=torch.ones(2, 4, 4, dtype=torch.bool)),
+        ValueError,
+        r"mask has shape \(2, 4, 4\); expected one that broadcasts to \(2, 4\)",
+    ),
+    "padding first": (
+        lambda: Rationale(2)(W, mask=torch.arange(5).expand(2, 5) > 1),
+        ValueError,
+        "mask of instance 0 leaves out words before others .*expected padding behind",
+    ),
+    "lengths' dtype": (
+        lambda: TopK(2)(W, lengths=torch.ones(2)),
+        TypeError,
+        r"lengths is torch.float32; expected a tensor of integers",
+    ),
+    "a list": (lambda: TopK(2)(W, lengths=[1, 2]), TypeError, r"Use torch.tensor\(lengths\)"),
+    "lengths' shape": (
+        lambda: TopK(2)(W, lengths=torch.tensor([1])),
+        ValueError,
+        r"lengths has shape \(1,\); expected \(2,\), one for every instance",
+    ),
+    "lengths of pairs": (
+        lambda: MatchingAttention()(X, lengths=torch.ones(2, 3).long()),
+        ValueError,
+        r"expected \(2,\), one for every .*, or \(2, 2\) for rows and columns",
+    ),
+    "too long": (
+        lambda: LPMatchingAttention()(X, lengths=torch.tensor([[3, 4], [3, 5]])),
+        ValueError,
+        r"lengths of instance 1 are \(3, 5\); expected 0 to \(3, 4\)",
+    ),
+    "words too long": (
+        lambda: LatentTree()(torch.zeros(2, 4, 4), lengths=torch.tensor([4, -1])),
+        ValueError,
+        "lengths of instance 1 is -1; expected 0 to 4",
+    ),
+    "additionals": (
+        lambda: SparseMAP(Xor)(W, torch.zeros(3)),
+        TypeError,
+        "unexpected keyword argument 'additionals'",
+    ),
+    "no type": (lambda: SparseMAP("Xor"), TypeError, "factor_type is 'Xor'; expected a factor"),  # type: ignore[arg-type]
+    "axis": (lambda: SparseMAP(Xor, axis=0), ValueError, "axis is 0; expected a negative one"),
+    "no budget": (lambda: LatentTree(budget_root=True), ValueError, "expected a budget"),
+    "option": (lambda: TopK(2, tol=-1.0), ValueError, "tol: got -1.0; expected"),
+    "k": (lambda: TopK(-1), ValueError, "k: got -1; expected an integer of at least 0"),
+}
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")  # torch's about its own prototypes
+@pytest.mark.parametrize("what", WRONG)
+def test_what_is_refused(what: str) -> None:
+    call, error, words = WRONG[what]
+    with pytest.raises(error, match=words):
+        call()
+
+
+@every_layer
+def test_rows_that_are_all_masked(case: Case) -> None:
+    """They have weights and gradients of zero, whatever they hold, and others are as ever."""
+    layer = trained(case)
+    scores = torch.full((3, *case.shape), torch.nan, dtype=torch.float64)
+    scores[1] = normal(*case.shape).detach()
+    scores.requires_grad_()
+    mask = torch.zeros(3, *case.shape[: layer.mask_ndim], dtype=torch.bool)
+    mask[1] = True
+    lengths = torch.tensor([0, 1, 0])[:, None] * torch.tensor(case.shape[: case.axes])
+    for given in ({"mask": mask}, {"lengths": lengths if case.axes > 1 else lengths[:, 0]}):
+        values = layer(scores, **given)
+        torch.testing.assert_close(values[1], layer(scores[1]), rtol=0, atol=2e-6)
+        assert not values[[0, 2]].any()
+        (gradient,) = torch.autograd.grad(values.square().sum(), scores)
+        assert not gradient[[0, 2]].any()
+        assert gradient[1].isfinite().all()
+    none = layer(scores.detach(), mask=torch.zeros_like(mask))
+    assert not none.any()
+
+
+def test_masks_with_holes() -> None:
+    """Pairs that are not allowed score -inf; rows of none take no part, wherever they stand."""
+    scores = normal(2, 3, 4, seed=5)
+    mask = torch.rand(2, 3, 4, generator=torch.Generator().manual_seed(0)) < 0.8
+    mask[0, :, :3] |= torch.eye(3, dtype=torch.bool)
+    mask[1, 1] = False
+    found = LPMatchingAttention()(scores, mask=mask)
+    assert not found[~mask].any()
+    torch.testing.assert_close(found[0].sum(1), torch.ones(3, dtype=torch.float64))
+    without = LPMatchingAttention()(scores[1, ::2], mask=mask[1, ::2])
+    torch.testing.assert_close(found[1, ::2], without, rtol=0, atol=1e-5)
+    mask[1] = True
+    forbidden = scores.masked_fill(~mask, -torch.inf)
+    for layer in (MatchingAttention(), SequenceAttention().double()):
+        torch.testing.assert_close(layer(scores, mask=mask), layer(forbidden), rtol=0, atol=1e-6)
+
+
+def test_mixed_dtypes_keep_their_own() -> None:
+    """Parameters in single precision serve scores in another."""
+    layer, scores = SequenceAttention(), normal(2, 3, 4, dtype=torch.bfloat16)
+    values = layer(scores)
+    values.sum().backward()
+    assert values.dtype == scores.grad.dtype == torch.bfloat16
+    assert layer.distances.grad.dtype == torch.float32
+
+
+def test_one_bad_item_leaves_the_others() -> None:
+    scores = normal(3, 5).detach()
+    scores[1, 2] = torch.nan
+    scores.requires_grad_()
+    with pytest.warns(UserWarning, match="NaN"):
+        values = TopK(2)(scores)
+    assert values[1].isnan().all()
+    values[[0, 2]].square().sum().backward()
+    assert scores.grad.isfinite().all()
+    assert not scores.grad[1].any()
