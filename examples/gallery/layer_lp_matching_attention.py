@@ -1,0 +1,89 @@
+"""
+Attention by rows and columns that agree
+========================================
+
+How many words of one bag are in the other, counted as often as they are in both? Attention by
+softmax may look at the same word again and again. ``LPMatchingAttention`` uses every word once at
+most, of bags of any size: lengths say where their padding begins.
+"""
+
+import matplotlib.pyplot as plt
+import torch
+from torch import nn
+
+from lpsmap_torch.layers import LPMatchingAttention
+
+n_words, size, m, n = 8, 64, 5, 7
+
+
+def bags(generator):
+    """Return two bags of words, their sizes, and how many words they have in common."""
+    one = torch.randint(n_words, (size, m), generator=generator)
+    other = torch.randint(n_words, (size, n), generator=generator)
+    lengths = torch.randint(1, m + 1, (size, 2), generator=generator)
+    counts = [
+        nn.functional.one_hot(bag, n_words).where(
+            (torch.arange(bag.shape[1]) < ends[:, None])[..., None], 0
+        )
+        for bag, ends in zip((one, other), lengths.T, strict=True)
+    ]
+    common = torch.minimum(counts[0].sum(1), counts[1].sum(1)).sum(1)
+    return one, other, lengths, common.float()
+
+
+class Counter(nn.Module):
+    """Adds up how alike the words are that attend to each other."""
+
+    def __init__(self, matching: bool):
+        super().__init__()
+        self.matching = LPMatchingAttention() if matching else None
+        self.score = nn.Parameter(0.1 * torch.randn(n_words, n_words))
+        self.alike = nn.Parameter(0.1 * torch.randn(n_words, n_words))
+
+    def weights(self, scores, lengths):
+        """Return the attention."""
+        if self.matching is not None:
+            return self.matching(scores, lengths=lengths)
+        rows, columns = lengths[:, :1, None], lengths[:, 1:, None]
+        padding = torch.arange(n) >= columns
+        return scores.masked_fill(padding, -1e9).softmax(-1) * (torch.arange(m)[:, None] < rows)
+
+    def forward(self, one, other, lengths):
+        """Return the counts, and the weights."""
+        pairs = one[:, :, None], other[:, None, :]
+        weights = self.weights(self.score[pairs], lengths)
+        return (weights * self.alike[pairs]).sum((1, 2)), weights
+
+
+def train(matching):
+    """Return the errors of training, and the last batch with its weights."""
+    torch.manual_seed(0)
+    model, generator = Counter(matching), torch.Generator().manual_seed(0)
+    optimizer, errors = torch.optim.Adam(model.parameters(), lr=0.05), []
+    for _ in range(150):
+        *given, common = bags(generator)
+        found, weights = model(*given)
+        loss = (found - common).square().mean()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        errors.append((found - common).abs().mean().item())
+    return errors, given, weights.detach()
+
+
+# %%
+# Both learn who is like whom. Only one of them can count.
+
+figure, axes = plt.subplots(1, 3, figsize=(9, 2.8), layout="constrained")
+for matching, color, ax in ((False, "#999999", axes[1]), (True, "#0072b2", axes[2])):
+    errors, (one, other, lengths), weights = train(matching)
+    name = "LP-matching" if matching else "softmax"
+    axes[0].plot(errors, color=color, label=name)
+    shown = int(lengths.sum(1).argmax())
+    rows, columns = lengths[shown].tolist()
+    ax.imshow(weights[shown, :rows, :columns], cmap="Blues", vmin=0, vmax=1)
+    ax.set(title=name)
+    ax.set_xticks(range(columns), other[shown, :columns].tolist())
+    ax.set_yticks(range(rows), one[shown, :rows].tolist())
+axes[0].set(xlabel="step", ylabel="error of the count", ylim=(0, None))
+axes[0].legend(frameon=False)

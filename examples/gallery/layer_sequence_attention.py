@@ -1,0 +1,55 @@
+"""
+Attention by sequences
+======================
+
+A text is copied with an offset, from a longer one of few symbols, so that a symbol alone does not
+tell where it comes from. ``SequenceAttention`` learns a score for every distance of a step, here
+that what follows comes from the next place.
+"""
+
+import matplotlib.pyplot as plt
+import torch
+from torch import nn
+
+from lpsmap_torch.layers import SequenceAttention
+
+torch.manual_seed(0)
+n_symbols, n_hidden, rows, columns, size = 3, 12, 6, 9, 32
+
+
+def copies():
+    """Return symbols, the long texts' other side, the copies, and what is on their other side."""
+    symbol = torch.randint(n_symbols, (size, columns))
+    other = torch.randint(n_hidden, (size, columns))
+    places = torch.randint(columns - rows + 1, (size, 1)) + torch.arange(rows)
+    return symbol, other, symbol.gather(1, places), other.gather(1, places), places
+
+
+# %%
+# The network sees the symbols, and has to say what is written on the other side of their places.
+
+attention = SequenceAttention()
+alike = nn.Parameter(0.1 * torch.randn(n_symbols, n_symbols))
+optimizer = torch.optim.Adam([alike, *attention.parameters()], lr=0.05)
+losses = []
+for _ in range(80):
+    symbol, other, copied, target, places = copies()
+    weights = attention(alike[copied[:, :, None], symbol[:, None, :]])
+    read = weights @ nn.functional.one_hot(other, n_hidden).float()
+    loss = nn.functional.nll_loss((read + 1e-3).log().flatten(0, 1), target.flatten())
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+    losses.append(loss.item())
+
+# %%
+# What it learnt: to go on by one.
+
+figure, axes = plt.subplots(1, 3, figsize=(9, 2.8), layout="constrained")
+axes[0].plot(losses, color="#0072b2")
+axes[0].set(xlabel="step", ylabel="loss", ylim=(0, None))
+axes[1].bar(["≤ -2", "-1", "0", "1", "≥ 2"], attention.distances.detach(), color="#0072b2")
+axes[1].set(title="scores of distances")
+axes[2].imshow(weights[0].detach(), cmap="Blues", vmin=0, vmax=1)
+axes[2].plot(places[0], range(rows), "o", color="#d55e00", markerfacecolor="none", markersize=9)
+axes[2].set(title="a copy", xlabel="place", ylabel="copy")

@@ -1,0 +1,60 @@
+"""
+Any factor type as a layer
+==========================
+
+``SparseMAP`` makes a layer of a factor type. Here it is ``Alignment``: a text and its translation,
+in which every symbol has become another one, said once or twice. The network learns the dictionary,
+with nothing to learn from but that the translation has to tell the text.
+"""
+
+import matplotlib.pyplot as plt
+import torch
+from torch import nn
+
+from lpsmap import Alignment
+from lpsmap_torch.layers import SparseMAP
+
+torch.manual_seed(1)
+n_symbols, length, size = 6, 5, 32
+dictionary = torch.randperm(n_symbols)
+
+
+def pairs():
+    """Return texts, translations, and how long these are."""
+    text = torch.randint(n_symbols, (size, length))
+    times = torch.randint(1, 3, (size, length))
+    said = [dictionary[row].repeat_interleave(n) for row, n in zip(text, times, strict=True)]
+    return text, nn.utils.rnn.pad_sequence(said, batch_first=True), times.sum(1)
+
+
+# %%
+# Scores are a table over both alphabets. Lengths are of the text and of the translation.
+
+table = nn.Parameter(0.1 * torch.randn(n_symbols, n_symbols))
+reader = nn.Linear(n_symbols, n_symbols)
+align = SparseMAP(Alignment)
+optimizer = torch.optim.Adam([table, *reader.parameters()], lr=0.05)
+losses = []
+for _ in range(60):
+    text, said, lengths = pairs()
+    scores = table[text[:, :, None], said[:, None, :]]
+    ends = torch.stack([torch.full_like(lengths, length), lengths], -1)
+    weights = align(scores, lengths=ends)
+    heard = weights @ nn.functional.one_hot(said, n_symbols).float()
+    loss = nn.functional.cross_entropy(reader(heard).flatten(0, 1), text.flatten())
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+    losses.append(loss.item())
+
+# %%
+# The weights of a pair are a mixture of few monotone alignments, of which the likeliest are these.
+
+figure, axes = plt.subplots(1, 3, figsize=(9, 2.6), layout="constrained")
+axes[0].plot(losses, color="#0072b2")
+axes[0].set(xlabel="step", ylabel="loss", ylim=(0, None))
+axes[1].imshow(weights[0, :, : lengths[0]].detach(), cmap="Blues", vmin=0, vmax=1)
+axes[1].set(title="weights of a pair", xlabel="translation", ylabel="text")
+axes[2].imshow(table.detach()[:, dictionary], cmap="Blues")
+axes[2].set(title="table, translations in order", xlabel="translation", ylabel="symbol")
+align.structures(scores[:1], lengths=ends[:1])

@@ -1,0 +1,48 @@
+"""
+The k best
+==========
+
+A regression on twenty features of which three count. ``TopK`` is a gate that lets three pass: a
+mixture of few subsets, until it is sure of one.
+"""
+
+import matplotlib.pyplot as plt
+import torch
+from torch import nn
+
+from lpsmap_torch.layers import TopK
+
+torch.manual_seed(0)
+n, k, size = 20, 3, 64
+count = torch.tensor([3, 8, 17])
+slopes = torch.tensor([2.0, -1.5, 1.0])
+
+# %%
+# The gate's scores are parameters. They begin nearly equal, so that all features pass a little.
+
+scores = nn.Parameter(0.01 * torch.randn(n))
+gate, read = TopK(k), nn.Linear(n, 1)
+optimizer = torch.optim.Adam([scores, *read.parameters()], lr=0.03)
+losses, gates, n_subsets = [], [], []
+for _ in range(150):
+    x = torch.randn(size, n)
+    y = x[:, count] @ slopes + 0.1 * torch.randn(size)
+    passed = gate(scores)
+    loss = (read(passed * x)[:, 0] - y).square().mean()
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+    losses.append(loss.item())
+    gates.append(passed.detach())
+    n_subsets.append(len(gate.structures(scores.detach())[0]))
+
+# %%
+# Those that count are let through in the end, and the others not at all.
+
+figure, axes = plt.subplots(1, 2, figsize=(9, 2.8), layout="constrained")
+axes[0].plot(losses, color="#0072b2", label="loss")
+axes[0].plot(n_subsets, color="#999999", label="subsets in the mixture")
+axes[0].set(xlabel="step", ylim=(0, None))
+axes[0].legend(frameon=False)
+axes[1].imshow(torch.stack(gates).T, cmap="Blues", vmin=0, vmax=1, aspect="auto")
+axes[1].set(title="the gate", xlabel="step", ylabel="feature", yticks=count.tolist())
