@@ -172,7 +172,9 @@ def main(steps: int, tol: float, max_iter: int, exact: bool) -> None:
     ratios = [np.median(run.times[half:]) / first for run in runs.values()]
     table.add_row("as a multiple of softmax's", *(f"{ratio:.2f}" for ratio in ratios))
     for part in runs["LP-matching"].parts:
-        cells = [milliseconds(run.parts[part]) if part in run.parts else "" for run in runs.values()]
+        cells = [
+            milliseconds(run.parts[part]) if part in run.parts else "" for run in runs.values()
+        ]
         table.add_row(f"  {part}", *cells)
     shares = [f"{100 * np.mean(run.right[half:]):.0f} %" for run in runs.values()]
     table.add_row("right in training", *shares)

@@ -68,7 +68,9 @@ def main(steps: int, size: int) -> None:
     """Train, and print the loss of the whole batch."""
     rank, processes, device = start()
     if size % processes:
-        raise click.BadParameter(f"{size} is no multiple of {processes} processes", param_hint="--size")
+        raise click.BadParameter(
+            f"{size} is no multiple of {processes} processes", param_hint="--size"
+        )
     torch.manual_seed(0)
     model: nn.Module = Aligner().to(device)
     if processes > 1:

@@ -83,7 +83,12 @@ def test_broken_links_of_a_site_are_found(tmp_path: Path, monkeypatch: pytest.Mo
 
 @pytest.mark.parametrize(
     "module",
-    ["lpsmap_core.solution.conditional_gradient", "lpsmap_core.graph", "lpsmap_torch.graph"],
+    [
+        "lpsmap_core.solution.conditional_gradient",
+        "lpsmap_core.graph",
+        "lpsmap_torch.graph",
+        "lpsmap_torch.layers.sparse_map",
+    ],
 )
 def test_docstring_examples(module: str) -> None:
     if "torch" in module and not HAS_TORCH:

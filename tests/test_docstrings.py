@@ -30,7 +30,7 @@ MODULES = [
 ]
 
 if importlib.util.find_spec("torch"):
-    MODULES.append("lpsmap_torch")
+    MODULES += ["lpsmap_torch", "lpsmap_torch.layers"]
 
 INHERITED = {
     *("solve_map", "vertex", "decode", "examples", "hypergraph"),

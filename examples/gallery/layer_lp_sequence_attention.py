@@ -47,9 +47,7 @@ def train(attention):
 
 layers = {"LP-matching": LPMatchingAttention(), "LP-sequence": LPSequenceAttention(tol=1e-3)}
 figure, axes = plt.subplots(1, 3, figsize=(9, 2.8), layout="constrained")
-for (name, layer), color, ax in zip(
-    layers.items(), ["#999999", "#0072b2"], axes[1:], strict=True
-):
+for (name, layer), color, ax in zip(layers.items(), ["#999999", "#0072b2"], axes[1:], strict=True):
     losses, weights, order = train(layer)
     axes[0].plot(losses, color=color, label=name)
     ax.imshow(weights[0], cmap="Blues", vmin=0, vmax=1)

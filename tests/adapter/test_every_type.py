@@ -61,7 +61,9 @@ def test_derivatives_of_every_type(name: str) -> None:
         double = [x.detach().double().requires_grad_() for x in single]
         found = [(function(*x), x) for x in (single, double)]
         gradients = [
-            torch.autograd.grad([torch.cos(value * k).sum() for k, value in enumerate(values, 1)], x)
+            torch.autograd.grad(
+                [torch.cos(value * k).sum() for k, value in enumerate(values, 1)], x
+            )
             for values, x in found
         ]
         for one, other in zip(

@@ -13,8 +13,13 @@ import torch
 from torch import Tensor, nn
 
 from layer_cases import CASES, Case, normal, trained
-from lpsmap_torch.layers import LPMatchingAttention, Rationale, SequenceAttention
-from lpsmap_torch.layers import operators, tickets
+from lpsmap_torch.layers import (
+    LPMatchingAttention,
+    Rationale,
+    SequenceAttention,
+    operators,
+    tickets,
+)
 
 every_layer = pytest.mark.parametrize("case", CASES.values(), ids=CASES)
 pytestmark = [

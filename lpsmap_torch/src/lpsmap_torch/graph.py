@@ -27,9 +27,9 @@ class TorchFactorGraph(FactorGraph):
     Gradients flow to all of them, and gradients of gradients too: the solution is piecewise affine,
     so that the second derivative in the scores is zero inside a face.
 
-    A solve is no part of a compiled or transformed function. Decorate the function that makes and
-    solves the graph with ``torch.compiler.disable``, and give scores batch axes instead of
-    ``torch.vmap``.
+    A solve is no part of a compiled or transformed function; those of `lpsmap_torch.layers` are.
+    Decorate the function that makes and solves the graph with ``torch.compiler.disable``, and give
+    scores batch axes instead of ``torch.vmap``.
 
     Examples
     --------

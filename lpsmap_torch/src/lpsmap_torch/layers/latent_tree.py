@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 
@@ -42,7 +42,7 @@ class LatentTree(Layer):
     marginals sums to 1.
     """
 
-    event_ndim: ClassVar[int] = 2
+    event_ndim: int = 2
 
     def __init__(
         self,
@@ -63,27 +63,25 @@ class LatentTree(Layer):
         self.projective, self.single_root = projective, single_root
         self.budget, self.budget_root = budget, budget_root
 
-    def declare(
-        self, u: Variables, lengths: Lengths, mask: Mask, n_weights: int
-    ) -> Declared:
+    def declare(self, u: Variables, lengths: Lengths, mask: Mask, n_weights: int) -> Declared:
         """Return the trees, and what limits their heads."""
         n = u.shape[-1]
         words = present(type(self).__name__, u.shape[:-1], lengths, mask)
         own = None if words.all() else leading(type(self).__name__, words, "words")
         trees = factor_type("DepTree")(
             u,
-            projective=self.projective,  # type: ignore[call-arg]
-            single_root=self.single_root,  # type: ignore[call-arg]
+            projective=self.projective,
+            single_root=self.single_root,
             lengths=own,
         )
         factors: list[Factor] = [trees]
         if self.budget is not None:
             budget = factor_type("Budget")
             arcs = words[..., :, None] & words[..., None, :] & ~np.eye(n, dtype=bool)
-            factors.append(budget(u, self.budget, axis=-2, mask=arcs))  # type: ignore[call-arg, arg-type]
+            factors.append(budget(u, self.budget, axis=-2, mask=arcs))
             if self.budget_root:
                 from_root = u[..., np.arange(n), np.arange(n)]
-                factors.append(budget(from_root, self.budget, lengths=own))  # type: ignore[call-arg, arg-type]
+                factors.append(budget(from_root, self.budget, lengths=own))
         return Declared(factors)
 
     def _own_repr(self) -> dict[str, Any]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 import torch
@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn import functional
 
-from lpsmap_core import Distributions, Factor, FactorGraph, Variables
+from lpsmap_core import Distributions, FactorGraph, Variables
 from lpsmap_core.engine.options import checked_options
 from lpsmap_core.plugins.packs import advice
 from lpsmap_core.plugins.registry import installed
@@ -45,11 +45,11 @@ class Layer(nn.Module):
         As for `FactorGraph.solve`.
     """
 
-    event_ndim: ClassVar[int] = 1
+    event_ndim: int = 1
     """How many axes the scores of an instance have."""
-    mask_ndim: ClassVar[int] = 1
+    mask_ndim: int = 1
     """How many axes the mask of an instance has."""
-    most_lengths: ClassVar[int] = 1
+    most_lengths: int = 1
     """How many lengths an instance can have."""
 
     def __init__(
@@ -129,9 +129,7 @@ class Layer(nn.Module):
 
     # ---------------------------------------------------------------- what a layer is
 
-    def declare(
-        self, u: Variables, lengths: Lengths, mask: Mask, n_weights: int
-    ) -> Declared:
+    def declare(self, u: Variables, lengths: Lengths, mask: Mask, n_weights: int) -> Declared:
         """Return what is declared over variables.
 
         Parameters
@@ -159,9 +157,7 @@ class Layer(nn.Module):
 
     # ---------------------------------------------------------------- solving
 
-    def _marginals(
-        self, scores: Tensor, weights: Tensor | None, lengths: Any, mask: Any
-    ) -> Tensor:
+    def _marginals(self, scores: Tensor, weights: Tensor | None, lengths: Any, mask: Any) -> Tensor:
         given = self._checked(scores, weights, lengths, mask)
         return marginals(scores, *given, self._name)
 
@@ -169,10 +165,10 @@ class Layer(nn.Module):
         self, scores: Tensor, weights: Tensor | None, lengths: Any, mask: Any
     ) -> Distributions:
         weights, lengths, mask = self._checked(scores, weights, lengths, mask)
-        arrays = (None if x is None else x.detach().cpu().numpy() for x in (lengths, mask))
+        ends, kept = (None if x is None else x.detach().cpu().numpy() for x in (lengths, mask))
         graph = TorchFactorGraph()
         n_weights = 0 if weights is None else weights.shape[-1]
-        layout = self._laid_out(graph, tuple(scores.shape), *arrays, n_weights)
+        layout = self._laid_out(graph, tuple(scores.shape), ends, kept, n_weights)
         graph.rescore(layout.variables, _placed(layout, scores))
         for tied in layout.declared.tied:
             assert weights is not None
@@ -237,11 +233,11 @@ class Layer(nn.Module):
         return {k: v for k, v in vars(self).items() if k not in ("_layouts", "_name")}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        super().__setstate__(state)
+        super().__setstate__(state)  # type: ignore[no-untyped-call]
         self._make_own()
 
 
-def factor_type(name: str) -> type[Factor]:
+def factor_type(name: str) -> Any:
     """Return an installed factor type.
 
     Raises

@@ -20,7 +20,7 @@ class Tied(NamedTuple):
     """A declaration whose additionals are scored by an instance's few parameters."""
 
     factor: Factor
-    index: NDArray[np.int64]
+    parameter: NDArray[np.int64]
     """(n_additionals,) the parameter that scores each additional, -1 where the score is zero."""
     instances: NDArray[np.int64] | None = None
     """(n_factors,) whose parameters they are; None where there is one factor an instance."""
@@ -31,7 +31,7 @@ class Tied(NamedTuple):
         The table has a column more, the zero.
         """
         instances = np.arange(self.factor.n_factors) if self.instances is None else self.instances
-        columns = self.index % (n_parameters + 1)
+        columns = self.parameter % (n_parameters + 1)
         return instances[:, None] * (n_parameters + 1) + columns
 
 
@@ -146,9 +146,10 @@ class Solved:
         """Return the change of the marginals along one of the scores, and of the parameters."""
         factors = self._solution.factors
         extra = [np.zeros((factor.n_factors, factor.n_additionals)) for factor in factors]
-        for i, tied in self._tied() if d_parameters is not None else ():
+        if d_parameters is not None:
             table = with_zeros(d_parameters.reshape(self._shape))
-            extra[i] = table[tied.entries(self._shape[1])]
+            for i, tied in self._tied():
+                extra[i] = table[tied.entries(self._shape[1])]
         return self._layout.taken(self._solution.jvp(self._whole(d_scores), extra)[0])
 
     def _whole(self, numbers: FloatArray) -> FloatArray:

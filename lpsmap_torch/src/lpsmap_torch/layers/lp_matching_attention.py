@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -65,25 +66,17 @@ class LPMatchingAttention(PairLayer):
         weights = super().forward(scores, lengths=lengths, mask=mask)
         return rescaled(weights, lengths, mask) if self.rescale else weights
 
-    def declare(
-        self, u: Variables, lengths: Lengths, mask: Mask, n_weights: int
-    ) -> Declared:
+    def declare(self, u: Variables, lengths: Lengths, mask: Mask, n_weights: int) -> Declared:
         """Return the rows and columns that have a pair at all."""
         m, n = u.shape[-2:]
         allowed = self._allowed(u.shape, lengths, mask).reshape(-1, m, n)
         table = u.reshape(-1, m, n)
         heights, widths = allowed.any(axis=2).sum(axis=1), allowed.any(axis=1).sum(axis=1)
         wide = heights <= widths
-        chosen = [(wide, table, allowed), (~wide, *_turned(table, allowed))]
-        factors: list[Factor] = []
-        for which, view, pairs in chosen:
-            for name, axis in (("Xor", 2), ("AtMostOne", 1)):
-                instance, line = np.nonzero(pairs.any(axis=axis) & which[:, None])
-                lines = view[instance, line] if axis == 2 else view[instance, :, line]
-                mask = pairs[instance, line] if axis == 2 else pairs[instance, :, line]
-                if len(instance):
-                    whole = None if mask.all() else mask
-                    factors.append(factor_type(name)(lines, mask=whole))
+        factors = [
+            *_lines(table, allowed & wide[:, None, None]),
+            *_lines(table.transpose(0, 2, 1), (allowed & ~wide[:, None, None]).transpose(0, 2, 1)),
+        ]
         inside = (np.arange(m)[:, None] < heights[:, None, None]) & (
             np.arange(n) < widths[:, None, None]
         )
@@ -91,11 +84,9 @@ class LPMatchingAttention(PairLayer):
 
         def start(scores: NDArray[np.float64]) -> MatchingStart:
             tables = np.ascontiguousarray(scores.reshape(-1, m, n))
-            # others, and what no multipliers are found for, start from nothing
             usable = plain & (np.abs(tables).max(axis=(1, 2), initial=0.0) < LARGEST)
-            return MatchingStart(
-                table, tables, heights * usable, widths * usable, factor_type("Xor")
-            )
+            ends = heights * usable, widths * usable
+            return MatchingStart(table, tables, *ends, factor_type("Xor"))
 
         return Declared(factors, start=start)
 
@@ -103,6 +94,11 @@ class LPMatchingAttention(PairLayer):
         return {"rescale": self.rescale} if self.rescale else {}
 
 
-def _turned(table: Variables, allowed: Any) -> tuple[Variables, Any]:
-    """Return rows as columns."""
-    return table.transpose(0, 2, 1), allowed.transpose(0, 2, 1)
+def _lines(table: Variables, pairs: NDArray[np.bool_]) -> Iterator[Factor]:
+    """Yield what holds for rows and columns of any pair: rows are full, columns at most that."""
+    instance, row = np.nonzero(pairs.any(axis=2))
+    if instance.size:
+        yield factor_type("Xor")(table[instance, row], mask=pairs[instance, row])
+        instance, column = np.nonzero(pairs.any(axis=1))
+        lines, there = table[instance, :, column], pairs[instance, :, column]
+        yield factor_type("AtMostOne")(lines, mask=there)

@@ -72,9 +72,7 @@ class LPSequenceAttention(PairLayer):
         weights = super().forward(scores, lengths=lengths, mask=mask)
         return rescaled(weights, lengths, mask) if self.rescale else weights
 
-    def declare(
-        self, u: Variables, lengths: Lengths, mask: Mask, n_weights: int
-    ) -> Declared:
+    def declare(self, u: Variables, lengths: Lengths, mask: Mask, n_weights: int) -> Declared:
         """Return the sequences, and the words that they use."""
         m, n = u.shape[-2:]
         allowed = self._allowed(u.shape, lengths, mask)

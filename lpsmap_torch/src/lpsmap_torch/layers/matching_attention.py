@@ -39,12 +39,10 @@ class MatchingAttention(PairLayer):
         super().__init__(**options)
         self.full = full
 
-    def declare(
-        self, u: Variables, lengths: Lengths, mask: Mask, n_weights: int
-    ) -> Declared:
+    def declare(self, u: Variables, lengths: Lengths, mask: Mask, n_weights: int) -> Declared:
         """Return a matching an instance."""
         rectangles, forbidden = self._rectangles(self._allowed(u.shape, lengths, mask))
-        matching = factor_type("Matching")(u, self.full, lengths=rectangles)  # type: ignore[call-arg, arg-type]
+        matching = factor_type("Matching")(u, self.full, lengths=rectangles)
         return Declared([matching], forbidden)
 
     def _own_repr(self) -> dict[str, Any]:

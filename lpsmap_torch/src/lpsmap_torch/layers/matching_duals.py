@@ -63,7 +63,13 @@ def _threshold(x: FloatArray, first: int, stride: int, n: int, least: float) -> 
             high = t
         step = t + total / free if free > 0 else np.nan
         if not low < step < high:
-            step = high - 1.0 if low == -np.inf else low + 1.0 if high == np.inf else 0.5 * (low + high)
+            step = (
+                high - 1.0
+                if low == -np.inf
+                else low + 1.0
+                if high == np.inf
+                else 0.5 * (low + high)
+            )
         if step == t:
             break
         t = step

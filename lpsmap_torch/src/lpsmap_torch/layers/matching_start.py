@@ -78,5 +78,6 @@ def _mean_squares(
     scores: NDArray[np.float64], heights: NDArray[np.int64], widths: NDArray[np.int64]
 ) -> NDArray[np.float64]:
     """Return the mean square of every table's scores; those that take no part are zero."""
-    sums: NDArray[np.float64] = np.square(scores).sum(axis=(1, 2))
-    return sums / np.maximum(heights * widths, 1)
+    sums = np.square(scores).sum(axis=(1, 2))
+    means: NDArray[np.float64] = sums / np.maximum(heights * widths, 1)
+    return means

@@ -50,7 +50,11 @@ def name_for(solver: Solver) -> str:
 
 
 def marginals(
-    scores: Tensor, parameters: Tensor | None, lengths: Tensor | None, mask: Tensor | None, name: str
+    scores: Tensor,
+    parameters: Tensor | None,
+    lengths: Tensor | None,
+    mask: Tensor | None,
+    name: str,
 ) -> Tensor:
     """Return the marginals of a layer, in the shape of the scores, in their dtype and place."""
     found: Tensor = _call(_solve, _Solve, scores, parameters, lengths, mask, name)[0]
@@ -64,7 +68,11 @@ GIVEN = "Tensor scores, Tensor? parameters, Tensor? lengths, Tensor? mask, str l
 
 @torch.library.custom_op("lpsmap::solve", mutates_args=(), schema=f"({GIVEN}) -> (Tensor, Tensor)")
 def _solve(
-    scores: Tensor, parameters: Tensor | None, lengths: Tensor | None, mask: Tensor | None, layer: str
+    scores: Tensor,
+    parameters: Tensor | None,
+    lengths: Tensor | None,
+    mask: Tensor | None,
+    layer: str,
 ) -> tuple[Tensor, Tensor]:
     solved = _solved((scores, parameters, lengths, mask, layer))
     return _like(scores, solved.values), ticket_for(solved)
@@ -135,7 +143,8 @@ def _(gradient: Tensor, ticket: Tensor, *given: Any) -> tuple[Tensor, Tensor]:
 
 @_push_forward.register_fake
 def _(d_scores: Tensor, d_parameters: Tensor | None, ticket: Tensor, *given: Any) -> Tensor:
-    return given[0].new_empty(given[0].shape)
+    scores: Tensor = given[0]
+    return scores.new_empty(scores.shape)
 
 
 # -------------------------------------------------------------------- their derivatives
@@ -263,9 +272,7 @@ def _batched(operator: Any, n_vectors: int) -> Callable[..., Any]:
     ticket = n_vectors - 1
 
     def rule(info: Any, in_dims: tuple[int | None, ...], *given: Any) -> Any:
-        moved = [
-            x if d is None else x.movedim(d, 0) for x, d in zip(given, in_dims, strict=True)
-        ]
+        moved = [x if d is None else x.movedim(d, 0) for x, d in zip(given, in_dims, strict=True)]
         if any(d is not None for d in in_dims[n_vectors:]):
             for i, (x, d) in enumerate(zip(given, in_dims, strict=True)):
                 if isinstance(x, Tensor) and d is None and i != ticket:

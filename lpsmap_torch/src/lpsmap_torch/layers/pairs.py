@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
-
 import numpy as np
 import torch
 from numpy.typing import NDArray
@@ -18,13 +16,11 @@ __all__ = ["PairLayer", "rescaled"]
 class PairLayer(Layer):
     """A layer whose scores are tables of pairs, `m` rows by `n` columns."""
 
-    event_ndim: ClassVar[int] = 2
-    mask_ndim: ClassVar[int] = 2
-    most_lengths: ClassVar[int] = 2
+    event_ndim: int = 2
+    mask_ndim: int = 2
+    most_lengths: int = 2
 
-    def _allowed(
-        self, shape: tuple[int, ...], lengths: Lengths, mask: Mask
-    ) -> NDArray[np.bool_]:
+    def _allowed(self, shape: tuple[int, ...], lengths: Lengths, mask: Mask) -> NDArray[np.bool_]:
         """Return which pairs are within the lengths and allowed by the mask."""
         allowed = np.ones(shape, dtype=bool) if mask is None else mask
         if lengths is None:
@@ -45,8 +41,8 @@ class PairLayer(Layer):
             If rows or columns without pairs stand before others that have some.
         """
         name = type(self).__name__
-        rows = leading(name, allowed.any(axis=-1), "rows")
-        columns = leading(name, allowed.any(axis=-2), "columns")
+        rows = leading(name, np.any(allowed, axis=-1), "rows")
+        columns = leading(name, np.any(allowed, axis=-2), "columns")
         inside = (np.arange(allowed.shape[-2])[:, None] < rows[..., None, None]) & (
             np.arange(allowed.shape[-1]) < columns[..., None, None]
         )
@@ -54,9 +50,7 @@ class PairLayer(Layer):
         return np.stack([rows, columns], axis=-1), forbidden if forbidden.any() else None
 
 
-def rescaled(
-    weights: Tensor, lengths: Tensor | None, mask: Tensor | None
-) -> Tensor:
+def rescaled(weights: Tensor, lengths: Tensor | None, mask: Tensor | None) -> Tensor:
     """Return weights divided by the sums of the words on the shorter side.
 
     Parameters

@@ -58,15 +58,13 @@ class Rationale(Layer):
         """Return the shape of two states for each of the words in scores of some `shape`."""
         return (*shape, 2)
 
-    def declare(
-        self, u: Variables, lengths: Lengths, mask: Mask, n_weights: int
-    ) -> Declared:
+    def declare(self, u: Variables, lengths: Lengths, mask: Mask, n_weights: int) -> Declared:
         """Return a sequence an instance, in whose state 0 words are chosen."""
         n = u.shape[-2]
         words = present(type(self).__name__, u.shape[:-1], lengths, mask)
         own = None if words.all() else leading(type(self).__name__, words, "words")
         steps = np.zeros((*u.shape[:-2], max(n - 1, 0), 2, 2))
-        sequence = factor_type("SequenceBudget")(u, steps, self.budget, lengths=own)  # type: ignore[call-arg, arg-type]
+        sequence = factor_type("SequenceBudget")(u, steps, self.budget, lengths=own)
         both_chosen = np.full((max(n - 1, 0), 2, 2), -1)
         both_chosen[:, 0, 0] = 0
         index = np.concatenate([[-1, -1], both_chosen.reshape(-1), [-1, -1]])

@@ -59,13 +59,11 @@ class SequenceAttention(PairLayer):
         for parameter in self.parameters():
             nn.init.zeros_(parameter)
 
-    def declare(
-        self, u: Variables, lengths: Lengths, mask: Mask, n_weights: int
-    ) -> Declared:
+    def declare(self, u: Variables, lengths: Lengths, mask: Mask, n_weights: int) -> Declared:
         """Return a sequence an instance."""
         rectangles, forbidden = self._rectangles(self._allowed(u.shape, lengths, mask))
         distances = np.zeros((*u.shape[:-2], 2 * self.reach + 1))
-        sequence = factor_type("SequenceDistance")(u, distances, lengths=rectangles)  # type: ignore[call-arg, arg-type]
+        sequence = factor_type("SequenceDistance")(u, distances, lengths=rectangles)
         return Declared([sequence], forbidden, (Tied(sequence, np.arange(n_weights)),))
 
     def _weights(self) -> Tensor:

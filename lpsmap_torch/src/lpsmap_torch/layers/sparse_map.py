@@ -55,9 +55,7 @@ class SparseMAP(Layer):
         threads: int | None = None,
         **options: Any,
     ) -> None:
-        super().__init__(
-            max_iter=max_iter, max_inner_iter=max_inner_iter, tol=tol, threads=threads
-        )
+        super().__init__(max_iter=max_iter, max_inner_iter=max_inner_iter, tol=tol, threads=threads)
         if not (isinstance(factor_type, type) and issubclass(factor_type, Factor)):
             raise TypeError(
                 f"SparseMAP: factor_type is {factor_type!r}; expected a factor type, such as "
@@ -69,10 +67,10 @@ class SparseMAP(Layer):
                 "comes first."
             )
         self.factor_type, self.options = factor_type, options
-        self.event_ndim = factor_type.variables_ndim if event_ndim is None else event_ndim  # type: ignore[misc]
-        self.mask_ndim = self.most_lengths = self.event_ndim  # type: ignore[misc]
+        self.event_ndim = factor_type.variables_ndim if event_ndim is None else event_ndim
+        self.mask_ndim = self.most_lengths = self.event_ndim
 
-    def forward(  # type: ignore[override]
+    def forward(
         self,
         scores: Tensor,
         additionals: Tensor | None = None,
@@ -107,7 +105,7 @@ class SparseMAP(Layer):
         """
         return self._marginals(scores, additionals, lengths, mask)
 
-    def structures(  # type: ignore[override]
+    def structures(
         self,
         scores: Tensor,
         additionals: Tensor | None = None,
@@ -124,9 +122,7 @@ class SparseMAP(Layer):
         """
         return self._structures(scores, additionals, lengths, mask)
 
-    def declare(
-        self, u: Variables, lengths: Lengths, mask: Mask, n_weights: int
-    ) -> Declared:
+    def declare(self, u: Variables, lengths: Lengths, mask: Mask, n_weights: int) -> Declared:
         """Return the factors, one an instance."""
         split = u.ndim - self.event_ndim
         there = _there(u.shape[:split], lengths, mask)
@@ -140,11 +136,11 @@ class SparseMAP(Layer):
                 lengths = lengths[:, 0]
         if view.size == 0 and u.size:
             return Declared([])
-        given = {"lengths": lengths, "mask": mask}
+        given: dict[str, Any] = {"lengths": lengths, "mask": mask}
         given = {name: value for name, value in given.items() if value is not None}
         if n_weights:
             given["additionals"] = np.zeros((*view.shape[: view.ndim - self.event_ndim], n_weights))
-        factor = self.factor_type(view, **self.options, **given)  # type: ignore[arg-type]
+        factor = self.factor_type(view, **self.options, **given)
         tied = (Tied(factor, np.arange(n_weights), rows),) if n_weights else ()
         return Declared([factor], tied=tied)
 

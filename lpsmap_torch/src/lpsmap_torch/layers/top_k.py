@@ -41,14 +41,12 @@ class TopK(Layer):
         self.k = count("TopK: k", k, least=0)
         self.exact = flag("TopK: exact", exact)
 
-    def declare(
-        self, u: Variables, lengths: Lengths, mask: Mask, n_weights: int
-    ) -> Declared:
+    def declare(self, u: Variables, lengths: Lengths, mask: Mask, n_weights: int) -> Declared:
         """Return a subset an instance."""
         there = present(type(self).__name__, u.shape, lengths, mask)
         sizes = np.minimum(self.k, there.sum(axis=-1))
         own = None if there.all() else there
-        return Declared([factor_type("TopK")(u, sizes, self.exact, mask=own)])  # type: ignore[call-arg, arg-type]
+        return Declared([factor_type("TopK")(u, sizes, self.exact, mask=own)])
 
     def _own_repr(self) -> dict[str, Any]:
         return {"k": self.k, "exact": self.exact}
