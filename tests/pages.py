@@ -104,7 +104,7 @@ def _console(block: Block, page: Path, module: types.ModuleType) -> None:
                 assert not want or same, f"{command}\n{want}\n---\n{result.output}"
             case "make", [target]:
                 assert f"\n{target}:" in (ROOT / "Makefile").read_text(encoding="utf-8"), command
-            case "python", [script, *options]:
+            case ("python", [script, *options]) | ("torchrun", [_, script, *options]):
                 text = (ROOT / script).read_text(encoding="utf-8")
                 for option in (word for word in options if word.startswith("--")):
                     assert _takes(text, option), f"{command}: no option {option}"

@@ -35,9 +35,9 @@ if importlib.util.find_spec("torch"):
 INHERITED = {
     *("solve_map", "vertex", "decode", "examples", "hypergraph"),
     *("vertex_sizes", "map_kernel", "solve_sparsemap", "jvp", "projection_kernel", "jvp_kernel"),
-    *("read", "devices", "asarray", "to_numpy"),
+    *("read", "devices", "asarray", "to_numpy", "declare"),
 }
-"""What `Factor` and its kin, `FileFormat` and `Backend` document for all that derive from them."""
+"""What `Factor` and its kin, `FileFormat`, `Backend` and `Layer` document for what derives."""
 
 
 def public() -> dict[str, tuple[Any, str]]:

@@ -81,7 +81,7 @@ for matching, color, ax in ((False, "#999999", axes[1]), (True, "#0072b2", axes[
     axes[0].plot(errors, color=color, label=name)
     shown = int(lengths.sum(1).argmax())
     rows, columns = lengths[shown].tolist()
-    ax.imshow(weights[shown, :rows, :columns], cmap="Blues", vmin=0, vmax=1)
+    ax.imshow(weights[shown, :rows, :columns].numpy(), cmap="Blues", vmin=0, vmax=1)
     ax.set(title=name)
     ax.set_xticks(range(columns), other[shown, :columns].tolist())
     ax.set_yticks(range(rows), one[shown, :rows].tolist())

@@ -55,8 +55,8 @@ for (name, (losses, weights, order)), color, ax in zip(
     curves.items(), ["#999999", "#0072b2"], axes[1:], strict=True
 ):
     axes[0].plot(losses, color=color, label=name)
-    ax.imshow(weights[0], cmap="Blues", vmin=0, vmax=1)
-    ax.plot(order[0], range(n), "o", color="#d55e00", markerfacecolor="none", markersize=9)
+    ax.imshow(weights[0].numpy(), cmap="Blues", vmin=0, vmax=1)
+    ax.plot(order[0].tolist(), range(n), "o", color="#d55e00", markerfacecolor="none", markersize=9)
     ax.set(title=name, xlabel="columns", ylabel="rows")
 axes[0].set(xlabel="step", ylabel="loss", ylim=(0, None))
 axes[0].legend(frameon=False)

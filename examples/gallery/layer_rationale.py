@@ -54,7 +54,7 @@ axes[0].plot(losses, color="#999999", label="loss")
 axes[0].plot(found, color="#0072b2", label="of the phrase chosen")
 axes[0].set(xlabel="step", ylim=(0, None))
 axes[0].legend(frameon=False)
-axes[1].imshow(chosen[:8].detach(), cmap="Blues", vmin=0, vmax=1)
+axes[1].imshow(chosen[:8].detach().numpy(), cmap="Blues", vmin=0, vmax=1)
 axes[1].set(title="eight texts", xlabel="word", ylabel="text")
 for k, place in enumerate(first[:8].tolist()):
     box = plt.Rectangle((place - 0.5, k - 0.5), 3, 1, fill=False, color="#d55e00", linewidth=1.5)

@@ -34,6 +34,11 @@ class LatentTree(Layer):
     max_iter, max_inner_iter, tol, threads
         As for `FactorGraph.solve`.
 
+    Raises
+    ------
+    ValueError
+        If there is no budget for the root to keep, or an option is out of range.
+
     Notes
     -----
     Scores are ``(..., n, n)``: ``scores[..., m, h]`` for the arc from head h to modifier m, and

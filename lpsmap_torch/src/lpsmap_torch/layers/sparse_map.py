@@ -33,6 +33,13 @@ class SparseMAP(Layer):
     options
         What else the type takes, the same for all instances.
 
+    Raises
+    ------
+    TypeError
+        If `factor_type` is none.
+    ValueError
+        If an ``axis`` among the options is counted from the batch, or an option is out of range.
+
     Examples
     --------
     >>> import torch
