@@ -77,7 +77,7 @@ def masks_of(case: Case, scores: Tensor, places: list[tuple[slice, ...]], ndim: 
 def test_padding(case: Case, how: str) -> None:
     """Values and gradients of 64 ragged items are those of each by itself, zero elsewhere."""
     layer = trained(case)
-    scores, lengths, places = ragged(case, 64)
+    scores, lengths, places = ragged(case, 64 if how == "lengths" else 8)
     given = {"lengths": lengths}
     if how == "mask":
         given = {"mask": masks_of(case, scores, places, layer.mask_ndim)}
@@ -249,7 +249,7 @@ def test_rescaled_rows_sum_to_one() -> None:
         with pytest.warns(UserWarning, match="were not solved"):
             found = layer(scores, lengths=lengths)
         sums = [found[0].sum(0), found[1, :3].sum(1), found[3, :4].sum(1)]
-        off = max(float((s - 1).abs().max()) for s in sums)
+        off = max((s - 1).abs().max().item() for s in sums)
         assert off < 1e-6 if rescale else off > 1e-4
         assert not found[2].any()
 

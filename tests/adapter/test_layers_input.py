@@ -12,6 +12,7 @@ from lpsmap import Xor
 from lpsmap_torch.layers import (
     LatentTree,
     LPMatchingAttention,
+    LPSequenceAttention,
     MatchingAttention,
     Rationale,
     SequenceAttention,
@@ -30,7 +31,7 @@ WRONG: dict[str, tuple[Any, type[Exception], str]] = {
     "meta": (lambda: TopK(2)(W.to("meta")), TypeError, "a meta tensor, which has no numbers"),
     "axes": (lambda: MatchingAttention()(W[0]), ValueError, r"\(5,\); expected 2 axes or more"),
     "device": (
-        lambda: SequenceAttention().to("meta")(X),
+        lambda: LPSequenceAttention().to("meta")(X),
         ValueError,
         r"parameters on meta, but scores on cpu; .*Move the layer",
     ),
