@@ -197,6 +197,7 @@ def frustrated(n: int, rng: np.random.Generator) -> FactorGraph:
     return graph
 
 
+@pytest.mark.compiled
 def test_limits_leave_the_best_so_far_and_a_bound(rng: np.random.Generator) -> None:
     graph = frustrated(60, rng)
     for limit in ({"max_nodes": 40}, {"max_time": 0.3}):
@@ -207,6 +208,7 @@ def test_limits_leave_the_best_so_far_and_a_bound(rng: np.random.Generator) -> N
         assert found.bound[0] > found.score[0]
 
 
+@pytest.mark.compiled
 def test_ctrl_c_gives_the_best_so_far(rng: np.random.Generator) -> None:
     graph, seen = frustrated(60, rng), []
 
