@@ -68,7 +68,8 @@ class Variables:
         span: slice | None = None,
     ) -> None:
         self._graph = graph
-        self.index, self.negated = _read_only(index), _read_only(negated)
+        self.index: IntArray = _read_only(index)
+        self.negated: BoolArray = _read_only(negated)
         self.span = span
 
     @property
