@@ -1,5 +1,7 @@
 """SparseMAP and LP-SparseMAP: differentiable, sparse, structured inference in factor graphs."""
 
+from lpsmap_core.corpus.outcome import Outcome
+from lpsmap_core.corpus.solve_many import solve_many
 from lpsmap_core.engine.choice import find_engines_by
 from lpsmap_core.engine.protocol import Engine, SolvedGraph
 from lpsmap_core.engine.status import Status
@@ -67,6 +69,7 @@ __all__ = [
     "Inference",
     "LocalScores",
     "LocalSolution",
+    "Outcome",
     "Plan",
     "Product",
     "Row",
@@ -86,5 +89,6 @@ __all__ = [
     "kernel",
     "largest_arity",
     "leaf",
+    "solve_many",
     "stack",
 ]
