@@ -94,7 +94,9 @@ def test_a_dead_worker_loses_nothing_and_repeats_nothing(tmp_path: Path) -> None
 
 
 def test_a_problem_that_kills_is_found(tmp_path: Path) -> None:
-    outcomes = list(solve_many(range(6), forked, build=remote_jobs.kills_always_at_two, batch_size=3))
+    outcomes = list(
+        solve_many(range(6), forked, build=remote_jobs.kills_always_at_two, batch_size=3)
+    )
     assert [outcome.index for outcome in outcomes] == list(range(6))
     assert [outcome.index for outcome in outcomes if outcome.error is not None] == [2]
     assert "died twice" in str(outcomes[2].error)
@@ -198,7 +200,15 @@ def test_a_bar_is_shown_on_request(capfd: pytest.CaptureFixture[str]) -> None:
     assert "5/5 1 failed" in capfd.readouterr().err
 
 
-def test_an_interrupt_ends_the_stream() -> None:
+@pytest.fixture
+def interrupts() -> Iterator[None]:
+    """Have interrupts raise, which the shell that started this may have turned off."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+def test_an_interrupt_ends_the_stream(interrupts: None) -> None:
     outcomes = solve_many(itertools.count(), forked, build=remote_jobs.slow_row)
     found: list[Outcome] = []
     with pytest.raises(KeyboardInterrupt):

@@ -1,0 +1,158 @@
+"""A treebank decoded by one process, by a pool, and by a dask cluster.
+
+``python benchmarks/corpus.py`` finds the best dependency tree of every sentence, with at most five
+dependents a word, for the random scores of `examples/parsing`. Every way has to give the same
+trees. On a machine with other work to do, seconds of the clock say little; the speed-up is that of
+processor time: one process, divided by the busiest worker.
+
+A worker is killed in the middle of two of the runs: nothing may be lost, and nothing done twice.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import time
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Executor
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import click
+import numpy as np
+
+ROOT = Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(ROOT / "examples"))
+
+from parsing.bilinear import Bilinear  # noqa: E402
+from parsing.sentences import Sentence, read_sentences  # noqa: E402
+
+from lpsmap import Budget, DepTree, FactorGraph  # noqa: E402
+from lpsmap_core import solve_many  # noqa: E402
+from lpsmap_core.solution.tables import text_table  # noqa: E402
+
+DATA = ROOT.parent / "shared/data/ud/en_ewt/dev.conllu.gz"
+BUDGET = 5
+
+
+def tree(sentence: Sentence, model: Bilinear) -> FactorGraph:
+    """Return the graph of a sentence's trees."""
+    graph, n = FactorGraph(), len(sentence)
+    u = graph.variable_from(model.scores(sentence.words))
+    graph.add(DepTree(u, single_root=True))
+    if n > 1:
+        graph.add(Budget(u, BUDGET, axis=0, mask=~np.eye(n, dtype=bool)))
+    return graph
+
+
+def processor_time(graph: FactorGraph, found: Any) -> tuple[int, float]:
+    """Return which process this is, and how long it has worked."""
+    return os.getpid(), time.process_time()
+
+
+class Run(NamedTuple):
+    """What came of one way."""
+
+    heads: list[tuple[int, ...]]
+    n_proved: int
+    seconds: float
+    processor: float
+    """Of the busiest process, from its first problem on."""
+    workers: int
+
+
+def decoded(
+    sentences: Sequence[Sentence],
+    executor: Any,
+    model: Bilinear,
+    visit: Callable[[int, set[int]], None] = lambda n, processes: None,
+) -> Run:
+    """Decode all sentences; `visit` hears of how many are done, and of the workers."""
+    begin = time.perf_counter()
+    clocks: dict[int, list[float]] = defaultdict(list)
+    heads: list[tuple[int, ...]] = []
+    n_proved = 0
+    outcomes = solve_many(
+        sentences,
+        executor,
+        task="map",
+        build=partial(tree, model=model),
+        extract=processor_time,
+    )
+    for n, outcome in enumerate(outcomes, start=1):
+        assert outcome.error is None, outcome.traceback
+        assert outcome.index == n - 1
+        process, clock = outcome.extracted
+        clocks[process].append(clock)
+        arcs = outcome.values[0]
+        np.fill_diagonal(arcs, 0.5 * np.diagonal(arcs))
+        heads.append(tuple(arcs.argmax(axis=1).tolist()))
+        n_proved += outcome.ok
+        visit(n, set(clocks))
+    busiest = max(times[-1] - times[0] for times in clocks.values())
+    return Run(heads, n_proved, time.perf_counter() - begin, busiest, len(clocks))
+
+
+@contextmanager
+def dask_executor(n: int) -> Iterator[Executor]:
+    """Yield the executor of a cluster of worker processes on this machine."""
+    from distributed import Client, LocalCluster
+
+    with (
+        LocalCluster(n_workers=n, threads_per_worker=1, dashboard_address=None) as cluster,
+        Client(cluster) as client,
+    ):
+        yield client.get_executor()
+
+
+def killer(at: int) -> Callable[[int, set[int]], None]:
+    """Return what kills a worker once so many problems are done."""
+    killed: list[int] = []
+
+    def visit(n: int, processes: set[int]) -> None:
+        if n >= at and not killed:
+            killed.append(max(processes))
+            os.kill(killed[0], signal.SIGKILL)
+
+    return visit
+
+
+@click.command()
+@click.option("--data", type=click.Path(path_type=Path), default=DATA)
+@click.option("--workers", type=int, default=2, show_default=True)
+@click.option("--most", type=int, help="Sentences.  [default: all]")
+@click.option("--scale", type=float, default=4.0, show_default=True)
+def main(data: Path, workers: int, most: int | None, scale: float) -> None:
+    """Decode a treebank in every way, and print a table."""
+    sentences, model = read_sentences(data)[:most], Bilinear(0, scale)
+    rows = []
+    runs: dict[str, Run] = {}
+
+    def tell(name: str, run: Run) -> None:
+        runs[name] = run
+        first = runs["one process"]
+        same = sum(a == b for a, b in zip(run.heads, first.heads, strict=True))
+        row = {"BY": name, "SENTENCES": str(len(run.heads)), "PROVED": str(run.n_proved)}
+        row |= {"SAME TREES": str(same), "SECONDS": f"{run.seconds:.1f}"}
+        row |= {"PROCESSOR": f"{run.processor:.1f}"}
+        rows.append(row | {"SPEED-UP": f"{first.processor / run.processor:.2f}"})
+
+    decoded(sentences[:5], None, model)  # loads what is compiled
+    tell("one process", decoded(sentences, None, model))
+    tell(f"{workers} processes", decoded(sentences, workers, model))
+    middle = killer(len(sentences) // 2)
+    tell(f"{workers} processes, one killed", decoded(sentences, workers, model, middle))
+    with dask_executor(workers) as executor:
+        tell(f"dask, {workers} workers", decoded(sentences, executor, model))
+        middle = killer(len(sentences) // 2)
+        run = decoded(sentences[::-1], executor, model, middle)  # other tasks than before
+        tell(f"dask, {workers} workers, one killed", run._replace(heads=run.heads[::-1]))
+    click.echo(text_table(rows, list(rows[0])[1:]))
+
+
+if __name__ == "__main__":
+    main()
