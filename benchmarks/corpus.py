@@ -18,7 +18,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Executor
 from contextlib import contextmanager
-from functools import partial
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -28,21 +28,24 @@ import numpy as np
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT / "examples"))
 
-from parsing.bilinear import Bilinear  # noqa: E402
-from parsing.sentences import Sentence, read_sentences  # noqa: E402
-
 from lpsmap import Budget, DepTree, FactorGraph  # noqa: E402
 from lpsmap_core import solve_many  # noqa: E402
 from lpsmap_core.solution.tables import text_table  # noqa: E402
+from parsing.bilinear import Bilinear  # noqa: E402
+from parsing.sentences import Sentence, read_sentences  # noqa: E402
 
 DATA = ROOT.parent / "shared/data/ud/en_ewt/dev.conllu.gz"
 BUDGET = 5
 
 
-def tree(sentence: Sentence, model: Bilinear) -> FactorGraph:
+model_of = lru_cache(maxsize=1)(Bilinear)
+"""Made once in every process, rather than sent there with every batch."""
+
+
+def tree(sentence: Sentence, scale: float) -> FactorGraph:
     """Return the graph of a sentence's trees."""
     graph, n = FactorGraph(), len(sentence)
-    u = graph.variable_from(model.scores(sentence.words))
+    u = graph.variable_from(model_of(0, scale).scores(sentence.words))
     graph.add(DepTree(u, single_root=True))
     if n > 1:
         graph.add(Budget(u, BUDGET, axis=0, mask=~np.eye(n, dtype=bool)))
@@ -68,7 +71,7 @@ class Run(NamedTuple):
 def decoded(
     sentences: Sequence[Sentence],
     executor: Any,
-    model: Bilinear,
+    scale: float,
     visit: Callable[[int, set[int]], None] = lambda n, processes: None,
 ) -> Run:
     """Decode all sentences; `visit` hears of how many are done, and of the workers."""
@@ -80,7 +83,7 @@ def decoded(
         sentences,
         executor,
         task="map",
-        build=partial(tree, model=model),
+        build=partial(tree, scale=scale),
         extract=processor_time,
     )
     for n, outcome in enumerate(outcomes, start=1):
@@ -128,7 +131,7 @@ def killer(at: int) -> Callable[[int, set[int]], None]:
 @click.option("--scale", type=float, default=4.0, show_default=True)
 def main(data: Path, workers: int, most: int | None, scale: float) -> None:
     """Decode a treebank in every way, and print a table."""
-    sentences, model = read_sentences(data)[:most], Bilinear(0, scale)
+    sentences = read_sentences(data)[:most]
     rows = []
     runs: dict[str, Run] = {}
 
@@ -141,15 +144,15 @@ def main(data: Path, workers: int, most: int | None, scale: float) -> None:
         row |= {"PROCESSOR": f"{run.processor:.1f}"}
         rows.append(row | {"SPEED-UP": f"{first.processor / run.processor:.2f}"})
 
-    decoded(sentences[:5], None, model)  # loads what is compiled
-    tell("one process", decoded(sentences, None, model))
-    tell(f"{workers} processes", decoded(sentences, workers, model))
+    decoded(sentences[:5], None, scale)  # loads what is compiled
+    tell("one process", decoded(sentences, None, scale))
+    tell(f"{workers} processes", decoded(sentences, workers, scale))
     middle = killer(len(sentences) // 2)
-    tell(f"{workers} processes, one killed", decoded(sentences, workers, model, middle))
+    tell(f"{workers} processes, one killed", decoded(sentences, workers, scale, middle))
     with dask_executor(workers) as executor:
-        tell(f"dask, {workers} workers", decoded(sentences, executor, model))
+        tell(f"dask, {workers} workers", decoded(sentences, executor, scale))
         middle = killer(len(sentences) // 2)
-        run = decoded(sentences[::-1], executor, model, middle)  # other tasks than before
+        run = decoded(sentences[::-1], executor, scale, middle)  # other tasks than before
         tell(f"dask, {workers} workers, one killed", run._replace(heads=run.heads[::-1]))
     click.echo(text_table(rows, list(rows[0])[1:]))
 

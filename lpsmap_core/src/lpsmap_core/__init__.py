@@ -2,6 +2,7 @@
 
 from lpsmap_core.corpus.outcome import Outcome
 from lpsmap_core.corpus.solve_many import solve_many
+from lpsmap_core.decoding.solvers import find_solvers_by
 from lpsmap_core.engine.choice import find_engines_by
 from lpsmap_core.engine.protocol import Engine, SolvedGraph
 from lpsmap_core.engine.status import Status
@@ -31,7 +32,7 @@ from lpsmap_core.model.inference import Beliefs, Found, Inference
 from lpsmap_core.model.row import Row
 from lpsmap_core.model.variables import Variables, as_variables, stack
 from lpsmap_core.plugins.hookspecs import hookimpl, hookspec
-from lpsmap_core.plugins.registry import engine_named
+from lpsmap_core.plugins.registry import engine_named, solver_named
 from lpsmap_core.solution.assignment import Assignment
 from lpsmap_core.solution.conditional_gradient import ConditionalGradient, conditional_gradient
 from lpsmap_core.solution.distribution import Distribution, Distributions, Structure
@@ -43,6 +44,7 @@ from lpsmap_core.solution.solution import Solution
 __version__ = "0.1.0"
 
 find_engines_by(engine_named)
+find_solvers_by(solver_named)
 
 __all__ = [
     "FREE",

@@ -201,6 +201,7 @@ def _kinds(registry: Registry) -> dict[str, Offers]:
         "commands": registry.commands,
         "backends": registry.backends,
         "engines": registry.engines,
+        "solvers": registry.solvers,
     }
 
 

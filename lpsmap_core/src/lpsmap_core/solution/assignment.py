@@ -11,6 +11,7 @@ import numpy as np
 
 from lpsmap_core.decoding.assignments import best_additionals
 from lpsmap_core.decoding.decode import SearchLimits, decode_part, is_closed
+from lpsmap_core.decoding.solvers import OWN
 from lpsmap_core.engine.protocol import SolvedGraph
 from lpsmap_core.kernels.arrays import BoolArray, FloatArray, IntArray
 from lpsmap_core.kernels.interrupts import Watch
@@ -43,6 +44,8 @@ class Assignment:
         (n_components,) nodes of the search; 0 where the relaxation was enough.
     gap
         What counts as proved: a bound within ``gap * max(1, abs(score))`` of the score.
+    solver, reason
+        Who looked for it, and why: core's own search, ``"lpsmap"``, or a plugin's solver.
     """
 
     layout: Layout
@@ -55,6 +58,8 @@ class Assignment:
     bound: FloatArray
     n_nodes: IntArray
     gap: float
+    solver: str = OWN
+    reason: str = "goes on from marginals"
 
     @property
     def found(self) -> BoolArray:
