@@ -212,9 +212,10 @@ class FactorGraph(DeclaredGraph):
         progress
             See `Solution.decode`; of the library's own search.
         solver
-            With `exact`, who looks for the best assignment: ``"lpsmap"``, the library's own search,
-            or a plugin's, such as ``"highs"``, which solves integer linear programs. ``"auto"`` leaves the choice to the library: ``assignment.solver`` and
-            ``assignment.reason`` say which it took, and why.
+            With `exact`, who looks for the best assignment: ``"lpsmap"``, the library's own search;
+            or that of a plugin, such as ``"highs"``, if every factor type has linear constraints.
+            ``"auto"`` leaves the choice to the library. ``assignment.solver`` and
+            ``assignment.reason`` say who it was, and why.
 
         Returns
         -------
@@ -226,8 +227,8 @@ class FactorGraph(DeclaredGraph):
         TypeError
             If an option is of another type than it should be.
         ValueError
-            If an option is out of range, or as for `solve`; if there is no such solver, or it cannot
-            solve the graph.
+            If an option is out of range, or as for `solve`; or if there is no such solver, or it
+            cannot solve the graph.
         ModuleNotFoundError
             If the solver needs a package that is not installed.
 

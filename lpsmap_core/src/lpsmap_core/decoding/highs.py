@@ -57,15 +57,14 @@ def _model(program: Program) -> Any:
     import highspy
 
     model, n, m = highspy.HighsLp(), len(program.scores), len(program.low)
-    order = np.argsort(program.row, kind="stable")
     model.num_col_, model.num_row_ = n, m
     model.sense_ = highspy.ObjSense.kMaximize
     model.col_cost_, model.col_lower_, model.col_upper_ = program.scores, np.zeros(n), program.upper
     model.row_lower_, model.row_upper_ = program.low, program.high
     model.a_matrix_.format_ = highspy.MatrixFormat.kRowwise
     model.a_matrix_.start_ = np.concatenate([[0], np.cumsum(np.bincount(program.row, minlength=m))])
-    model.a_matrix_.index_ = program.column[order]
-    model.a_matrix_.value_ = program.coefficient[order]
+    model.a_matrix_.index_ = program.column
+    model.a_matrix_.value_ = program.coefficient
     kinds = highspy.HighsVarType.kInteger, highspy.HighsVarType.kContinuous
     n_whole = len(program.variables)
     model.integrality_ = [kinds[0]] * n_whole + [kinds[1]] * (n - n_whole)

@@ -32,7 +32,7 @@ class Program:
     n_auxiliary
         How many of these there are.
     row, column, coefficient
-        The entries of A other than 0.
+        The entries of A, row by row, one for a place.
     low, high
         For each row.
     masked
@@ -96,7 +96,8 @@ def programs(
     columns, first_column = _grouped(whole.component, layout.n_components)
     rows, first_row = _grouped(whole.row_component, layout.n_components)
     entries, first_entry = _grouped(whole.row_component[whole.row], layout.n_components)
-    place, row_place = np.empty_like(columns), np.empty_like(rows)
+    place = np.empty(len(whole.component), dtype=np.int64)
+    row_place = np.empty(len(whole.row_component), dtype=np.int64)
     place[columns], row_place[rows] = np.arange(len(columns)), np.arange(len(rows))
     found = []
     for c in components.tolist():
@@ -104,15 +105,21 @@ def programs(
         some = entries[first_entry[c] : first_entry[c + 1]]
         variables = mine[mine < layout.n_variables]
         kept, upper, masked = _without_masks(whole.scores[mine], whole.upper[mine])
+        row, column, coefficient = _summed(
+            row_place[whole.row[some]] - first_row[c],
+            place[whole.column[some]] - first_column[c],
+            whole.coefficient[some],
+            len(mine),
+        )
         found.append(
             Program(
                 variables=variables,
                 scores=kept,
                 upper=upper,
                 n_auxiliary=int((mine >= whole.n_plain).sum()),
-                row=row_place[whole.row[some]] - first_row[c],
-                column=place[whole.column[some]] - first_column[c],
-                coefficient=whole.coefficient[some],
+                row=row,
+                column=column,
+                coefficient=coefficient,
                 low=whole.low[rows[own]],
                 high=whole.high[rows[own]],
                 masked=masked,
@@ -210,6 +217,15 @@ def _grouped(component: IntArray, n: int) -> tuple[IntArray, IntArray]:
     order = np.argsort(component, kind="stable")
     order = order[np.searchsorted(component[order], 0) :]
     return order, np.searchsorted(component[order], np.arange(n + 1))
+
+
+def _summed(
+    row: IntArray, column: IntArray, coefficient: FloatArray, n_columns: int
+) -> tuple[IntArray, IntArray, FloatArray]:
+    """Return entries row by row, one a place: a variable may be in several slots of a factor."""
+    places, which = np.unique(row * n_columns + column, return_inverse=True)
+    summed = np.bincount(which, coefficient, len(places))
+    return places // n_columns, places % n_columns, summed
 
 
 def _without_masks(scores: FloatArray, upper: FloatArray) -> tuple[FloatArray, FloatArray, float]:

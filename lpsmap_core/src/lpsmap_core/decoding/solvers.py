@@ -130,9 +130,8 @@ def _automatic(
     obstacle = _obstacle(factors, scores)
     if obstacle:
         return SolverChoice(None, True, f"is the only one, as {obstacle}")
-    return SolverChoice(
-        solver(), True, f"proves most at once; {PREFERRED} goes on where it does not"
-    )
+    reason = f"proves most at once; {PREFERRED} takes on what it does not"
+    return SolverChoice(solver(), True, reason)
 
 
 def _obstacle(factors: Sequence[Factor], scores: Sequence[FloatArray]) -> str | None:
