@@ -124,6 +124,9 @@ def test_wrong_commands_are_told_in_a_line(models: Path) -> None:
         result = decode(*arguments)
         assert result.exit_code == 2
         assert words in result.output
+    result = decode(models / "m0.uai", "--solver", "best")
+    assert result.exit_code == 1
+    assert "solver: got 'best'; expected one of auto, lpsmap, highs" in result.output
 
 
 SLOW = """

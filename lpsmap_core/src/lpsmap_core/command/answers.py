@@ -64,7 +64,7 @@ def _as_json(named: NamedGraph, found: Found) -> dict[str, Any]:
     answer: dict[str, Any] = {"status": list(status_names(found))}
     if isinstance(found, Assignment):
         answer |= {"score": numbers(found.score), "bound": numbers(found.bound)}
-        answer["nodes"] = found.n_nodes.tolist()
+        answer |= {"nodes": found.n_nodes.tolist(), "solver": found.solver}
     else:
         answer["objective"] = numbers(found.objective)
     answer["variables"] = {name: numbers(u.value) for name, u in named.variables.items()}

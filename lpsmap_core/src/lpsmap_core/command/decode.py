@@ -17,11 +17,13 @@ from typing import Any
 import click
 
 from lpsmap_core.command.answers import numbers
+from lpsmap_core.command.models import told_in_words
 from lpsmap_core.corpus.journal import Journal, JournalError
 from lpsmap_core.corpus.outcome import Outcome
 from lpsmap_core.corpus.solve_many import solve_many
 from lpsmap_core.corpus.work import MAP, TASKS
 from lpsmap_core.decoding.decode import DEFAULT_GAP
+from lpsmap_core.engine.choice import AUTO
 
 __all__ = ["decode"]
 
@@ -50,6 +52,13 @@ UNSOLVED, FAILED, INTERRUPTED = 3, 1, 130
     show_default=True,
     help="With --task map: how near to the best, relative to its score, is good enough.",
 )
+@click.option(
+    "--solver",
+    metavar="NAME",
+    default=AUTO,
+    show_default=True,
+    help="With --task map: who looks for the best, as for `lpsmap solve`.",
+)
 @click.option("-q", "--quiet", is_flag=True, help="Say nothing on standard error.")
 def decode(
     patterns: tuple[str, ...],
@@ -59,6 +68,7 @@ def decode(
     scheduler: str | None,
     max_time: float | None,
     gap: float,
+    solver: str,
     quiet: bool,
 ) -> None:
     """Solve the models in all files that GLOB matches, and write a line of JSON for each.
@@ -76,7 +86,9 @@ def decode(
     if workers is not None and scheduler is not None:
         raise click.UsageError("--workers and --scheduler exclude each other.")
     names = _matched(patterns)
-    options: dict[str, Any] = {"max_time": max_time, **({"gap": gap} if task == MAP else {})}
+    options: dict[str, Any] = {"max_time": max_time}
+    if task == MAP:
+        options |= {"gap": gap, "solver": solver}
     with ExitStack() as stack:
         try:
             journal = stack.enter_context(Journal(out, task)) if out else None
@@ -85,14 +97,11 @@ def decode(
         left = [name for name in names if journal is None or name not in journal.done]
         executor = stack.enter_context(_executor(scheduler, workers))
         shown = not quiet and sys.stderr.isatty() and importlib.util.find_spec("rich") is not None
-        outcomes = solve_many(
-            [Path(name).resolve() for name in left],
-            executor,
-            task=task,
-            ordered=False,
-            progress=shown,
-            **options,
-        )
+        paths = [Path(name).resolve() for name in left]
+        with told_in_words():
+            outcomes = solve_many(
+                paths, executor, task=task, ordered=False, progress=shown, **options
+            )
         write = journal.append if journal else lambda line: click.echo(json.dumps(line))
         found = _written(outcomes, left, task, write)
     if not quiet:

@@ -11,6 +11,7 @@ import numpy as np
 
 import lpsmap_core
 from lpsmap_core.decoding.search import Progress
+from lpsmap_core.decoding.solvers import OWN
 from lpsmap_core.kernels.arrays import FloatArray
 from lpsmap_core.plugins.formats import NamedGraph
 from lpsmap_core.solution.assignment import Assignment
@@ -69,6 +70,8 @@ class Narration:
         took = f"{nodes} nodes, {self.seconds:.2f} s"
         free = found.total - float(found.score.sum())
         bound = float(found.bound.sum()) + free
+        if found.solver != OWN or self._heard:
+            self._say(f"by {found.solver}, which {found.reason}")
         if (np.isneginf(found.bound) & ~found.found).any():
             self._say(f"no assignment is allowed; {took}")
         elif proved.all():

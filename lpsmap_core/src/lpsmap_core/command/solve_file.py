@@ -15,6 +15,7 @@ from lpsmap_core.command.models import MODEL, told_in_words
 from lpsmap_core.command.narration import Narration
 from lpsmap_core.corpus.work import LP_MAP, MAP, SPARSEMAP, TASKS, solve_as
 from lpsmap_core.decoding.decode import DEFAULT_GAP
+from lpsmap_core.engine.choice import AUTO
 from lpsmap_core.plugins.files import read_evidence, read_graph
 from lpsmap_core.plugins.formats import NamedGraph
 from lpsmap_core.plugins.registry import DuplicateNameError
@@ -67,6 +68,14 @@ UNSOLVED = 3
     help="With --task map: how near to the best, relative to its score, is good enough.",
 )
 @click.option(
+    "--solver",
+    metavar="NAME",
+    default=AUTO,
+    show_default=True,
+    help="With --task map: who looks for the best. lpsmap is the library's own search; "
+    "`lpsmap plugins` lists others.",
+)
+@click.option(
     "--output",
     "form",
     type=click.Choice([TABLE, JSON, UAI]),
@@ -88,6 +97,7 @@ def solve(
     tol: float,
     max_time: float | None,
     gap: float,
+    solver: str,
     form: str | None,
     trace: Path | None,
     quiet: bool,
@@ -113,7 +123,7 @@ def solve(
     narration = Narration(aloud=not quiet and sys.stderr.isatty())
     options: dict[str, Any] = {"max_iter": max_iter, "tol": tol, "max_time": max_time}
     if task == MAP:
-        options |= {"gap": gap, "progress": narration.search}
+        options |= {"gap": gap, "solver": solver, "progress": narration.search}
     elif trace:
         options["trace"] = True
     with told_in_words():
@@ -125,7 +135,7 @@ def solve(
         check_form(form, named)
         try:
             found = solve_as(task, named.graph, options)
-        except (OSError, ValueError, DuplicateNameError):
+        except (OSError, ValueError, DuplicateNameError, ModuleNotFoundError):
             raise
         except Exception as error:  # an oracle of a plugin can raise anything
             raise click.ClickException(f"{file}: {_blamed(error)}") from error

@@ -224,7 +224,7 @@ def _summed(
 ) -> tuple[IntArray, IntArray, FloatArray]:
     """Return entries row by row, one a place: a variable may be in several slots of a factor."""
     places, which = np.unique(row * n_columns + column, return_inverse=True)
-    summed = np.bincount(which, coefficient, len(places))
+    summed: FloatArray = np.bincount(which, coefficient, len(places)).astype(np.float64)
     return places // n_columns, places % n_columns, summed
 
 
