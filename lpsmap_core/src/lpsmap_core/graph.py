@@ -29,6 +29,7 @@ from lpsmap_core.solution.distribution import Distributions
 from lpsmap_core.solution.gibbs import Gibbs
 from lpsmap_core.solution.handing_over import hand_over, nothing_known
 from lpsmap_core.solution.plan import Plan, make_plan
+from lpsmap_core.solution.ranked import ranked_assignments
 from lpsmap_core.solution.report import report, report_unproved
 from lpsmap_core.solution.solution import Solution, checked_start
 from lpsmap_core.solution.solve import solve
@@ -268,6 +269,50 @@ class FactorGraph(DeclaredGraph):
         self.solution = assignment
         report_unproved(assignment)
         return assignment
+
+    def k_best(
+        self,
+        k: int,
+        *,
+        gap: float = DEFAULT_GAP,
+        max_time: float | None = None,
+        max_nodes: int | None = None,
+        threads: int | None = None,
+    ) -> list[Assignment]:
+        """Find the `k` best assignments of every component, with a proof.
+
+        The search of `solve_map` goes on past the best assignment, and excludes those that it has.
+        For one factor with a dynamic program, `gibbs` is faster.
+
+        Parameters
+        ----------
+        k
+            How many.
+        gap, max_time, max_nodes, threads
+            As for `solve_map`.
+
+        Returns
+        -------
+        list of Assignment
+            Of length `k`: entry j has the j-th best assignment of each component, and no score
+            where a component has fewer. ``proved`` says that no assignment but those before it
+            scores more. The first is also kept as ``self.solution``. Variables in no factor have
+            their best values in all.
+
+        Raises
+        ------
+        TypeError
+            If an option is of another type than it should be.
+        ValueError
+            If an option is out of range.
+        """
+        k, limits = count("k_best: k", k), search_limits(gap, max_time, max_nodes, threads, None)
+        options = Options(threads=limits.threads, tol=PROVING_TOLERANCE, quadratic=0.0)
+        options = options._replace(max_time=max_time)
+        relaxed = self._run(options, 0, None, AUTO, report_unsolved=False)
+        found = ranked_assignments(relaxed, k, limits)
+        self.solution = found[0]
+        return found
 
     def _run(
         self,

@@ -18,6 +18,7 @@ from lpsmap_core.kernels.interrupts import Watch
 from lpsmap_core.layout.layout import Layout
 from lpsmap_core.local.vertices import Vertices, structure_scores
 from lpsmap_core.model.factor import Factor
+from lpsmap_core.model.variables import Variables
 from lpsmap_core.solution.distribution import Distributions
 
 __all__ = ["Assignment", "Relaxed", "decode"]
@@ -81,6 +82,11 @@ class Assignment:
         """The score of the whole graph, variables in no factor included."""
         alone = (self.layout.component < 0) & (self.values > 0.0)
         return float(self.score.sum() + self.scores[alone].sum())
+
+    def value_of(self, variables: Variables) -> FloatArray:
+        """Return the values of a view of the graph's variables."""
+        chosen = self.values[variables.index]
+        return np.where(variables.negated, 1.0 - chosen, chosen)
 
     def structures(self, factor: Factor) -> Distributions:
         """Return the structure of every factor of a declaration, with probability 1.
