@@ -20,44 +20,22 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Executor
 from contextlib import contextmanager
-from functools import lru_cache, partial
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import click
-import numpy as np
 
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT / "examples"))
 
-from lpsmap import Budget, DepTree, FactorGraph  # noqa: E402
+from corpus_jobs import processor_time, tree  # noqa: E402
 from lpsmap_core import solve_many  # noqa: E402
 from lpsmap_core.corpus.work import TASKS  # noqa: E402
 from lpsmap_core.solution.tables import text_table  # noqa: E402
-from parsing.bilinear import Bilinear  # noqa: E402
 from parsing.sentences import Sentence, read_sentences  # noqa: E402
 
 DATA = ROOT.parent / "shared/data/ud/en_ewt/dev.conllu.gz"
-BUDGET = 5
-
-
-model_of = lru_cache(maxsize=1)(Bilinear)
-"""Made once in every process, rather than sent there with every batch."""
-
-
-def tree(sentence: Sentence, scale: float) -> FactorGraph:
-    """Return the graph of a sentence's trees."""
-    graph, n = FactorGraph(), len(sentence)
-    u = graph.variable_from(model_of(0, scale).scores(sentence.words))
-    graph.add(DepTree(u, single_root=True))
-    if n > 1:
-        graph.add(Budget(u, BUDGET, axis=0, mask=~np.eye(n, dtype=bool)))
-    return graph
-
-
-def processor_time(graph: FactorGraph, found: Any) -> tuple[int, float]:
-    """Return which process this is, and how long it has worked."""
-    return os.getpid(), time.process_time()
 
 
 class Run(NamedTuple):
