@@ -259,7 +259,8 @@ def search(history: npt.ArrayLike, ax: Axes | None = None) -> Axes:
     ax.step(seconds, bound, where="post", color=COLOURS[1], label="bound")
     ax.step(seconds, score, where="post", color=COLOURS[0], label="best score", marker=".")
     gap = (bound[-1] - score[-1]) / max(1.0, abs(score[-1]))
-    ax.set_title(f"{score[-1]:.6g}, gap {100.0 * max(gap, 0.0):.2g} %", fontsize=10)
+    words = f"gap {100.0 * gap:.2g} %" if gap > 1e-6 else "no gap"
+    ax.set_title(f"best score {score[-1]:.6g}, {words}", fontsize=10)
     ax.set_xlabel("seconds")
     ax.set_ylabel("score")
     ax.spines[["top", "right"]].set_visible(False)
