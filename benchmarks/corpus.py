@@ -7,14 +7,18 @@ numbers.
 On a machine with other work to do, seconds of the clock say little; the speed-up is that of
 processor time: one process, divided by the busiest worker.
 
-A worker is killed in the middle of two of the runs: nothing may be lost, and nothing done twice.
+A worker is killed in the middle of two of the runs, and `lpsmap decode` is interrupted, killed and
+run again: nothing may be lost, and nothing done twice.
 """
 
 from __future__ import annotations
 
+import json
 import os
 import signal
+import subprocess
 import sys
+import tempfile
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
@@ -32,6 +36,8 @@ sys.path.insert(0, str(ROOT / "examples"))
 from corpus_jobs import processor_time, tree  # noqa: E402
 from lpsmap_core import solve_many  # noqa: E402
 from lpsmap_core.corpus.work import TASKS  # noqa: E402
+from lpsmap_core.plugins.files import write_graph  # noqa: E402
+from lpsmap_core.plugins.formats import NamedGraph  # noqa: E402
 from lpsmap_core.solution.tables import text_table  # noqa: E402
 from parsing.sentences import Sentence, read_sentences  # noqa: E402
 
@@ -104,6 +110,37 @@ def killer(at: int) -> Callable[[int, set[int]], None]:
     return visit
 
 
+def interrupted(sentences: Sequence[Sentence], scale: float, task: str, workers: int) -> str:
+    """Decode files by the command, which is interrupted, killed, and run to its end."""
+    with tempfile.TemporaryDirectory() as name:
+        folder, out = Path(name), Path(name, "out.jsonl")
+        for i, sentence in enumerate(sentences):
+            graph = tree(sentence, scale)
+            write_graph(NamedGraph(graph, {"u": graph.blocks[0]}), folder / f"{i}.json")
+        command = [sys.executable, "-c", "from lpsmap_core.command.cli import main; main()"]
+        command += ["decode", f"{folder}/*.json", "--out", str(out), "--task", task]
+        command += ["--workers", str(workers), "-q"]
+        counts = []
+        for share, kind in ((0.3, signal.SIGINT), (0.6, signal.SIGKILL), (1.1, signal.SIGINT)):
+            with subprocess.Popen(command, start_new_session=True) as process:
+                while process.poll() is None:
+                    if _n_lines(out) >= share * len(sentences):
+                        os.killpg(process.pid, kind)
+                        break
+                    time.sleep(0.02)
+            counts.append(_n_lines(out))
+        files = [json.loads(line)["file"] for line in out.read_text().splitlines()]
+    once = len(files) == len(set(files)) == len(sentences)
+    return (
+        f"lpsmap decode: {counts[0]} done at Ctrl-C, {counts[1]} when killed, {counts[2]} at the "
+        f"end, {'each once' if once else 'WRONG'}"
+    )
+
+
+def _n_lines(path: Path) -> int:
+    return path.read_bytes().count(b"\n") if path.exists() else 0
+
+
 @click.command()
 @click.option("--data", type=click.Path(path_type=Path), default=DATA)
 @click.option("--workers", type=int, default=2, show_default=True)
@@ -122,8 +159,10 @@ def main(data: Path, workers: int, most: int | None, scale: float, task: str) ->
         same = sum(a == b for a, b in zip(run.values, first.values, strict=True))
         row = {"BY": name, "SENTENCES": str(len(run.values)), "SOLVED": str(run.n_solved)}
         row |= {"THE SAME": str(same), "SECONDS": f"{run.seconds:.1f}"}
-        row |= {"PROCESSOR": f"{run.processor:.1f}"}
-        rows.append(row | {"SPEED-UP": f"{first.processor / run.processor:.2f}"})
+        if "killed" not in name:  # the work of the dead is not known
+            row |= {"PROCESSOR": f"{run.processor:.1f}"}
+            row |= {"SPEED-UP": f"{first.processor / run.processor:.2f}"}
+        rows.append(row)
 
     solved(sentences[:5], None, scale, task)  # loads what is compiled
     tell("one process", solved(sentences, None, scale, task))
@@ -136,6 +175,7 @@ def main(data: Path, workers: int, most: int | None, scale: float, task: str) ->
         run = solved(sentences[::-1], executor, scale, task, middle)  # other tasks than before
         tell(f"dask, {workers} workers, one killed", run._replace(values=run.values[::-1]))
     click.echo(text_table(rows, list(rows[0])[1:]))
+    click.echo(interrupted(sentences, scale, task, workers))
 
 
 if __name__ == "__main__":
