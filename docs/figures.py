@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tempfile
 from pathlib import Path
 
 import matplotlib
@@ -14,6 +15,7 @@ from numpy.typing import NDArray
 
 from lpsmap import AtMostOne, DepTree, FactorGraph, Xor
 from lpsmap_core import plot
+from lpsmap_core.command.cli import main
 
 IMAGES = Path(__file__).parent / "images"
 
@@ -114,8 +116,33 @@ def derivations() -> None:
     plt.close(figure)
 
 
+def grid(n: int, path: Path) -> None:
+    """Write the grid of the page on the command line, of n x n variables."""
+    rng = np.random.default_rng(0)
+    at = np.arange(n * n).reshape(n, n)
+    edges = [*zip(at[:, :-1].flat, at[:, 1:].flat, strict=True)]
+    edges += zip(at[:-1].flat, at[1:].flat, strict=True)
+    lines = ["MARKOV", str(n * n), "2 " * n * n, str(n * n + len(edges))]
+    lines += [f"1 {i}" for i in range(n * n)] + [f"2 {i} {j}" for i, j in edges]
+    for weight in np.exp(rng.normal(size=n * n)):
+        lines += ["2", f"1 {weight:.3f}"]
+    for weight in np.exp(rng.normal(scale=2.0, size=len(edges))):
+        lines += ["4", f"{weight:.3f} 1 1 {weight:.3f}"]
+    path.write_text("\n".join(lines))
+
+
+def search() -> None:
+    """Draw a search, by the command that the page shows."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder, "grid.uai")
+        grid(8, path)
+        options = ["--task", "map", "--solver", "lpsmap", "--trace", str(IMAGES / "search.png")]
+        main(["solve", str(path), *options], standalone_mode=False)
+
+
 if __name__ == "__main__":
     IMAGES.mkdir(exist_ok=True)
     alignment()
     parses()
     derivations()
+    search()

@@ -136,6 +136,18 @@ class RandomGraph:
         return mu, nus
 
 
+def all_scores(graph: RandomGraph) -> tuple[FloatArray, FloatArray]:
+    """Return all assignments, and what each scores: -inf where a factor does not allow it."""
+    tried = judges.binary_vectors(len(graph.eta))
+    score = tried @ np.where(np.isneginf(graph.eta), 0.0, graph.eta)
+    score[(tried[:, np.isneginf(graph.eta)] > 0.0).any(axis=1)] = -np.inf
+    for factor in graph.declared:
+        own = np.where(factor.negated, 1.0 - factor.m, factor.m)
+        fits = (tried[:, None, factor.variables] == own).all(axis=2)
+        score += np.where(fits, factor.n @ factor.eta_v, -np.inf).max(axis=1)
+    return tried, score
+
+
 KINDS = [
     "Xor",
     "Or",

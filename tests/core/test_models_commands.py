@@ -8,13 +8,18 @@ import subprocess
 import sys
 from pathlib import Path
 
+import click
 import numpy as np
 import pytest
 from click.testing import CliRunner, Result
 
+from lpsmap import FactorGraph, Xor
 from lpsmap_core.command import cli
+from lpsmap_core.command.narration import Narration
 from lpsmap_core.command.solve_file import UNSOLVED
+from lpsmap_core.decoding.search import Progress
 from lpsmap_core.plugins.files import read_graph
+from lpsmap_core.plugins.uai_format import read_assignment
 
 MODEL = "MARKOV 3 2 3 2 3 1 0 2 0 1 2 1 2\n2 1 2\n6 1 2 3 4 5 6\n6 1 2 0 4 5 6\n"
 LPSMAP = [sys.executable, "-c", "from lpsmap_core.command.cli import main; main()"]
@@ -174,18 +179,170 @@ def test_the_best_is_said_with_its_bound(tmp_path: Path) -> None:
     assert wrong.exit_code == 2
 
 
-@pytest.mark.skipif(sys.platform == "win32", reason="there are no pseudo-terminals")
-def test_a_terminal_is_told_of_the_search(tmp_path: Path) -> None:
-    import pty
+def test_an_answer_as_a_table_and_as_states(model: Path) -> None:
+    table = lpsmap("solve", model, "--task", "map", "--output", "table").stdout.splitlines()
+    assert [line.split() for line in table] == [
+        ["VARIABLE", "VALUE"],
+        *([name, "1"] for name in ("x0[1]", "x1[2]", "x2[1]")),
+        [],
+        ["STATUS", "COMPONENTS", "SCORE", "BOUND"],
+        ["PROVED", "1", *table[-1].split()[2:]],
+    ]
+    assert float(table[-1].split()[2]) == pytest.approx(np.log(72.0))
+    states = lpsmap("solve", model, "--task", "map", "--output", "uai").stdout
+    assert states == "MAP\n3 1 2 1\n"
+    copy = model.with_name("a.MAP")
+    copy.write_text(states)
+    assert read_assignment(copy, [2, 3, 2]).tolist() == [1, 2, 1]
+    grid = model.with_name("grid.json")
+    grid.write_text('{"variables": {"u": [[1, 2]]}, "factors": []}')
+    refused = lpsmap("solve", grid, "--output", "uai")
+    assert refused.exit_code == 1
+    assert "u has shape (1, 2); expected blocks of states" in refused.output
+    assert "u[0, 1]" in lpsmap("solve", grid, "--output", "table").stdout
 
+
+@pytest.mark.parametrize("task", ["sparsemap", "map"])
+def test_convergence_is_drawn(tmp_path: Path, task: str) -> None:
+    path, picture = tmp_path / "a.wcnf", tmp_path / "a.png"
+    path.write_text(FRUSTRATED)
+    result = lpsmap("solve", path, "--task", task, "--trace", picture)
+    assert result.exit_code == 0, result.output
+    assert picture.read_bytes().startswith(b"\x89PNG")
+    nowhere = lpsmap("solve", path, "--task", task, "--trace", tmp_path / "none" / "a.png")
+    assert nowhere.exit_code == 1
+    assert "Error: --trace" in nowhere.stderr
+    assert json.loads(nowhere.stdout)["status"]
+    assert lpsmap("solve", path, "--task", "lp-map", "--trace", picture).exit_code == 2
+
+
+def test_bound_and_score_of_a_picture_meet() -> None:
+    narration = Narration(aloud=False)
+    for component, score, bound in ((0, 1.0, 9.0), (1, -np.inf, 5.0), (0, 2.0, 3.0), (1, 4.0, 4.0)):
+        narration.search(component, Progress(score, bound, 1, 0.0))
+    graph = FactorGraph()
+    u = graph.variable_from([[2.0, 1.0], [4.0, 0.0], [7.0, 1.0]])
+    graph.add(Xor(u))
+    found = graph.solve_map(exact=True)
+    seconds, score, bound = narration.history(found).T
+    assert (np.diff(seconds) >= 0.0).all()
+    np.testing.assert_array_equal(score, [-np.inf, -np.inf, 13.0, 13.0])
+    np.testing.assert_array_equal(bound, [21.0, 15.0, 14.0, 13.0])
+
+
+def test_shells_complete_commands_and_options() -> None:
+    assert "_LPSMAP_COMPLETE=bash_complete" in lpsmap("completion", "bash").output
+    for words, expected in (("lpsmap so", "solve"), ("lpsmap solve --ev", "--evidence")):
+        given = {"COMP_WORDS": words, "COMP_CWORD": str(len(words.split()) - 1)}
+        environment = {"_LPSMAP_COMPLETE": "bash_complete", **given}
+        result = CliRunner().invoke(cli.main, prog_name="lpsmap", env=environment)
+        assert f"plain,{expected}" in result.output.split()
+
+
+def test_help_says_what_everything_is_for() -> None:
+    for name, command in cli.main.commands.items():
+        text = lpsmap(name, "--help").output
+        assert max(map(len, text.splitlines())) <= 80, name
+        for parameter in command.params:
+            if isinstance(parameter, click.Option) and name in ("solve", "decode"):
+                choices = isinstance(parameter.type, click.Choice)
+                assert parameter.help or choices, (name, parameter.name)
+
+
+TERMINAL = """
+import signal
+from lpsmap_core.command.cli import main
+signal.signal(signal.SIGINT, signal.default_int_handler)
+main()
+"""
+
+
+class Terminal:
+    """A command on a terminal of its own."""
+
+    def __init__(self, *arguments: object) -> None:
+        import pty
+
+        self.process, self._end = pty.fork()
+        if self.process == 0:
+            os.execv(sys.executable, [sys.executable, "-c", TERMINAL, *map(str, arguments)])
+        self.said = ""
+
+    def read_until(self, words: str) -> None:
+        while words not in self.said:
+            if not self._read():
+                raise AssertionError(f"no {words!r} in {self.said}")
+
+    def press_control_c(self) -> None:
+        os.write(self._end, b"\x03")
+
+    def finish(self) -> int:
+        while self._read():
+            pass
+        os.close(self._end)
+        _, status, usage = os.wait4(self.process, 0)
+        self.processor_time = usage.ru_utime + usage.ru_stime
+        return os.waitstatus_to_exitcode(status)
+
+    def processor_time_so_far(self) -> float:
+        """Return what the command has worked; of the clock's seconds others may take most."""
+        fields = Path(f"/proc/{self.process}/stat").read_text().rpartition(")")[2].split()
+        return sum(map(int, fields[11:13])) / os.sysconf("SC_CLK_TCK")
+
+    def _read(self) -> bool:
+        try:
+            data = os.read(self._end, 10_000)
+        except OSError:  # the other end is closed
+            return False
+        self.said += data.decode()
+        return bool(data)
+
+
+TERMINALS = pytest.mark.skipif(sys.platform == "win32", reason="there are no pseudo-terminals")
+
+
+@TERMINALS
+def test_a_terminal_is_told_of_the_search(tmp_path: Path) -> None:
     path = tmp_path / "a.wcnf"
     path.write_text(FRUSTRATED)
-    ours, theirs = pty.openpty()
-    command = [*LPSMAP, "solve", str(path), "--task", "map"]
-    done = subprocess.run(command, stdout=subprocess.PIPE, stderr=theirs, check=True)
-    told = os.read(ours, 10_000).decode()
-    os.close(ours)
-    os.close(theirs)
-    assert "component 0: best" in told
-    assert "nodes" in told
-    assert json.loads(done.stdout)["status"] == ["PROVED"]
+    terminal = Terminal("solve", path, "--task", "map", "--solver", "lpsmap")
+    assert terminal.finish() == 0
+    lines = terminal.said.splitlines()
+    assert lines[0].startswith("lpsmap ")
+    assert f"{path}: 6 binary variables in 2 blocks; factors: " in lines[1]
+    assert any(line.startswith("component 0: best") and "gap" in line for line in lines)
+    assert any(line.startswith("by lpsmap, which was asked for") for line in lines)
+    assert any(line.startswith("optimum ") and "proved" in line for line in lines)
+    assert "VARIABLE     VALUE" in lines
+
+
+def hard_grid(n: int) -> str:
+    """Return a grid of variables that pull apart, which takes long to prove."""
+    rng = np.random.default_rng(0)
+    at = np.arange(n * n).reshape(n, n)
+    edges = [*zip(at[:, :-1].flat, at[:, 1:].flat, strict=True)]
+    edges += zip(at[:-1].flat, at[1:].flat, strict=True)
+    lines = ["MARKOV", str(n * n), " ".join(["2"] * n * n), str(len(edges))]
+    lines += [f"2 {i} {j}" for i, j in edges]
+    for weight in np.exp(rng.normal(scale=3.0, size=len(edges))):
+        lines += ["4", f"{weight} 1 1 {weight}"]
+    return "\n".join(lines)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+def test_control_c_ends_a_search_within_a_second_with_the_best_so_far(tmp_path: Path) -> None:
+    path = tmp_path / "grid.uai"
+    path.write_text(hard_grid(14))
+    terminal = Terminal("solve", path, "--task", "map", "--solver", "lpsmap", "--output", "json")
+    terminal.read_until(" %, ")  # there is a best so far
+    terminal.press_control_c()
+    begin = terminal.processor_time_so_far()
+    code = terminal.finish()
+    assert terminal.processor_time - begin < 1.0
+    assert code == UNSOLVED, terminal.said
+    assert "stopped: best " in terminal.said
+    assert "Traceback" not in terminal.said
+    answer = json.loads(terminal.said[terminal.said.index('{"status"') :].splitlines()[0])
+    assert answer["status"] == ["FOUND"]
+    assert answer["bound"][0] > answer["score"][0]
+    assert all(sum(states) == 1.0 for states in answer["variables"].values())

@@ -12,26 +12,13 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-import judges
 from lpsmap import AtMostOne, Budget, FactorGraph, Pair, Sequence, Xor
 from lpsmap_core import Assignment, ConvergenceWarning, Solution, Status
-from random_graphs import KINDS, RandomGraph, random_graph
+from random_graphs import KINDS, RandomGraph, all_scores, random_graph
 
 FloatArray = npt.NDArray[np.float64]
 
 SCALES = (1e-3, 1.0, 1.0, 100.0)
-
-
-def all_scores(graph: RandomGraph) -> tuple[FloatArray, FloatArray]:
-    """Return all assignments, and what each scores: -inf where a factor does not allow it."""
-    tried = judges.binary_vectors(len(graph.eta))
-    score = tried @ np.where(np.isneginf(graph.eta), 0.0, graph.eta)
-    score[(tried[:, np.isneginf(graph.eta)] > 0.0).any(axis=1)] = -np.inf
-    for factor in graph.declared:
-        own = np.where(factor.negated, 1.0 - factor.m, factor.m)
-        fits = (tried[:, None, factor.variables] == own).all(axis=2)
-        score += np.where(fits, factor.n @ factor.eta_v, -np.inf).max(axis=1)
-    return tried, score
 
 
 def draw(seed: int, most_variables: int = 14) -> RandomGraph:

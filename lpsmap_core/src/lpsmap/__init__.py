@@ -19,6 +19,7 @@ from lpsmap_core import (
     Variables,
     WarmStartCache,
     __version__,
+    solve_many,
     stack,
 )
 from lpsmap_core.plugins.packs import advice as _advice
@@ -33,6 +34,7 @@ __all__ = [
     "Variables",
     "WarmStartCache",
     "__version__",
+    "solve_many",
     "stack",
 ]
 

@@ -1,5 +1,8 @@
 """SparseMAP and LP-SparseMAP: differentiable, sparse, structured inference in factor graphs."""
 
+from lpsmap_core.corpus.outcome import Outcome
+from lpsmap_core.corpus.solve_many import solve_many
+from lpsmap_core.decoding.solvers import find_solvers_by
 from lpsmap_core.engine.choice import find_engines_by
 from lpsmap_core.engine.protocol import Engine, SolvedGraph
 from lpsmap_core.engine.status import Status
@@ -29,7 +32,7 @@ from lpsmap_core.model.inference import Beliefs, Found, Inference
 from lpsmap_core.model.row import Row
 from lpsmap_core.model.variables import Variables, as_variables, stack
 from lpsmap_core.plugins.hookspecs import hookimpl, hookspec
-from lpsmap_core.plugins.registry import engine_named
+from lpsmap_core.plugins.registry import engine_named, solver_named
 from lpsmap_core.solution.assignment import Assignment
 from lpsmap_core.solution.conditional_gradient import ConditionalGradient, conditional_gradient
 from lpsmap_core.solution.distribution import Distribution, Distributions, Structure
@@ -41,6 +44,7 @@ from lpsmap_core.solution.solution import Solution
 __version__ = "0.1.0"
 
 find_engines_by(engine_named)
+find_solvers_by(solver_named)
 
 __all__ = [
     "FREE",
@@ -67,6 +71,7 @@ __all__ = [
     "Inference",
     "LocalScores",
     "LocalSolution",
+    "Outcome",
     "Plan",
     "Product",
     "Row",
@@ -86,5 +91,6 @@ __all__ = [
     "kernel",
     "largest_arity",
     "leaf",
+    "solve_many",
     "stack",
 ]

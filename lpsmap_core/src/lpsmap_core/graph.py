@@ -9,11 +9,13 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from lpsmap_core.decoding.decode import DEFAULT_GAP, search_limits
+from lpsmap_core.decoding.decode import DEFAULT_GAP, FIRST_NODES, search_limits
 from lpsmap_core.decoding.search import Progress as SearchProgress
+from lpsmap_core.decoding.solvers import choose_solver
 from lpsmap_core.engine.choice import AUTO, choose_engine
 from lpsmap_core.engine.options import Options, checked_options, threads_or_default
 from lpsmap_core.engine.warm_start import CachedStart
+from lpsmap_core.kernels.arrays import FloatArray
 from lpsmap_core.kernels.interrupts import Watch
 from lpsmap_core.layout.layout import Layout, build_layout
 from lpsmap_core.model.declared import DeclaredGraph
@@ -25,7 +27,9 @@ from lpsmap_core.model.variables import Variables
 from lpsmap_core.solution.assignment import Assignment
 from lpsmap_core.solution.distribution import Distributions
 from lpsmap_core.solution.gibbs import Gibbs
+from lpsmap_core.solution.handing_over import hand_over, nothing_known
 from lpsmap_core.solution.plan import Plan, make_plan
+from lpsmap_core.solution.ranked import ranked_assignments
 from lpsmap_core.solution.report import report, report_unproved
 from lpsmap_core.solution.solution import Solution, checked_start
 from lpsmap_core.solution.solve import solve
@@ -179,6 +183,7 @@ class FactorGraph(DeclaredGraph):
         threads: int | None = None,
         warm_start: Solution | CachedStart | None = None,
         engine: str = AUTO,
+        solver: str = AUTO,
     ) -> Solution | Assignment:
         """Find the best structure: the relaxation LP-MAP, or the best assignment with a proof.
 
@@ -206,7 +211,12 @@ class FactorGraph(DeclaredGraph):
         max_nodes
             Limit of the nodes of each component's search; None for no limit.
         progress
-            See `Solution.decode`.
+            See `Solution.decode`; of the library's own search.
+        solver
+            With `exact`, who looks for the best assignment: ``"lpsmap"``, the library's own search;
+            or that of a plugin, such as ``"highs"``, if every factor type has linear constraints.
+            ``"auto"`` leaves the choice to the library. ``assignment.solver`` and
+            ``assignment.reason`` say who it was, and why.
 
         Returns
         -------
@@ -218,7 +228,10 @@ class FactorGraph(DeclaredGraph):
         TypeError
             If an option is of another type than it should be.
         ValueError
-            If an option is out of range, or as for `solve`.
+            If an option is out of range, or as for `solve`; or if there is no such solver, or it
+            cannot solve the graph.
+        ModuleNotFoundError
+            If the solver needs a package that is not installed.
 
         Warns
         -----
@@ -240,10 +253,66 @@ class FactorGraph(DeclaredGraph):
             return self._run(options, verbose, warm_start, engine)
         limits = search_limits(gap, max_time, max_nodes, threads, progress)
         options = options._replace(tol=min(options.tol, PROVING_TOLERANCE))
-        relaxed = self._run(options, verbose, warm_start, engine, report_unsolved=False)
-        self.solution = assignment = relaxed.decoded(limits)
+        scores, additionals = self._flat()
+        choice = choose_solver(solver, self.factors, [scores, *additionals], max_nodes is not None)
+        if choice.after_own:
+            relaxed = self._run(options, verbose, warm_start, engine, report_unsolved=False)
+            first = limits if choice.solver is None else limits._replace(max_nodes=FIRST_NODES)
+            assignment = relaxed.decoded(first)
+        else:
+            assignment = nothing_known(
+                self._laid_out(), self.factors, scores, additionals, limits.gap
+            )
+        if choice.solver is not None and not assignment.proved.all():
+            assignment = hand_over(assignment, choice.solver, limits)
+        assignment.reason = choice.reason
+        self.solution = assignment
         report_unproved(assignment, self._shapes())
         return assignment
+
+    def k_best(
+        self,
+        k: int,
+        *,
+        gap: float = DEFAULT_GAP,
+        max_time: float | None = None,
+        max_nodes: int | None = None,
+        threads: int | None = None,
+    ) -> list[Assignment]:
+        """Find the `k` best assignments of every component, with a proof.
+
+        The search of `solve_map` goes on past the best assignment, and excludes those that it has.
+        For one factor with a dynamic program, `gibbs` is faster.
+
+        Parameters
+        ----------
+        k
+            How many.
+        gap, max_time, max_nodes, threads
+            As for `solve_map`.
+
+        Returns
+        -------
+        list of Assignment
+            Of length `k`: entry j has the j-th best assignment of each component, and no score
+            where a component has fewer. ``proved`` says that no assignment but those before it
+            scores more. The first is also kept as ``self.solution``. Variables in no factor have
+            their best values in all.
+
+        Raises
+        ------
+        TypeError
+            If an option is of another type than it should be.
+        ValueError
+            If an option is out of range.
+        """
+        k, limits = count("k_best: k", k), search_limits(gap, max_time, max_nodes, threads, None)
+        options = Options(threads=limits.threads, tol=PROVING_TOLERANCE, quadratic=0.0)
+        options = options._replace(max_time=max_time)
+        relaxed = self._run(options, 0, None, AUTO, report_unsolved=False)
+        found = ranked_assignments(relaxed, k, limits)
+        self.solution = found[0]
+        return found
 
     def _run(
         self,
@@ -256,9 +325,7 @@ class FactorGraph(DeclaredGraph):
         """Solve with checked options."""
         verbose = count("verbose", verbose, least=0)
         layout = self._laid_out()
-        scores = self.flat_scores()
-        additionals = list(map(self._flat_additionals, self.factors, self._additionals))
-        additionals = forget_unused(self.factors, scores, additionals)
+        scores, additionals = self._flat()
         chosen = choose_engine(engine, layout.part, options).engine
         warm = None if warm_start is None else self._own_start(warm_start).start_for(layout)
         with Watch(options.max_time):
@@ -277,6 +344,12 @@ class FactorGraph(DeclaredGraph):
                 solution.dual_residual.max(initial=0.0),
             )
         return solution
+
+    def _flat(self) -> tuple[FloatArray, list[FloatArray]]:
+        """Return the scores of all variables, and of every declaration's additionals."""
+        scores = self.flat_scores()
+        additionals = list(map(self._flat_additionals, self.factors, self._additionals))
+        return scores, forget_unused(self.factors, scores, additionals)
 
     def condition(self, evidence: Sequence[tuple[Variables, npt.ArrayLike]]) -> Conditioned:
         """Return the graph of what is left to ask when some variables are known.

@@ -28,7 +28,7 @@ except ImportError as error:
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["alignment", "arcs", "convergence", "lattice"]
+__all__ = ["alignment", "arcs", "convergence", "lattice", "search"]
 
 COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9")
 """Colours that remain apart for most colour-blind readers (Okabe & Ito 2008)."""
@@ -237,6 +237,32 @@ def convergence(solution: Solution, ax: Axes | None = None, most: int = 50) -> A
     ax.set_yscale("log")
     ax.set_xlabel("iteration")
     ax.set_ylabel("residual")
+    ax.spines[["top", "right"]].set_visible(False)
+    ax.legend(frameon=False)
+    return ax
+
+
+def search(history: npt.ArrayLike, ax: Axes | None = None) -> Axes:
+    """Draw how the best score and the bound of an exact search met.
+
+    Parameters
+    ----------
+    history
+        Rows of seconds, best score, and bound. Numbers that are not finite leave a gap.
+    ax
+        Where to draw.
+    """
+    rows = np.asarray(history, dtype=np.float64).reshape(-1, 3)
+    seconds, score, bound = np.where(np.isfinite(rows), rows, np.nan).T
+    ax = _axes(ax, (5.0, 3.0))
+    ax.fill_between(seconds, score, bound, step="post", color="0.9", label="gap", lw=0)
+    ax.step(seconds, bound, where="post", color=COLOURS[1], label="bound")
+    ax.step(seconds, score, where="post", color=COLOURS[0], label="best score", marker=".")
+    gap = (bound[-1] - score[-1]) / max(1.0, abs(score[-1]))
+    words = f"gap {100.0 * gap:.2g} %" if gap > 1e-6 else "no gap"
+    ax.set_title(f"best score {score[-1]:.6g}, {words}", fontsize=10)
+    ax.set_xlabel("seconds")
+    ax.set_ylabel("score")
     ax.spines[["top", "right"]].set_visible(False)
     ax.legend(frameon=False)
     return ax

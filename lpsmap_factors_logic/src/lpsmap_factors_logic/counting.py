@@ -11,6 +11,7 @@ import numpy.typing as npt
 from lpsmap_core import Factor, FactorGraph, Factors, LocalScores, LocalSolution, Variables, leaf
 from lpsmap_core.kernels.arrays import FloatArray, IntArray
 from lpsmap_core.model.inputs import truth_values
+from lpsmap_core.model.linear import LinearConstraints, bounded_sums
 from lpsmap_factors_logic import oracles, sum_constrained
 from lpsmap_factors_logic.rows import LogicFactor
 from lpsmap_factors_logic.sum_constrained import (
@@ -118,6 +119,10 @@ class Xor(_Counting):
         """Return the assignment that turns on the best variable."""
         return _indicator(len(eta_u), [int(np.argmax(eta_u))])
 
+    def linear_constraints(self) -> LinearConstraints:
+        """Return that the sum of every row is 1."""
+        return bounded_sums(self, 1.0, 1.0)
+
     @classmethod
     def solve_sparsemap(
         cls, a: Any, eta_v: Any, delta: Any, parameters: Any, link_parameter: Any
@@ -162,6 +167,10 @@ class Or(_Counting):
         chosen = np.flatnonzero(eta_u > 0)
         return _indicator(len(eta_u), chosen if chosen.size else [int(np.argmax(eta_u))])
 
+    def linear_constraints(self) -> LinearConstraints:
+        """Return that the sum of every row is at least 1."""
+        return bounded_sums(self, 1.0, np.inf)
+
     @classmethod
     def solve_sparsemap(
         cls, a: Any, eta_v: Any, delta: Any, parameters: Any, link_parameter: Any
@@ -189,6 +198,10 @@ class AtMostOne(_Counting):
         """Return the assignment that turns on the best variable if it scores above 0."""
         chosen = [int(np.argmax(eta_u))] if (eta_u > 0).any() else []
         return _indicator(len(eta_u), chosen)
+
+    def linear_constraints(self) -> LinearConstraints:
+        """Return that the sum of every row is at most 1."""
+        return bounded_sums(self, -np.inf, 1.0)
 
     @classmethod
     def solve_sparsemap(
@@ -268,6 +281,10 @@ class Budget(_Counting):
         """Return the assignment that turns on the best B, or fewer if fewer score above 0."""
         best = np.argsort(-eta_u, kind="stable")[: int(self.budget)]
         return _indicator(len(eta_u), best if self.force_budget else best[eta_u[best] > 0])
+
+    def linear_constraints(self) -> LinearConstraints:
+        """Return that the sum of every row is at most its budget, or is it."""
+        return bounded_sums(self, np.where(self.force_budget, self.budget, -np.inf), self.budget)
 
     @classmethod
     def solve_sparsemap(

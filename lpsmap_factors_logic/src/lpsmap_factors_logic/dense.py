@@ -21,6 +21,7 @@ from lpsmap_core import (
     leaf,
 )
 from lpsmap_core.kernels.arrays import FloatArray, IntArray
+from lpsmap_core.model.linear import LinearConstraints
 from lpsmap_factors_logic.scores import as_scores, broadcast_scores
 
 __all__ = ["Dense", "Potts"]
@@ -205,6 +206,26 @@ class Dense(Factor):
         variables[np.cumsum(self.n_states) - self.n_states + y] = 1.0
         table[np.ravel_multi_index(y, self.n_states)] = 1.0
         return variables, table
+
+    def linear_constraints(self) -> LinearConstraints:
+        """Return that a table sums to 1, and its slices to the states (the local polytope)."""
+        sizes = np.asarray(self.n_states)
+        n, k, size = self.n_factors, int(sizes.sum()), math.prod(sizes.tolist())
+        first = np.cumsum(sizes) - sizes
+        states = first[:, None] + np.array(np.unravel_index(np.arange(size), sizes))
+        # one factor's rows: a state each, and the table's sum
+        row = np.concatenate([states.ravel(), np.arange(k), np.full(size, k)])
+        table, own = np.arange(size), np.arange(k)
+        of_table = np.concatenate([np.tile(table, len(first)), np.zeros(k, dtype=np.int64), table])
+        of_slot = np.concatenate([np.zeros(states.size, dtype=np.int64), own, 0 * table])
+        is_slot = np.repeat([False, True, False], [states.size, k, size])
+        factor = np.arange(n)[:, None]
+        column = np.where(is_slot, of_slot + k * factor, n * k + of_table + size * factor)
+        sign = np.where(is_slot, -1.0, 1.0)
+        right = np.tile(np.repeat([0.0, 1.0], [k, 1]), n)
+        return LinearConstraints(
+            (row + (k + 1) * factor).ravel(), column.ravel(), np.tile(sign, n), right, right
+        )
 
     def decode(self, variables: FloatArray, additionals: FloatArray) -> dict[str, Any]:
         """Return ``{"states": [...]}``, the state of every variable.

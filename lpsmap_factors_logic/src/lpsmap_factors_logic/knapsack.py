@@ -10,6 +10,7 @@ import numpy.typing as npt
 
 from lpsmap_core import Factor, FactorGraph, LocalSolution, Variables
 from lpsmap_core.kernels.arrays import FloatArray
+from lpsmap_core.model.linear import LinearConstraints, bounded_sums
 from lpsmap_factors_logic import oracles, sum_constrained
 from lpsmap_factors_logic.rows import LogicFactor
 from lpsmap_factors_logic.sum_constrained import AT_MOST, project_box_rows
@@ -102,6 +103,10 @@ class Knapsack(LogicFactor):
             if y[i] < 1.0:
                 break
         return tuple(y.tolist())
+
+    def linear_constraints(self) -> LinearConstraints:
+        """Return that the summed cost of every row is at most its budget."""
+        return bounded_sums(self, -np.inf, self.budget, self.links(self.costs))
 
     @classmethod
     def solve_sparsemap(

@@ -25,6 +25,7 @@ from lpsmap_core import (
     leaf,
 )
 from lpsmap_core.kernels.arrays import FloatArray, IntArray
+from lpsmap_core.model.linear import LinearConstraints, bounded_sums
 from lpsmap_factors_logic import oracles, sum_constrained
 from lpsmap_factors_logic.rows import LogicFactor
 from lpsmap_factors_logic.sum_constrained import EXACTLY, threshold
@@ -85,6 +86,19 @@ class OrOut(LogicFactor):
                 y[chosen] = 1
                 y[-1] = 1
         return tuple(y.tolist())
+
+    def linear_constraints(self) -> LinearConstraints:
+        """Return that no input exceeds the output, nor does that their sum."""
+        arity, last = np.diff(self.offsets), self.offsets[1:] - 1
+        output = np.repeat(last, arity)
+        inputs = np.flatnonzero(np.arange(len(output)) != output)
+        rows = np.tile(np.arange(len(inputs)), 2)
+        columns = np.concatenate([inputs, output[inputs]])
+        signs = np.repeat([1.0, -1.0], len(inputs))
+        weights = np.ones(len(output))
+        weights[last] = -1.0
+        none_above = LinearConstraints(rows, columns, signs, np.full(len(inputs), -np.inf), 0.0)
+        return LinearConstraints.together(none_above, bounded_sums(self, 0.0, np.inf, weights))
 
     @classmethod
     def solve_sparsemap(

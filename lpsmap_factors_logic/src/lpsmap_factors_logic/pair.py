@@ -24,6 +24,7 @@ from lpsmap_core import (
     stack,
 )
 from lpsmap_core.kernels.arrays import FloatArray, IntArray
+from lpsmap_core.model.linear import LinearConstraints
 from lpsmap_factors_logic import oracles
 from lpsmap_factors_logic.scores import as_scores, broadcast_scores
 from lpsmap_factors_logic.tolerance import bounded, faces, slack, slack_array
@@ -103,6 +104,17 @@ class Pair(Factor):
     def vertex(self, y: Any) -> tuple[FloatArray, FloatArray]:
         """Return an assignment as an array, and whether both are on."""
         return np.array(y, dtype=np.float64), np.array([y[0] * y[1]], dtype=np.float64)
+
+    def linear_constraints(self) -> LinearConstraints:
+        """Return that both-on exceeds neither variable, nor their sum less 1 both-on."""
+        n, rows = self.n_factors, np.arange(3 * self.n_factors).reshape(3, -1)
+        first, second = 2 * np.arange(n), 2 * np.arange(n) + 1
+        both = 2 * n + np.arange(n)
+        row = np.stack([*rows, *rows, rows[2]])
+        column = np.stack([both, both, both, first, second, first, second])
+        sign = np.array([1.0, 1.0, -1.0, -1.0, -1.0, 1.0, 1.0])
+        high = np.repeat([0.0, 0.0, 1.0], n)
+        return LinearConstraints(row.ravel(), column.ravel(), np.repeat(sign, n), -np.inf, high)
 
     @classmethod
     def solve_sparsemap(

@@ -8,11 +8,13 @@ from pathlib import Path
 from typing import Any
 
 import click
+from click.shell_completion import get_completion_class
 
 import lpsmap_core
 from lpsmap_core.command import new_plugin
 from lpsmap_core.command.check import check_registered, registrations_of
 from lpsmap_core.command.compile_types import compile_types
+from lpsmap_core.command.decode import decode
 from lpsmap_core.command.explain import explain
 from lpsmap_core.command.models import convert, info
 from lpsmap_core.command.solve_file import solve
@@ -65,6 +67,19 @@ main.add_command(explain)
 main.add_command(info)
 main.add_command(convert)
 main.add_command(solve)
+main.add_command(decode)
+
+
+@main.command()
+@click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
+def completion(shell: str) -> None:
+    """Print what makes SHELL complete the commands and options of lpsmap.
+
+    For bash, put this into ~/.bashrc: eval "$(lpsmap completion bash)"
+    """
+    chosen = get_completion_class(shell)
+    assert chosen is not None
+    click.echo(chosen(main, {}, "lpsmap", "_LPSMAP_COMPLETE").source())
 
 
 @main.command()
@@ -186,6 +201,7 @@ def _kinds(registry: Registry) -> dict[str, Offers]:
         "commands": registry.commands,
         "backends": registry.backends,
         "engines": registry.engines,
+        "solvers": registry.solvers,
     }
 
 

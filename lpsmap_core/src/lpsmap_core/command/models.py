@@ -27,7 +27,7 @@ def told_in_words() -> Iterator[None]:
     """End the command with an error's words, which say all, and exit code 1."""
     try:
         yield
-    except (OSError, ValueError, DuplicateNameError) as error:
+    except (OSError, ValueError, DuplicateNameError, ModuleNotFoundError) as error:
         raise click.ClickException(str(error)) from error
 
 

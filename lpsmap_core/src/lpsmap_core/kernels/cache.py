@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import functools
 import hashlib
+import os
 import pickle
 import uuid
 import warnings
@@ -249,6 +250,8 @@ def _dumps(content: Any) -> bytes:
 
 
 _locks: dict[Path, FileLock] = {}
+if hasattr(os, "register_at_fork"):  # a forked process cannot use its parent's
+    os.register_at_fork(after_in_child=_locks.clear)
 
 LONGEST_WAIT = 600.0
 """Seconds after which a process no longer waits for another that compiles the same kernel."""

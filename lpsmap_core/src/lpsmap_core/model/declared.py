@@ -47,6 +47,17 @@ class DeclaredGraph(abc.ABC):
         """Number of binary variables."""
         return self._n_variables
 
+    @property
+    def blocks(self) -> list[Variables]:
+        """All variables, as the calls of `variable_from` returned them."""
+        views, end = [], 0
+        for scores in self._scores:
+            shape = tuple(scores.shape)
+            span = slice(end, end := end + math.prod(shape))
+            index = np.arange(span.start, span.stop).reshape(shape)
+            views.append(Variables(self, index, np.zeros(shape, dtype=bool), span))
+        return views
+
     def variable_from(self, scores: Any) -> Variables:
         """Make variables with given scores.
 

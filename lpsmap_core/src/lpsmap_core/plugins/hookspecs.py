@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 import pluggy
 
+from lpsmap_core.decoding.solvers import MapSolver
 from lpsmap_core.engine.protocol import Engine
 from lpsmap_core.graph import FactorGraph
 from lpsmap_core.model.factor import Factor
@@ -32,6 +33,7 @@ __all__ = [
     "lpsmap_factors",
     "lpsmap_formats",
     "lpsmap_graphs",
+    "lpsmap_solvers",
 ]
 
 PROJECT = "lpsmap"
@@ -82,4 +84,13 @@ def lpsmap_engines() -> Sequence[type[Engine]]:  # type: ignore[empty-body]
     """Return engines, which solve graphs; each is known by its name.
 
     Called only when a solve or a plan asks for an engine by its name.
+    """
+
+
+@hookspec
+def lpsmap_solvers() -> Sequence[type[MapSolver]]:  # type: ignore[empty-body]
+    """Return solvers of whole graphs, which find best assignments; each is known by its name.
+
+    Called only when an exact search asks for a solver by its name, or may take one. A solver says
+    by `MapSolver.missing` what it lacks, so that it may be offered before that is installed.
     """

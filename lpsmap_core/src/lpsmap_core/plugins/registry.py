@@ -19,6 +19,8 @@ from typing import Any, NamedTuple
 
 import pluggy
 
+from lpsmap_core.decoding.solvers import OWN as OWN_SEARCH
+from lpsmap_core.decoding.solvers import MapSolver
 from lpsmap_core.engine.choice import AUTO
 from lpsmap_core.engine.protocol import Engine
 from lpsmap_core.graph import FactorGraph
@@ -39,6 +41,7 @@ __all__ = [
     "engine_named",
     "installed",
     "registered",
+    "solver_named",
 ]
 
 OWN = "lpsmap-core"
@@ -86,6 +89,7 @@ KINDS = {
     "lpsmap_commands": _Kind("click commands with names", _is_command, lambda value: [value.name]),
     "lpsmap_backends": _subclasses(Backend, lambda cls: [cls.name]),
     "lpsmap_engines": _subclasses(Engine, lambda cls: [cls.name]),
+    "lpsmap_solvers": _subclasses(MapSolver, lambda cls: [cls.name]),
 }
 """What each hook returns."""
 
@@ -169,6 +173,11 @@ class Registry:
         """Engines by name."""
         return self._offered("lpsmap_engines")
 
+    @property
+    def solvers(self) -> Offers:
+        """Solvers of whole graphs by name."""
+        return self._offered("lpsmap_solvers")
+
     def _offered(self, hook: str) -> Offers:
         if hook not in self._offers:
             offers = Offers()
@@ -235,6 +244,25 @@ def engine_named(name: str) -> type[Engine]:
         names = ", ".join([AUTO, *offers])
         raise ValueError(f"engine: got {name!r}; expected one of {names}.")
     found: type[Engine] = offers[name].value
+    return found
+
+
+def solver_named(name: str) -> type[MapSolver]:
+    """Return a solver of whole graphs that an installed plugin offers.
+
+    Raises
+    ------
+    ValueError
+        If there is none of this name.
+    DuplicateNameError
+        If two plugins claim it.
+    """
+    offers = installed().solvers
+    if name not in offers:
+        raise ValueError(
+            f"solver: got {name!r}; expected one of {', '.join([AUTO, OWN_SEARCH, *offers])}."
+        )
+    found: type[MapSolver] = offers[name].value
     return found
 
 

@@ -16,7 +16,8 @@ from lpsmap_core.plugins.formats import Evidence, FileFormat, FileFormatError, N
 from lpsmap_core.plugins.packed import write_text
 from lpsmap_core.plugins.tokens import Tokens
 
-__all__ = ["MarkovNetwork", "UaiFormat", "read_assignment", "read_network", "write_assignment"]
+__all__ = ["MarkovNetwork", "UaiFormat", "assignment_text", "read_assignment", "read_network"]
+__all__ += ["write_assignment"]
 
 
 SMALLEST = float(np.finfo(np.float64).tiny)
@@ -249,15 +250,18 @@ def read_assignment(path: Path, n_states: Sequence[int]) -> IntArray:
     return np.array(states, dtype=np.int64)
 
 
-def write_assignment(path: Path, blocks: Sequence[Variables]) -> None:
-    """Write the best state of every variable, in a solved graph, as a solution file.
+def assignment_text(blocks: Sequence[Variables]) -> str:
+    """Return the best state of every variable, in a solved graph, as a solution file has it.
 
     Parameters
     ----------
-    path
-        The file.
     blocks
         A block of states for every variable.
     """
     states = [int(np.argmax(block.value)) for block in blocks]
-    write_text(path, f"MAP\n{len(states)} {' '.join(map(str, states))}\n")
+    return f"MAP\n{len(states)} {' '.join(map(str, states))}\n"
+
+
+def write_assignment(path: Path, blocks: Sequence[Variables]) -> None:
+    """Write `assignment_text` into a file."""
+    write_text(path, assignment_text(blocks))

@@ -11,12 +11,14 @@ import numpy as np
 
 from lpsmap_core.decoding.assignments import best_additionals
 from lpsmap_core.decoding.decode import SearchLimits, decode_part, is_closed
+from lpsmap_core.decoding.solvers import OWN
 from lpsmap_core.engine.protocol import SolvedGraph
 from lpsmap_core.kernels.arrays import BoolArray, FloatArray, IntArray
 from lpsmap_core.kernels.interrupts import Watch
 from lpsmap_core.layout.layout import Layout
 from lpsmap_core.local.vertices import Vertices, structure_scores
 from lpsmap_core.model.factor import Factor
+from lpsmap_core.model.variables import Variables
 from lpsmap_core.solution.distribution import Distributions
 
 __all__ = ["Assignment", "Relaxed", "decode"]
@@ -43,6 +45,8 @@ class Assignment:
         (n_components,) nodes of the search; 0 where the relaxation was enough.
     gap
         What counts as proved: a bound within ``gap * max(1, abs(score))`` of the score.
+    solver, reason
+        Who looked for it, and why: core's own search, ``"lpsmap"``, or a plugin's solver.
     """
 
     layout: Layout
@@ -55,6 +59,8 @@ class Assignment:
     bound: FloatArray
     n_nodes: IntArray
     gap: float
+    solver: str = OWN
+    reason: str = "goes on from marginals"
 
     @property
     def found(self) -> BoolArray:
@@ -76,6 +82,11 @@ class Assignment:
         """The score of the whole graph, variables in no factor included."""
         alone = (self.layout.component < 0) & (self.values > 0.0)
         return float(self.score.sum() + self.scores[alone].sum())
+
+    def value_of(self, variables: Variables) -> FloatArray:
+        """Return the values of a view of the graph's variables."""
+        chosen = self.values[variables.index]
+        return np.where(variables.negated, 1.0 - chosen, chosen)
 
     def structures(self, factor: Factor) -> Distributions:
         """Return the structure of every factor of a declaration, with probability 1.

@@ -83,6 +83,11 @@ class Solution:
         """Numbers of the components that are not solved."""
         return np.flatnonzero(~self._has(*OK))
 
+    @property
+    def non_finite(self) -> BoolArray:
+        """For each component, whether a score of it is NaN or ``+inf``."""
+        return self._has(Status.NON_FINITE)
+
     @functools.cached_property
     def free(self) -> IntArray:
         """Numbers of the variables in no factor, whose values are their scores cut to [0, 1]."""
@@ -314,8 +319,7 @@ class Solution:
 
     def decoded(self, limits: SearchLimits) -> Assignment:
         """Do what `decode` does, within checked limits."""
-        bad = self._has(Status.NON_FINITE)
-        relaxed = Relaxed(self.values, self.solved, bad)
+        relaxed = Relaxed(self.values, self.solved, self.non_finite)
         return decode(
             self.layout, self.factors, self.scores, self.additional_scores, relaxed, limits
         )

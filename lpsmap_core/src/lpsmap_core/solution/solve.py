@@ -16,7 +16,7 @@ from lpsmap_core.model.factor import Factor
 from lpsmap_core.model.unused import are_scores
 from lpsmap_core.solution.solution import Solution
 
-__all__ = ["solve"]
+__all__ = ["non_finite_components", "solve"]
 
 
 def solve(
@@ -58,7 +58,7 @@ def solve(
     if are_scores(scores) and are_scores(eta_v):
         bad = np.zeros(layout.n_components, dtype=np.bool_)
     else:
-        bad = _non_finite_components(layout, factors, scores, additionals)
+        bad = non_finite_components(layout, factors, scores, additionals)
         eta = np.where(bad[part.component], 0.0, eta)
         eta_v = np.where(bad[part.additional_component], 0.0, eta_v)
     start = None if warm is None else warm.of_part(layout)
@@ -69,7 +69,7 @@ def solve(
     return solution
 
 
-def _non_finite_components(
+def non_finite_components(
     layout: Layout,
     factors: Sequence[Factor],
     scores: FloatArray,

@@ -1,0 +1,39 @@
+"""What the workers of `corpus.py` do, in a module that they can import."""
+
+from __future__ import annotations
+
+import functools
+import os
+import time
+from typing import Any
+
+import numpy as np
+
+from lpsmap import Budget, DepTree, FactorGraph
+from parsing.bilinear import Bilinear
+from parsing.sentences import Sentence
+
+__all__ = ["processor_time", "tree"]
+
+BUDGET = 5
+
+
+@functools.lru_cache(maxsize=1)
+def _model(scale: float) -> Bilinear:
+    """Return the model, made once in every process rather than sent there with every batch."""
+    return Bilinear(0, scale)
+
+
+def tree(sentence: Sentence, scale: float) -> FactorGraph:
+    """Return the graph of a sentence's trees."""
+    graph, n = FactorGraph(), len(sentence)
+    u = graph.variable_from(_model(scale).scores(sentence.words))
+    graph.add(DepTree(u, single_root=True))
+    if n > 1:
+        graph.add(Budget(u, BUDGET, axis=0, mask=~np.eye(n, dtype=bool)))
+    return graph
+
+
+def processor_time(graph: FactorGraph, found: Any) -> tuple[int, float]:
+    """Return which process this is, and how long it has worked."""
+    return os.getpid(), time.process_time()

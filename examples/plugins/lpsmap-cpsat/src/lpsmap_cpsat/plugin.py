@@ -1,0 +1,15 @@
+"""What this package adds to lpsmap; its entry point names this module."""
+
+from __future__ import annotations
+
+import lpsmap_core
+from lpsmap_core.decoding.solvers import MapSolver
+from lpsmap_cpsat import CpSatSolver
+
+lpsmap_api_version = 2
+
+
+@lpsmap_core.hookimpl
+def lpsmap_solvers() -> list[type[MapSolver]]:
+    """Return the solvers of this package."""
+    return [CpSatSolver]

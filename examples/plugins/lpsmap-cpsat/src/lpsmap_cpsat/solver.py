@@ -1,0 +1,81 @@
+"""CP-SAT: clause learning and linear relaxations over whole numbers (Perron & Didier)."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+import numpy as np
+import numpy.typing as npt
+
+from lpsmap_core.decoding.program import Program
+from lpsmap_core.decoding.solvers import Answer, MapSolver, SolverLimits
+
+__all__ = ["CpSatSolver"]
+
+SCORE_BITS = 40
+"""Scores are multiples of 2^-40 of the largest: sums of 2^20 of them fit into 64 bits."""
+
+SMALLEST_COEFFICIENT = 1e-6
+
+FloatArray = npt.NDArray[np.float64]
+
+
+class CpSatSolver(MapSolver):
+    """OR-tools' CP-SAT."""
+
+    name: ClassVar[str] = "cpsat"
+
+    def refuses(self, program: Program) -> str | None:
+        """Return that a program has fractions, if it has."""
+        if program.n_auxiliary:
+            return "CP-SAT knows whole numbers only, and a factor type has auxiliary ones."
+        scaled = program.coefficient / SMALLEST_COEFFICIENT
+        if np.abs(scaled - np.rint(scaled)).max(initial=0.0) > 1e-3:
+            return (
+                "CP-SAT knows whole numbers only; expected costs that are multiples of "
+                f"{SMALLEST_COEFFICIENT:g}. Round them, or use another solver."
+            )
+        return None
+
+    def solve(self, program: Program, limits: SolverLimits) -> Answer:
+        """Solve a program, all of whose columns are whole where its variables are."""
+        from ortools.sat.python import cp_model
+
+        model = cp_model.CpModel()
+        columns = [model.new_int_var(0, int(most), "") for most in program.upper]
+        _add_rows(model, columns, program)
+        unit = float(np.abs(program.scores).max(initial=0.0)) * 2.0**-SCORE_BITS or 1.0
+        gains = np.rint(program.scores / unit).astype(np.int64).tolist()
+        model.maximize(cp_model.LinearExpr.weighted_sum(columns, gains))
+        solver = cp_model.CpSolver()
+        solver.parameters.num_workers = limits.threads
+        solver.parameters.linearization_level = 2
+        solver.parameters.relative_gap_limit = limits.gap
+        if limits.seconds is not None:
+            solver.parameters.max_time_in_seconds = limits.seconds
+        status = solver.solve(model)
+        if status == cp_model.INFEASIBLE:
+            return Answer(None, -np.inf)
+        rounding = 0.5 * unit * len(columns)
+        bound = solver.best_objective_bound * unit + rounding
+        values = None
+        if status in (cp_model.OPTIMAL, cp_model.FEASIBLE):
+            values = np.array([solver.value(x) for x in columns[: len(program.variables)]], float)
+        return Answer(values, bound, int(solver.num_branches))
+
+
+def _add_rows(model: Any, columns: list[Any], program: Program) -> None:
+    """Add the constraints, in units that make their coefficients whole."""
+    from ortools.sat.python import cp_model
+
+    ends = np.searchsorted(program.row, np.arange(len(program.low) + 1))
+    for r, (begin, end) in enumerate(zip(ends[:-1].tolist(), ends[1:].tolist(), strict=True)):
+        weights = program.coefficient[begin:end]
+        whole = bool((weights == np.rint(weights)).all())
+        unit = 1.0 if whole else SMALLEST_COEFFICIENT
+        some = [columns[j] for j in program.column[begin:end].tolist()]
+        total = cp_model.LinearExpr.weighted_sum(some, np.rint(weights / unit).astype(int).tolist())
+        if np.isfinite(program.high[r]):
+            model.add(total <= int(np.floor(program.high[r] / unit + 1e-6)))
+        if np.isfinite(program.low[r]):
+            model.add(total >= int(np.ceil(program.low[r] / unit - 1e-6)))

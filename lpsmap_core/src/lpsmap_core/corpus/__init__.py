@@ -1,0 +1,1 @@
+"""Many graphs, solved by the workers of an executor."""

@@ -1,0 +1,81 @@
+"""What came of one problem of many, in a form that goes from process to process."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from lpsmap_core.kernels.arrays import FloatArray
+from lpsmap_core.solution.assignment import Assignment
+from lpsmap_core.solution.solution import Solution
+
+__all__ = ["Outcome", "status_names"]
+
+Values = Mapping[int | str, FloatArray]
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What came of one problem.
+
+    Attributes
+    ----------
+    index
+        The problem's position among all.
+    status
+        For every component of its graph a word: of a relaxation the name of its `Status`; of an
+        exact search ``"PROVED"``, ``"FOUND"``, ``"NOT_FOUND"`` or ``"INFEASIBLE"``.
+    score
+        (n_components,) the objective, or the score of the assignment.
+    bound
+        (n_components,) what no assignment scores more than, where an exact search ran; else None.
+    ok
+        Whether all is solved, or proved.
+    seconds
+        How long building and solving took.
+    extracted
+        What `extract` returned, if it was given.
+    error
+        The exception that the problem ended with, or None.
+    traceback
+        Where it was raised, as text.
+    """
+
+    index: int
+    status: tuple[str, ...] = ()
+    score: FloatArray = field(default_factory=lambda: np.empty(0))
+    bound: FloatArray | None = None
+    ok: bool = False
+    seconds: float = 0.0
+    extracted: Any = None
+    error: BaseException | None = None
+    traceback: str = ""
+    solved_values: Values | None = field(default=None, repr=False)
+
+    @property
+    def values(self) -> Values:
+        """The values of the variables: by name, or by the number of their `variable_from`.
+
+        Raises
+        ------
+        RuntimeError
+            If the problem ended with an error, which is the cause.
+        """
+        if self.solved_values is None:
+            raise RuntimeError(
+                f"problem {self.index} has no values: {type(self.error).__name__}: {self.error}. "
+                "Look at outcome.error first."
+            ) from self.error
+        return self.solved_values
+
+
+def status_names(found: Solution | Assignment) -> tuple[str, ...]:
+    """Return a word for every component of a solved graph."""
+    if isinstance(found, Solution):
+        return tuple(status.name for status in found.status)
+    words = {(True, True): "PROVED", (True, False): "FOUND", (False, True): "INFEASIBLE"}
+    pairs = zip(found.found.tolist(), found.proved.tolist(), strict=True)
+    return tuple(words.get(pair, "NOT_FOUND") for pair in pairs)

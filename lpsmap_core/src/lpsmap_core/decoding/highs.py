@@ -1,0 +1,85 @@
+"""HiGHS, a solver of linear programs with whole numbers (Huangfu & Hall 2018)."""
+
+from __future__ import annotations
+
+import importlib.util
+from typing import Any, ClassVar
+
+import numpy as np
+
+from lpsmap_core.decoding.program import Program
+from lpsmap_core.decoding.solvers import Answer, MapSolver, SolverLimits
+
+__all__ = ["HighsSolver"]
+
+LOOK = 0.05
+"""Seconds between two looks whether Ctrl-C came."""
+
+
+class HighsSolver(MapSolver):
+    """HiGHS, by the package highspy: cutting planes and branch and bound."""
+
+    name: ClassVar[str] = "highs"
+
+    @classmethod
+    def missing(cls) -> str | None:
+        """Return that highspy is, if it is."""
+        if importlib.util.find_spec("highspy") is not None:
+            return None
+        return "highspy is not installed. Install it with: pip install 'lpsmap-core[highs]'"
+
+    def solve(self, program: Program, limits: SolverLimits) -> Answer:
+        """Solve a program; Ctrl-C ends it with the best so far."""
+        import highspy
+
+        highs = highspy.Highs()
+        highs.silent()
+        highs.HandleUserInterrupt = True
+        highs.setOptionValue("mip_rel_gap", limits.gap)
+        highs.setOptionValue("mip_abs_gap", limits.gap)
+        highs.setOptionValue("threads", limits.threads)
+        if limits.seconds is not None:
+            highs.setOptionValue("time_limit", limits.seconds)
+        highs.passModel(_model(program))
+        interrupted = _run(highs)
+        if highs.getModelStatus() == highspy.HighsModelStatus.kInfeasible:
+            return Answer(None, -np.inf)
+        info = highs.getInfo()
+        bound = info.mip_dual_bound if np.isfinite(info.mip_dual_bound) else np.inf
+        values = None
+        if info.primal_solution_status == highspy.SolutionStatus.kSolutionStatusFeasible:
+            values = np.array(highs.getSolution().col_value)[: len(program.variables)]
+        return Answer(values, bound, max(int(info.mip_node_count), 0), interrupted)
+
+
+def _model(program: Program) -> Any:
+    """Return a program as HiGHS has it: rows of the matrix one after the other."""
+    import highspy
+
+    model, n, m = highspy.HighsLp(), len(program.scores), len(program.low)
+    model.num_col_, model.num_row_ = n, m
+    model.sense_ = highspy.ObjSense.kMaximize
+    model.col_cost_, model.col_lower_, model.col_upper_ = program.scores, np.zeros(n), program.upper
+    model.row_lower_, model.row_upper_ = program.low, program.high
+    model.a_matrix_.format_ = highspy.MatrixFormat.kRowwise
+    model.a_matrix_.start_ = np.concatenate([[0], np.cumsum(np.bincount(program.row, minlength=m))])
+    model.a_matrix_.index_ = program.column
+    model.a_matrix_.value_ = program.coefficient
+    kinds = highspy.HighsVarType.kInteger, highspy.HighsVarType.kContinuous
+    n_whole = len(program.variables)
+    model.integrality_ = [kinds[0]] * n_whole + [kinds[1]] * (n - n_whole)
+    return model
+
+
+def _run(highs: Any) -> bool:
+    """Solve in another thread; return whether Ctrl-C came."""
+    interrupted = False
+    highs.startSolve()
+    while True:
+        try:
+            ended, _ = highs.wait(LOOK)
+            if ended:
+                return interrupted
+        except KeyboardInterrupt:
+            interrupted = True
+            highs.cancelSolve()

@@ -1,0 +1,105 @@
+"""The k best assignments of one component: a search that goes on past the best.
+
+Nodes are looked at from the highest bound on, and a node ends when nothing below it can be among
+the k best. Where the best assignment of a node is known, the node is cut into parts that exclude it
+(Murty 1968, Lawler 1972).
+"""
+
+from __future__ import annotations
+
+import heapq
+import itertools
+import math
+import time
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import numpy as np
+
+from lpsmap_core.decoding.decode import SearchLimits
+from lpsmap_core.decoding.exact import OPEN, Assignments, Node
+from lpsmap_core.kernels.arrays import BoolArray
+
+__all__ = ["Ranked", "k_best"]
+
+
+class Ranked(NamedTuple):
+    """The best assignments that were found, the best first."""
+
+    scores: list[float]
+    answers: list[BoolArray]
+    bound: float
+    """No other assignment scores more; ``-inf`` if there is none."""
+    n_nodes: int
+    interrupted: bool
+
+
+def k_best(space: Assignments, root: Node, k: int, limits: SearchLimits) -> Ranked:
+    """Find the `k` best assignments of a component.
+
+    Parameters
+    ----------
+    space
+        The component's assignments.
+    root
+        The node of all of them.
+    k
+        How many.
+    limits
+        When to stop.
+    """
+    met: dict[bytes, tuple[float, BoolArray]] = {}
+    numbers = itertools.count()
+    nodes: list[tuple[float, int, Node]] = [(-math.inf, next(numbers), root)]
+    least, n_nodes, interrupted = -math.inf, 0, False
+    while k and nodes and not _is_over(limits, n_nodes):
+        if -nodes[0][0] <= least:
+            break
+        batch = [heapq.heappop(nodes) for _ in range(min(space.batch, len(nodes)))]
+        try:
+            looks = space.look([node for _, _, node in batch], -math.inf)
+        except KeyboardInterrupt:
+            looks, interrupted = None, True
+        if looks is None:  # it was cut short: the nodes stay as they are
+            nodes += batch
+            heapq.heapify(nodes)
+            break
+        n_nodes += len(batch)
+        for (negative, _, node), look in zip(batch, looks, strict=True):
+            bound = min(-negative, look.bound)
+            if look.answer is not None and look.score > -math.inf:
+                met[look.answer.tobytes()] = look.score, look.answer
+            if bound > -math.inf:
+                for child in look.children or _without(node, look.answer):
+                    heapq.heappush(nodes, (-bound, next(numbers), child))
+        least = _least(sorted((score for score, _ in met.values()), reverse=True), k, limits.gap)
+    best = sorted(met.values(), key=lambda pair: -pair[0])
+    left = [score for score, _ in best[k:]] + [-negative for negative, _, _ in nodes]
+    return Ranked(
+        scores=[score for score, _ in best[:k]],
+        answers=[answer for _, answer in best[:k]],
+        bound=max(left, default=-math.inf),
+        n_nodes=n_nodes,
+        interrupted=interrupted,
+    )
+
+
+def _is_over(limits: SearchLimits, n_nodes: int) -> bool:
+    late = limits.deadline is not None and time.monotonic() >= limits.deadline
+    return late or (limits.max_nodes is not None and n_nodes >= limits.max_nodes)
+
+
+def _least(scores: list[float], k: int, gap: float) -> float:
+    """Return what a bound has to exceed for its node to matter."""
+    return scores[k - 1] + gap * max(1.0, abs(scores[k - 1])) if len(scores) >= k else -math.inf
+
+
+def _without(node: Node, answer: BoolArray | None) -> Iterator[Node]:
+    """Yield parts of a node that have all its assignments among them but one."""
+    decided = node.decided.copy()
+    for variable in np.flatnonzero(node.decided == OPEN).tolist():
+        value = int(answer is not None and answer[variable])
+        other = decided.copy()
+        other[variable] = 1 - value
+        yield node._replace(decided=other)
+        decided[variable] = value

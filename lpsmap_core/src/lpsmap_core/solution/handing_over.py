@@ -1,0 +1,130 @@
+"""Components that are handed to a solver of whole graphs."""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+from collections.abc import Sequence
+
+import numpy as np
+
+from lpsmap_core.decoding.assignments import assignment_scores, best_additionals
+from lpsmap_core.decoding.decode import SearchLimits
+from lpsmap_core.decoding.program import programs
+from lpsmap_core.decoding.solvers import MapSolver, SolverLimits
+from lpsmap_core.kernels.arrays import BoolArray, FloatArray
+from lpsmap_core.kernels.interrupts import Watch
+from lpsmap_core.layout.layout import Layout
+from lpsmap_core.model.factor import Factor
+from lpsmap_core.solution.assignment import Assignment
+from lpsmap_core.solution.solve import non_finite_components
+
+__all__ = ["hand_over", "nothing_known"]
+
+ROUNDING = 1e-9
+"""Added to solvers' bounds, in units of the summed magnitudes of the scores."""
+
+SMALLEST_GAP = 1e-6
+"""What counts as proved by a solver at least: it compares up to tolerances of this size."""
+
+
+def nothing_known(
+    layout: Layout,
+    factors: Sequence[Factor],
+    scores: FloatArray,
+    additional_scores: Sequence[FloatArray],
+    gap: float,
+) -> Assignment:
+    """Return what is known before anything is solved."""
+    n = layout.n_components
+    bad = non_finite_components(layout, factors, scores, additional_scores)
+    values = np.where(scores > 0.0, 1.0, 0.0)  # of variables in no factor
+    values[layout.component >= 0] = np.nan
+    return Assignment(
+        layout=layout,
+        factors=factors,
+        scores=scores,
+        additional_scores=additional_scores,
+        values=values,
+        additionals=[np.zeros((f.n_factors, f.n_additionals)) for f in factors],
+        score=np.full(n, -np.inf),
+        bound=np.where(bad, np.nan, np.inf),
+        n_nodes=np.zeros(n, dtype=np.int64),
+        gap=gap,
+    )
+
+
+def hand_over(assignment: Assignment, solver: MapSolver, limits: SearchLimits) -> Assignment:
+    """Return an assignment with all that a solver finds where it is not proved the best.
+
+    Raises
+    ------
+    ValueError
+        If the solver refuses a component.
+    KeyboardInterrupt
+        If it came before every component had an assignment.
+    """
+    found = _copied(assignment)
+    part = found.layout.part
+    components = np.flatnonzero(~found.proved & ~np.isnan(found.bound))
+    given = found.layout, found.factors, found.scores, found.additional_scores
+    candidate = np.nan_to_num(found.values[part.variables]) > 0.5
+    chosen, bound, interrupted = candidate.copy(), found.bound.copy(), False
+    for c, program in zip(components.tolist(), programs(*given, components), strict=True):
+        refusal = solver.refuses(program)
+        if refusal:
+            raise ValueError(f"solver: {refusal}")
+        left = None if limits.deadline is None else limits.deadline - time.monotonic()
+        if interrupted or (left is not None and left <= 0.0):
+            break
+        answer = solver.solve(program, SolverLimits(limits.gap, left, limits.threads))
+        interrupted = answer.interrupted
+        found.n_nodes[c] += answer.n_nodes
+        slack = ROUNDING * (1.0 + float(np.abs(program.scores).sum()))
+        bound[c] = max(answer.bound + slack, program.masked)
+        if answer.values is not None:
+            on = np.zeros(found.layout.n_variables, dtype=bool)
+            on[program.variables] = answer.values > 0.5
+            mine = slice(*part.first_variable[c : c + 2].tolist())
+            candidate[mine] = on[part.variables[mine]]
+    score = _scores(found, candidate)
+    better = score > found.score
+    chosen = np.where(better[part.component], candidate, chosen)
+    found.score = np.where(better, score, found.score)
+    # a bound below what the oracles allow is wrong, and none
+    found.bound = np.where(bound < found.score, found.bound, np.minimum(bound, found.bound))
+    if interrupted and not found.found[~np.isnan(found.bound)].all():
+        raise KeyboardInterrupt
+    _write(found, chosen)
+    found.gap, found.solver = max(found.gap, SMALLEST_GAP), solver.name
+    return found
+
+
+def _copied(assignment: Assignment) -> Assignment:
+    """Return an assignment whose arrays may be written."""
+    names = "values", "score", "bound", "n_nodes"
+    arrays = {name: getattr(assignment, name).copy() for name in names}
+    return dataclasses.replace(assignment, **arrays)
+
+
+def _scores(found: Assignment, chosen: BoolArray) -> FloatArray:
+    """Return what every component's assignment scores, by the factors' own oracles."""
+    part, bad = found.layout.part, np.isnan(found.bound)
+    eta = found.scores[part.variables]
+    eta_v = part.by_bucket(found.additional_scores, found.factors)
+    eta = np.where(bad[part.component], 0.0, eta)
+    eta_v = np.where(bad[part.additional_component], 0.0, eta_v)
+    with Watch():
+        scores = assignment_scores(part, eta, eta_v, chosen)
+    return np.where(bad, -np.inf, scores)
+
+
+def _write(found: Assignment, chosen: BoolArray) -> None:
+    """Write an assignment's values, and its additionals."""
+    part = found.layout.part
+    eta_v = part.by_bucket(found.additional_scores, found.factors)
+    eta_v = np.where(np.isnan(found.bound)[part.additional_component], 0.0, eta_v)
+    with Watch():
+        _, v = best_additionals(part, eta_v, chosen)
+    found.values[part.variables] = np.where(found.found[part.component], chosen, np.nan)
+    found.additionals = part.by_declaration(v, found.factors)

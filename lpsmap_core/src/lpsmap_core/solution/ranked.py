@@ -1,0 +1,81 @@
+"""The k best assignments of every component of a graph."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+
+import numpy as np
+
+from lpsmap_core.decoding.assignments import best_additionals
+from lpsmap_core.decoding.decode import SearchLimits
+from lpsmap_core.decoding.exact import Assignments
+from lpsmap_core.decoding.k_best import Ranked, k_best
+from lpsmap_core.kernels.arrays import FloatArray
+from lpsmap_core.kernels.interrupts import Watch
+from lpsmap_core.solution.assignment import Assignment
+from lpsmap_core.solution.solution import Solution
+
+__all__ = ["ranked_assignments"]
+
+
+def ranked_assignments(relaxed: Solution, k: int, limits: SearchLimits) -> list[Assignment]:
+    """Return the k best assignments of every component, the j-th best of all in the j-th entry.
+
+    Parameters
+    ----------
+    relaxed
+        The relaxation LP-MAP.
+    k
+        How many.
+    limits
+        When to stop.
+    """
+    part, bad = relaxed.layout.part, relaxed.non_finite
+    eta = relaxed.scores[part.variables]
+    eta_v = part.by_bucket(relaxed.additional_scores, relaxed.factors)
+    eta = np.where(bad[part.component], 0.0, eta)
+    eta_v = np.where(bad[part.additional_component], 0.0, eta_v)
+    left = None if limits.deadline is None else max(limits.deadline - time.monotonic(), 1e-3)
+    start = relaxed.solved.end()
+    ranked: list[Ranked] = []
+    with Watch(left):
+        for c in range(part.n_components):
+            variables = slice(*part.first_variable[c : c + 2].tolist())
+            space = Assignments(part, c, eta[variables], eta_v, limits.threads)
+            ranked.append(k_best(space, space.root(start), 0 if bad[c] else k, limits))
+            if ranked[-1].interrupted:
+                raise KeyboardInterrupt
+    return [_assignment(relaxed, ranked, j, eta_v, limits.gap) for j in range(k)]
+
+
+def _assignment(
+    relaxed: Solution, ranked: Sequence[Ranked], j: int, eta_v: FloatArray, gap: float
+) -> Assignment:
+    """Return the j-th best of every component; none where there are fewer."""
+    part, n = relaxed.layout.part, len(ranked)
+    chosen = np.zeros(part.n_variables, dtype=bool)
+    score, bound = np.full(n, -np.inf), np.full(n, -np.inf)
+    for c, found in enumerate(ranked):
+        bound[c] = found.bound
+        if j < len(found.answers):
+            chosen[slice(*part.first_variable[c : c + 2].tolist())] = found.answers[j]
+            score[c] = found.scores[j]
+            bound[c] = max(score[c], found.bound)
+    with Watch():
+        _, v = best_additionals(part, eta_v, chosen)
+    values = np.where(relaxed.scores > 0.0, 1.0, 0.0)  # of variables in no factor
+    values[part.variables] = np.where((score > -np.inf)[part.component], chosen, np.nan)
+    return Assignment(
+        layout=relaxed.layout,
+        factors=relaxed.factors,
+        scores=relaxed.scores,
+        additional_scores=relaxed.additional_scores,
+        values=values,
+        additionals=part.by_declaration(v, relaxed.factors),
+        score=score,
+        bound=np.where(relaxed.non_finite, np.nan, bound),
+        n_nodes=np.array([found.n_nodes for found in ranked], dtype=np.int64),
+        gap=gap,
+        reason="goes on past the best",
+    )

@@ -1,0 +1,232 @@
+"""Solvers of whole graphs: programs of graphs, who is chosen, and what is made of answers."""
+
+from __future__ import annotations
+
+import types
+import warnings
+from typing import Any, ClassVar
+
+import numpy as np
+import pytest
+from scipy.optimize import Bounds, LinearConstraint, milp
+from scipy.sparse import coo_array
+
+import lpsmap_core
+from lpsmap import AtMostOne, Dense, DepTree, FactorGraph, Knapsack, Pair, Xor
+from lpsmap_core import Assignment, ConvergenceWarning
+from lpsmap_core.decoding.program import Program
+from lpsmap_core.decoding.solvers import Answer, MapSolver, SolverLimits
+from lpsmap_core.plugins.registry import registered
+from random_graphs import KINDS, all_scores, random_graph
+
+LOGIC = [kind for kind in KINDS if kind not in ("DepTree", "Polytope")]
+
+
+class ScipySolver(MapSolver):
+    """SciPy's."""
+
+    name: ClassVar[str] = "scipy"
+
+    def solve(self, program: Program, limits: SolverLimits) -> Answer:
+        shape = len(program.low), len(program.scores)
+        matrix = coo_array((program.coefficient, (program.row, program.column)), shape=shape)
+        found = milp(
+            -program.scores,
+            integrality=np.arange(shape[1]) < len(program.variables),
+            bounds=Bounds(0.0, program.upper),
+            constraints=LinearConstraint(matrix.tocsr(), program.low, program.high),
+        )
+        if found.status == 2:
+            return Answer(None, -np.inf)
+        return Answer(found.x[: len(program.variables)], -found.fun)
+
+
+class WrongSolver(MapSolver):
+    """Answers what a test says."""
+
+    name: ClassVar[str] = "wrong"
+    answer: ClassVar[Answer] = Answer(None, np.inf)
+
+    def solve(self, program: Program, limits: SolverLimits) -> Answer:
+        return self.answer
+
+
+class MissingSolver(ScipySolver):
+    name: ClassVar[str] = "missing"
+
+    @classmethod
+    def missing(cls) -> str | None:
+        return "nothing is installed."
+
+
+@pytest.fixture(autouse=True)
+def offered() -> Any:
+    plugin = types.ModuleType("solvers_of_tests")
+    plugin.lpsmap_api_version = 2  # type: ignore[attr-defined]
+
+    @lpsmap_core.hookimpl
+    def lpsmap_solvers() -> list[type[MapSolver]]:
+        return [ScipySolver, WrongSolver, MissingSolver]
+
+    plugin.lpsmap_solvers = lpsmap_solvers  # type: ignore[attr-defined]
+    with registered(plugin):
+        yield
+
+
+def best(graph: FactorGraph, **options: Any) -> Assignment:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        found = graph.solve_map(exact=True, threads=1, **options)
+    assert isinstance(found, Assignment)
+    return found
+
+
+def check(seed: int, solver: str) -> None:
+    rng = np.random.default_rng(seed)
+    drawn = random_graph(rng, 6, float(rng.choice([0.1, 1.0, 30.0])), LOGIC)
+    while len(drawn.eta) > 14:
+        drawn = random_graph(rng, 6, 1.0, LOGIC)
+    if seed % 3 == 0:
+        drawn.eta[rng.integers(len(drawn.eta))] = -np.inf
+    tried, scores = all_scores(drawn)
+    graph, u, _ = drawn.build()
+    found = best(graph, solver=solver)
+    size = max(1.0, np.abs(scores[np.isfinite(scores)]).max(initial=0.0))
+    if np.isneginf(scores.max()):
+        assert not found.found.all(), seed
+        assert found.proved.all(), seed
+        return
+    assert found.ok, (seed, found)
+    assert found.solver in (solver, "lpsmap")
+    assert found.total == pytest.approx(scores.max(), abs=1e-6 * size), seed
+    row = np.flatnonzero((tried == u.value).all(axis=1))
+    assert scores[row] == pytest.approx(scores.max(), abs=1e-6 * size), seed
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_programs_have_the_best_assignment_of_all(seed: int) -> None:
+    check(seed, "scipy")
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_highs_finds_the_best_assignment_of_all(seed: int) -> None:
+    pytest.importorskip("highspy", reason="highspy is not installed: the extra [highs]")
+    check(seed, "highs")
+
+
+@pytest.mark.parametrize("solver", ["scipy", "lpsmap"])
+def test_tables_are_programs_too(solver: str) -> None:
+    rng = np.random.default_rng(0)
+    tables = rng.normal(size=(3, 3, 3))
+    tables[0, 0] = -np.inf
+    scores = rng.normal(size=(4, 3))
+    graph = FactorGraph()
+    x = graph.variable_from(scores)
+    edges = graph.add(Dense([x[[0, 1, 2]], x[[1, 2, 0]]], tables))
+    graph.add(Dense([x[3], ~graph.variable(1)], np.ones((3, 1))))
+    found = best(graph, solver=solver)
+    i, j, k = np.indices((3, 3, 3))
+    ring = scores[0][i] + scores[1][j] + scores[2][k]
+    ring = ring + tables[0][i, j] + tables[1][j, k] + tables[2][k, i]
+    assert found.score[0] == pytest.approx(ring.max())
+    assert found.score[1] == pytest.approx(scores[3].max() + 1.0)
+    states = x.value[:3].argmax(axis=1)
+    assert tuple(states) == np.unravel_index(ring.argmax(), ring.shape)
+    assert found.additionals[0][0].reshape(3, 3)[states[0], states[1]] == 1.0
+    assert found.structures(edges)[1][0].decoded == {"states": states[[1, 2]].tolist()}
+
+
+def knapsack(scores: Any) -> FactorGraph:
+    graph = FactorGraph()
+    u = graph.variable_from(scores)
+    graph.add(Knapsack(u, [2.0, 3.0, 4.0], 5.0))
+    graph.add(AtMostOne(u[:2]))
+    return graph
+
+
+def test_who_solved_and_why_is_said() -> None:
+    graph = knapsack([1.0, 2.0, 2.5])
+    own = best(graph, solver="lpsmap")
+    assert (own.solver, own.reason) == ("lpsmap", "was asked for")
+    assert best(graph, solver="scipy").solver == "scipy"
+    assert "max_nodes" in best(graph, max_nodes=10).reason
+    tree = FactorGraph()
+    tree.add(DepTree(tree.variable((3, 3))))
+    assert best(tree).solver == "lpsmap"
+
+
+def test_auto_hands_over_what_is_not_proved_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    from lpsmap_core import graph as module
+    from lpsmap_core.decoding import solvers
+
+    monkeypatch.setattr(solvers, "PREFERRED", "scipy")
+    monkeypatch.setattr(module, "FIRST_NODES", 1)
+    rng = np.random.default_rng(0)
+    graph = FactorGraph()
+    u = graph.variable_from(rng.normal(size=12))
+    i, j = np.triu_indices(12, 1)
+    graph.add(Pair(u[i], u[j], rng.normal(size=len(i))))
+    easy = graph.variable_from([1.0, 2.0])
+    graph.add(Xor(easy))
+    found = best(graph)
+    assert found.solver == "scipy"
+    assert found.reason == "proves most at once; scipy takes on what it does not"
+    assert found.ok
+    assert found.n_nodes[1] == 0
+    assert found.total == pytest.approx(best(graph, solver="lpsmap").total)
+    tree = FactorGraph()
+    tree.add(DepTree(tree.variable((3, 3))))
+    assert best(tree).reason == "is the only one, as DepTree factors have no linear constraints"
+
+
+def test_masks_are_left_out_and_their_bound_is_honest() -> None:
+    found = best(knapsack([1.0, 2.0, -1e9]), solver="scipy")
+    assert found.ok
+    assert found.total == pytest.approx(2.0)
+    graph = FactorGraph()
+    u = graph.variable_from([-1e9, -1e9])
+    graph.add(Xor(u))  # one has to be taken
+    forced = best(graph, solver="scipy")
+    assert not forced.ok
+    assert forced.bound[0] >= -1e9
+
+
+@pytest.mark.parametrize(
+    ("answer", "bound"),
+    [
+        (Answer(None, -np.inf), np.inf),  # nothing on is allowed
+        (Answer(np.array([1.0, 1.0, 0.0]), 3.0), 3.0),  # not allowed
+        (Answer(np.array([0.0, 1.0, 0.0]), 1.0), np.inf),  # scores more than its bound
+        (Answer(None, np.inf), np.inf),
+    ],
+)
+def test_answers_are_judged_by_the_oracles(answer: Answer, bound: float) -> None:
+    WrongSolver.answer = answer
+    found = best(knapsack([1.0, 2.0, 2.5]), solver="wrong")
+    assert not found.ok
+    assert found.bound[0] == pytest.approx(bound)
+
+
+def test_bad_scores_are_left_alone() -> None:
+    graph = FactorGraph()
+    u = graph.variable_from([[1.0, 2.0], [np.nan, 0.0]])
+    graph.add(Xor(u))
+    found = best(graph, solver="scipy")
+    assert found.found.tolist() == [True, False]
+    np.testing.assert_array_equal(u.value[0], [0.0, 1.0])
+    assert np.isnan(u.value[1]).all()
+    assert np.isnan(found.bound[1])
+
+
+def test_wrong_solvers_are_refused_in_words() -> None:
+    graph = knapsack([1.0, 2.0, 2.5])
+    with pytest.raises(ValueError, match=r"got 'best'; expected one of auto, lpsmap, highs, sci"):
+        best(graph, solver="best")
+    with pytest.raises(ModuleNotFoundError, match="solver: nothing is installed"):
+        best(graph, solver="missing")
+    tree = FactorGraph()
+    tree.add(DepTree(tree.variable((3, 3))))
+    with pytest.raises(ValueError, match="DepTree factors have no linear constraints"):
+        best(tree, solver="scipy")
+    with pytest.raises(ValueError, match=r"a score is above 1e\+07"):
+        best(knapsack([1.0, 1e9, 0.0]), solver="scipy")
