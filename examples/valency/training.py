@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import copy
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from itertools import chain, count
 
 import numpy as np
 import torch
@@ -21,7 +20,13 @@ from valency.model import Inference, Structure, ValencyTagger
 class Settings:
     """What a run needs to be repeated.
 
-    Training ends at `epochs` or `minutes`, whichever comes first; one of them must be given.
+    Training ends at `epochs` or `minutes`, whichever comes first; one of them must be given. It is
+    cut into equal parts, with expressions of no more than so many tokens as `curriculum` says in
+    turn; an empty one takes all expressions from the start.
+
+    `score_decay` times the mean square of the arcs' scores is added to the loss. An arc outside the
+    support of the sparse distribution has no gradient, and what pulls scores together again brings
+    it back.
     """
 
     structure: Structure
@@ -31,6 +36,9 @@ class Settings:
     learning_rate: float = 1e-4
     batch_size: int = 64
     decay: float = 0.9
+    score_decay: float = 0.3
+    curriculum: tuple[int, ...] = ()
+    budget_on_root: bool = True
     evaluations_per_epoch: int = 1
     inference: Inference = field(default_factory=Inference)
 
@@ -116,21 +124,29 @@ def train(
     """
     torch.manual_seed(settings.seed)
     rng = np.random.default_rng(settings.seed)
-    model = ValencyTagger(settings.structure, settings.inference)
+    model = ValencyTagger(
+        settings.structure, settings.inference, budget_on_root=settings.budget_on_root
+    )
     optimizer = torch.optim.Adam(model.parameters(), lr=settings.learning_rate)
     schedule = torch.optim.lr_scheduler.ReduceLROnPlateau(
         optimizer, mode="max", factor=settings.decay, patience=0
     )
     steps_per_epoch = -(-len(corpus) // settings.batch_size)
     interval = max(1, steps_per_epoch // settings.evaluations_per_epoch)
-    batches = chain.from_iterable(corpus.epoch(settings.batch_size, rng) for _ in count())
+    parts = [corpus.up_to(n) for n in settings.curriculum] or [corpus]
+    done = 0.0
+
+    def batches() -> Iterator[Batch]:
+        while True:
+            part = parts[min(int(done * len(parts)), len(parts) - 1)]
+            yield from part.epoch(settings.batch_size, rng)
 
     curve: list[Point] = []
     losses: list[float] = []
     best_f1, best_state = -1.0, model.state_dict()
     start = time.perf_counter()
-    for step, batch in enumerate(batches, start=1):
-        losses.append(update(model, optimizer, batch))
+    for step, batch in enumerate(batches(), start=1):
+        losses.append(update(model, optimizer, batch, settings.score_decay))
         epoch, seconds = step / steps_per_epoch, time.perf_counter() - start
         done = settings.share_done(epoch, seconds)
         if step % interval == 0 or done == 1:
@@ -147,12 +163,21 @@ def train(
     return Run(settings, model, curve)
 
 
-def update(model: ValencyTagger, optimizer: torch.optim.Optimizer, batch: Batch) -> float:
-    """One step of the optimizer on the mean cross-entropy over the batch's operators; the loss."""
+def update(
+    model: ValencyTagger, optimizer: torch.optim.Optimizer, batch: Batch, score_decay: float = 0.0
+) -> float:
+    """One step of the optimizer; the mean cross-entropy over the batch's operators.
+
+    Parameters
+    ----------
+    score_decay : float
+        What the mean square of the arcs' scores adds to the loss.
+    """
     optimizer.zero_grad()
-    loss = cross_entropy(
-        model(batch).flatten(0, 1), batch.labels.flatten(), ignore_index=UNLABELLED
-    )
-    loss.backward()  # type: ignore[no-untyped-call]
+    scores = model.scores(batch)
+    logits = model.tag(model.arcs(batch, scores))
+    loss = cross_entropy(logits.flatten(0, 1), batch.labels.flatten(), ignore_index=UNLABELLED)
+    inside = batch.valid[:, :, None] & batch.valid[:, None, :]
+    (loss + score_decay * scores[inside].square().mean()).backward()  # type: ignore[no-untyped-call]
     optimizer.step()
     return loss.item()
