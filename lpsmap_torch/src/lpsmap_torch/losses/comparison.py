@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from lpsmap_core import Assignment, ConvergenceWarning, Factor, Solution, Status, Variables
+from lpsmap_core import Assignment, ConvergenceWarning, Solution, Status, Variables
 from lpsmap_core.kernels.arrays import FloatArray
 from lpsmap_core.kernels.callers import stacklevel
 from lpsmap_torch.graph import TorchFactorGraph

@@ -46,7 +46,8 @@ class CRFLoss(StructuredLoss):
     >>> from lpsmap import Sequence
     >>> from lpsmap_torch.losses import CRFLoss
     >>> scores = torch.zeros(1, 2, 3)  # two positions, three states
-    >>> CRFLoss(Sequence)(scores, torch.tensor([[0, 2]]), additionals=None).exp()
+    >>> tags = torch.tensor([[0, 2]])
+    >>> CRFLoss(Sequence)(scores, tags, transitions=torch.zeros(3, 3)).exp()
     tensor(9.)
     """
 
@@ -87,7 +88,9 @@ class Sums(NamedTuple):
     additionals: list[Tensor]
 
 
-def _sums(graph: TorchFactorGraph, own: Sequence[Factor], asked: Sequence[Factor], items: Items) -> Sums:
+def _sums(
+    graph: TorchFactorGraph, own: Sequence[Factor], asked: Sequence[Factor], items: Items
+) -> Sums:
     """Return the sums of factors of a graph, which are `asked` of the graph that has the items."""
     worth, marginals, additionals = np.zeros(items.n_items), [], []
     for factor, original in zip(own, asked, strict=True):
@@ -99,9 +102,7 @@ def _sums(graph: TorchFactorGraph, own: Sequence[Factor], asked: Sequence[Factor
     return Sums(worth, marginals, additionals)
 
 
-def _completions(
-    graph: TorchFactorGraph, scores: FloatArray, labels: Labels, items: Items
-) -> Sums:
+def _completions(graph: TorchFactorGraph, scores: FloatArray, labels: Labels, items: Items) -> Sums:
     """Return the sums over what agrees with the labels."""
     n = len(scores)
     all_variables = Variables(graph, np.arange(n), np.zeros(n, dtype=np.bool_), slice(0, n))

@@ -152,4 +152,3 @@ class Items:
         counted = item >= 0
         total = np.bincount(item[counted], values[counted], minlength=self.n_items)
         return total.astype(np.float64)
-

@@ -139,9 +139,8 @@ def checked_reduction(name: str, reduction: str) -> str:
         If it is none.
     """
     if reduction not in REDUCTIONS:
-        raise ValueError(
-            f"{name}: reduction is {reduction!r}; expected one of {', '.join(map(repr, REDUCTIONS))}."
-        )
+        names = ", ".join(map(repr, REDUCTIONS))
+        raise ValueError(f"{name}: reduction is {reduction!r}; expected one of {names}.")
     return reduction
 
 
