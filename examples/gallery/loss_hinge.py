@@ -2,9 +2,9 @@
 Loss: labels that go together
 =============================
 
-A film has several genres, and some go together. Scores of genres come from a linear layer, those
-of pairs are learned besides, by :class:`~lpsmap_torch.losses.StructuredHingeLoss`: the right set
-has to score better than every other one by the number of labels in which they differ.
+A film has several genres, and some go together. Every genre has a score by itself, and every two
+have one together. Both are learned by :class:`~lpsmap_torch.losses.StructuredHingeLoss`: the right
+set has to score better than every other one by the number of labels in which they differ.
 """
 
 import matplotlib.pyplot as plt
@@ -30,7 +30,7 @@ def batch(size: int):
     labels[:, 1] |= labels[:, 0]
     labels[:, 2] |= labels[:, 3]
     labels[:, 4] &= ~labels[:, 2]
-    return labels + 0.6 * torch.randn(size, 5), labels
+    return labels + 0.8 * torch.randn(size, 5), labels
 
 
 # %%
@@ -44,12 +44,16 @@ def pairs(u, together):
 
 
 class Model(nn.Module):
-    """Scores of genres, and of pairs of them."""
+    """Scores of genres by what a film shows of each, and of pairs of them."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.genre = nn.Linear(5, 5)
+        self.slope, self.bias = (nn.Parameter(torch.zeros(5)) for _ in range(2))
         self.together = nn.Parameter(torch.zeros(len(FIRST)))
+
+    def genre(self, shown):
+        """Return the scores of genres."""
+        return self.slope * shown + self.bias
 
 
 def decode(scores, together):

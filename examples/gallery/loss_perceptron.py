@@ -17,6 +17,7 @@ from lpsmap_core import plot
 from lpsmap_torch.losses import PerceptronLoss
 
 rng = np.random.default_rng(0)
+torch.manual_seed(0)
 TAGS = ["noun", "verb", "adverb"]
 FOLLOWS = np.array([[0.1, 0.8, 0.1], [0.5, 0.0, 0.5], [0.6, 0.4, 0.0]])  # by row
 
@@ -45,7 +46,6 @@ class Tagger(nn.Module):
     def __init__(self) -> None:
         super().__init__()
         self.tag = nn.Embedding(4, 3)
-        nn.init.zeros_(self.tag.weight)
         self.transitions = nn.Parameter(torch.zeros(3, 3))
 
 
@@ -63,7 +63,7 @@ def decode(tagger, signs):
 
 
 tagger, criterion = Tagger(), PerceptronLoss(tagging)
-optimizer = torch.optim.SGD(tagger.parameters(), lr=0.1)
+optimizer = torch.optim.SGD(tagger.parameters(), lr=0.03)
 test_signs, test_tags = batch(100)
 losses, accuracy = [], []
 for _ in range(80):

@@ -71,7 +71,7 @@ class Parser(nn.Module):
 # The criterion is called as those of PyTorch are; what else ``DepTree`` takes goes along.
 
 parser, criterion = Parser(), SparseMAPLoss(DepTree)
-optimizer = torch.optim.Adam(parser.parameters(), lr=0.05)
+optimizer = torch.optim.Adam(parser.parameters(), lr=0.03)
 test_words, test_heads, test_lengths = batch(1)
 
 
@@ -84,7 +84,7 @@ def parse():
 
 
 before, losses, trees = parse(), [], []
-for _ in range(120):
+for _ in range(40):
     words, heads, lengths = batch(16)
     loss = criterion(parser(words), heads, lengths=lengths)
     optimizer.zero_grad()

@@ -23,6 +23,8 @@ from lpsmap import (
     TorchFactorGraph,
     Xor,
 )
+from lpsmap_core import Beliefs, Scores
+from lpsmap_core.testing import check_factor
 from lpsmap_torch.losses import (
     CRFLoss,
     MarginSparseMAPLoss,
@@ -279,6 +281,41 @@ def test_latent_variables_do_not_count_themselves() -> None:
     on = (target == 0).double()
     given = (own.detach() + 2.0 * on).clamp(0.0, 1.0)
     torch.testing.assert_close(gradient, h.value - given, rtol=0, atol=1e-6)
+
+
+class Chosen(Xor):
+    """A type that sums over its structures, as somebody else would write it."""
+
+    def log_partition(self) -> Any:
+        return Softmax(self.batch_shape[0])
+
+
+class Softmax(NamedTuple):
+    """Log-partition functions of one of several."""
+
+    n: int
+
+    def beliefs(self, rows: Any, scores: Scores) -> Beliefs:
+        table = scores.eta_u.reshape(self.n, -1)
+        log_z = np.logaddexp.reduce(table, axis=1)
+        p = np.exp(table - log_z[:, None])
+        logs = np.log(p, where=p > 0.0, out=np.zeros_like(p))
+        return Beliefs(log_z, -(p * logs).sum(axis=1), p.reshape(-1), np.empty(0))
+
+    def hessian_product(self, rows: Any, scores: Scores, direction: Scores) -> Scores:
+        p = self.beliefs(rows, scores).m.reshape(self.n, -1)
+        d = direction.eta_u.reshape(self.n, -1)
+        return Scores((p * (d - (p * d).sum(axis=1, keepdims=True))).reshape(-1), np.empty(0))
+
+
+def test_types_of_others_bring_log_partition_functions() -> None:
+    """A random field of one variable of several is a softmax: its loss is the cross-entropy."""
+    scores, target = normal(4, 3), torch.tensor([0, 2, 1, 1])
+    check_factor(Chosen(TorchFactorGraph().variable((2, 3))), draws=4)
+    expected = torch.nn.functional.cross_entropy(scores, target)
+    torch.testing.assert_close(CRFLoss(Chosen)(scores, target), expected)
+    assert gradcheck(lambda x: CRFLoss(Chosen)(x, target), (scores,))
+    assert gradgradcheck(lambda x: CRFLoss(Chosen)(x, target), (scores,))
 
 
 # -------------------------------------------------------------------- batches

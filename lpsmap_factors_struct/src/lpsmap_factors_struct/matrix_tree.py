@@ -178,7 +178,7 @@ def _arcs(
         span += max(high - low, 0.0)
     if not single_root or n == 0:
         return 0.0
-    shift = span + n * np.log(n + 1.0) + NEGLIGIBLE
+    shift: float = span + n * np.log(n + 1.0) + NEGLIGIBLE
     for word in range(n):
         states[first + word * width + n] -= shift
     return shift
@@ -378,7 +378,7 @@ def _spread_tangent(
 @leaf
 def _arc_weight(own: FloatArray, slot: int, n_labels: int) -> float:
     """Return the logarithm of what all labels of an arc weigh."""
-    weight = own[slot]
+    weight: float = own[slot]
     for k in range(slot + 1, slot + n_labels):
         weight = _log_sum(weight, own[k])
     return weight

@@ -149,13 +149,14 @@ def check_hessian(factor: Factor, *, seed: int = 0, draws: int = DRAWS) -> None:
 
         product = sums.hessian_product(rows, scores, direction)
         m, n, _ = at(0.0)
-        gains = [_slots(factor, m * direction.eta_u, r).sum() for r in rows]
-        gains += (n * direction.eta_v).reshape(len(rows), -1).sum(axis=1)
+        gains = (n * direction.eta_v).reshape(factor.n_factors, factor.n_additionals).sum(axis=1)
+        gains += [_slots(factor, m * direction.eta_u, r).sum() for r in range(factor.n_factors)]
+        expected: tuple[FloatArray, ...] = (*product, gains)
         for name, up, down, got in zip(
             ("marginals", "additionals", "log-partition functions"),
             at(STEP),
             at(-STEP),
-            (*product, gains),
+            expected,
             strict=True,
         ):
             slope = (up - down) / (2.0 * STEP)
