@@ -21,7 +21,7 @@ TARGETS := $(shell sed -n 's/^\([a-z-]*\):.*\#\# .*/\1/p' Makefile)
 help:  ## Show this list
 	@sed -n 's/^\([a-z][a-z-]*\):.*## \(.*\)/  make \1\t\2/p' $(firstword $(MAKEFILE_LIST)) | expand -t 22
 
-demo: $(STAMP)  ## Train latent trees on generated ListOps data, about 4 minutes
+demo: $(STAMP)  ## Train latent trees on generated ListOps data, about 3 minutes
 	$(BIN)/python examples/listops.py demo --out build/listops
 
 test: $(STAMP) | $(COMPILED)  ## Run the quick tests, with coverage of core and logic

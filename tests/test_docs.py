@@ -29,7 +29,10 @@ WRITTEN = [path for path in sorted(DOCS.rglob("*.md")) if "gallery" not in path.
 PAGES = [*WRITTEN, *sorted(ROOT.glob("*.md")), ROOT / "examples" / "README.md"]
 PAGES += sorted(ROOT.glob("lpsmap_*/README.md"))
 REPLAYED = DOCS / "tutorial" / "writing-factors.md"  # by test_tutorial
-GALLERY = sorted((ROOT / "examples" / "gallery").glob("*.py"))
+GALLERY = [
+    pytest.param(path, id=path.stem, marks=[pytest.mark.slow] * path.stem.startswith("loss_"))
+    for path in sorted((ROOT / "examples" / "gallery").glob("*.py"))
+]
 HAS_TORCH = importlib.util.find_spec("torch") is not None
 
 
@@ -50,7 +53,7 @@ def test_code_runs_as_printed(page: Path, monkeypatch: pytest.MonkeyPatch) -> No
     plt.close("all")
 
 
-@pytest.mark.parametrize("example", GALLERY, ids=lambda path: path.stem)
+@pytest.mark.parametrize("example", GALLERY)
 def test_gallery_runs(example: Path) -> None:
     skip_without_torch(example)
     runpy.run_path(str(example))

@@ -1,4 +1,4 @@
-"""Padded mini-batches of expressions, grouped by length so that little of them is padding."""
+"""Padded mini-batches of expressions."""
 
 from __future__ import annotations
 
@@ -21,7 +21,6 @@ from valency.expressions import (
 
 N_CLASSES = MAX_ARGUMENTS - MIN_ARGUMENTS + 1
 UNLABELLED = -1  # class of tokens that are no operators, and of padding
-POOL = 50  # batches sorted by length together: enough to cut padding, few enough to stay random
 
 
 @dataclass(frozen=True)
@@ -87,13 +86,16 @@ class Corpus:
         for start in range(0, len(order), batch_size):
             yield self.batch(order[start : start + batch_size])
 
+    def up_to(self, max_tokens: int) -> Corpus:
+        """The expressions of at most so many tokens."""
+        return Corpus([e for e in self.expressions if len(e) <= max_tokens])
+
     def epoch(self, batch_size: int, rng: np.random.Generator) -> Iterator[Batch]:
-        """All expressions once in random batches of similar length, in random order."""
+        """All expressions once in random batches, long and short ones together.
+
+        Short expressions have small counts only: batches of one length would push all counts the
+        same way, until none moves.
+        """
         order = rng.permutation(len(self))
-        batches = []
-        for start in range(0, len(order), POOL * batch_size):
-            pool = order[start : start + POOL * batch_size]
-            pool = pool[np.argsort(self.lengths[pool], kind="stable")]
-            batches += [pool[i : i + batch_size] for i in range(0, len(pool), batch_size)]
-        for i in rng.permutation(len(batches)):
-            yield self.batch(batches[i])
+        for start in range(0, len(order), batch_size):
+            yield self.batch(order[start : start + batch_size])

@@ -6,15 +6,17 @@ import pathlib
 from collections.abc import Sequence
 
 import matplotlib
+import numpy as np
 import torch
 from matplotlib.axes import Axes
-from matplotlib.figure import Figure
+from matplotlib.figure import Figure, SubFigure
 from matplotlib.patches import PathPatch
 from matplotlib.path import Path
+from torch import Tensor
 
-from valency.batches import Corpus
-from valency.expressions import MIN_ARGUMENTS, Expression, argument_counts
-from valency.model import Structure, ValencyTagger
+from valency.batches import Batch, Corpus
+from valency.expressions import MIN_ARGUMENTS, OPERATORS, Expression, argument_counts
+from valency.model import Structure, ValencyTagger, fixed_arcs
 from valency.training import Run
 
 COLOURS = {
@@ -23,6 +25,7 @@ COLOURS = {
     Structure.TREE_BUDGET: "#c2571a",
     Structure.GOLD: "#3f7d3a",
 }
+GOLD = COLOURS[Structure.GOLD]
 INK, FAINT = "#1f2430", "#9aa1ad"
 STYLE = {
     "font.size": 9,
@@ -40,7 +43,8 @@ SMALLEST_WEIGHT = 0.02  # lighter arcs are left out of the drawing
 def draw(runs: Sequence[Run], expressions: Sequence[Expression], path: pathlib.Path) -> None:
     """Write the figure of one run per structure to `path` (its suffix gives the format).
 
-    The trees are those that the latent structures among `runs` induce on `expressions`.
+    The trees are those that the latent structures among `runs` induce on `expressions`, beside the
+    gold ones.
     """
     latent = [run for run in runs if run.settings.structure.is_latent]
     with matplotlib.rc_context(STYLE):
@@ -52,28 +56,35 @@ def draw(runs: Sequence[Run], expressions: Sequence[Expression], path: pathlib.P
             draw_curves(axes, runs, measure)
         curves.subplots_adjust(left=0.05, right=0.89, bottom=0.16, top=0.88, wspace=0.45)
         if latent:
-            grid = trees.subplots(len(expressions), len(latent), squeeze=False)
-            for row, expression in zip(grid, expressions, strict=True):
-                for axes, run in zip(row, latent, strict=True):
-                    draw_tree(axes, run.model, expression)
-            for axes, run in zip(grid[0], latent, strict=True):
-                axes.set_title(
-                    f"induced by {run.settings.structure.value}",
-                    color=COLOURS[run.settings.structure],
-                    weight="bold",
-                )
-            trees.subplots_adjust(left=0.01, right=0.99, bottom=0.06, top=0.94, wspace=0.04)
-            trees.text(
-                0.5,
-                0.008,
-                "Arcs run from head to modifier, vertical ones from the root; width and number:"
-                " weight (no number: 1). Below each operator: arguments predicted / true.",
-                ha="center",
-                color=INK,
-                fontsize=8.5,
-            )
+            draw_trees(trees, latent, expressions)
         path.parent.mkdir(parents=True, exist_ok=True)
         figure.savefig(path)
+
+
+def draw_trees(figure: SubFigure, runs: Sequence[Run], expressions: Sequence[Expression]) -> None:
+    """The gold tree of every expression, and the one that each run induces."""
+    grid = figure.subplots(len(expressions), len(runs) + 1, squeeze=False)
+    for row, expression in zip(grid, expressions, strict=True):
+        batch = Corpus([expression]).batch(np.zeros(1, dtype=np.intp))
+        draw_tree(row[0], expression, fixed_arcs(batch.heads, batch.valid)[0], GOLD)
+        for axes, run in zip(row[1:], runs, strict=True):
+            draw_induced(axes, run.model, expression, batch)
+    titles = [("gold", GOLD)]
+    titles += [
+        (f"induced by {r.settings.structure.value}", COLOURS[r.settings.structure]) for r in runs
+    ]
+    for axes, (title, colour) in zip(grid[0], titles, strict=True):
+        axes.set_title(title, color=colour, weight="bold")
+    figure.subplots_adjust(left=0.01, right=0.99, bottom=0.06, top=0.94, wspace=0.04)
+    figure.text(
+        0.5,
+        0.008,
+        "Arcs run from head to modifier, the first token is the root; width and number: weight (no"
+        " number: 1). Below each operator: arguments predicted / true.",
+        ha="center",
+        color=INK,
+        fontsize=8.5,
+    )
 
 
 def draw_curves(axes: Axes, runs: Sequence[Run], measure: str) -> None:
@@ -105,28 +116,12 @@ def draw_curves(axes: Axes, runs: Sequence[Run], measure: str) -> None:
 
 
 @torch.no_grad()
-def draw_tree(axes: Axes, model: ValencyTagger, expression: Expression) -> None:
-    """Tokens in a row, the model's arcs above them, predicted and true valencies below."""
-    batch = Corpus([expression]).batch(torch.zeros(1, dtype=torch.int64).numpy())
+def draw_induced(axes: Axes, model: ValencyTagger, expression: Expression, batch: Batch) -> None:
+    """The model's arcs, with predicted and true valencies below the operators."""
     arcs = model.arcs(batch)
     predicted = model.tag(arcs)[0].argmax(-1) + MIN_ARGUMENTS
-    weights = arcs[0]
-    colour = COLOURS[model.structure]
-    reach = max((abs(m - h) for m, h in (weights > SMALLEST_WEIGHT).nonzero().tolist()), default=1)
-    for modifier, head in (weights > SMALLEST_WEIGHT).nonzero().tolist():
-        draw_arc(axes, head, modifier, float(weights[modifier, head]), reach, colour)
-    for position, (token, true) in enumerate(
-        zip(expression, argument_counts(expression), strict=True)
-    ):
-        axes.text(
-            position,
-            -0.06,
-            token.lstrip("["),
-            ha="center",
-            va="top",
-            fontsize=8.5,
-            weight="bold" if true else "normal",
-        )
+    draw_tree(axes, expression, arcs[0], COLOURS[model.structure])
+    for position, true in enumerate(argument_counts(expression)):
         if true:
             right = int(predicted[position]) == true
             axes.text(
@@ -136,31 +131,45 @@ def draw_tree(axes: Axes, model: ValencyTagger, expression: Expression) -> None:
                 ha="center",
                 va="top",
                 fontsize=8,
-                color="#3f7d3a" if right else "#b3261e",
+                color=GOLD if right else "#b3261e",
             )
+
+
+def draw_tree(axes: Axes, expression: Expression, weights: Tensor, colour: str) -> None:
+    """Tokens in a row, arcs (length, length) above them."""
+    drawn = (weights > SMALLEST_WEIGHT).nonzero().tolist()
+    reach = max((abs(m - h) for m, h in drawn), default=1)
+    for modifier, head in drawn:
+        draw_arc(axes, head, modifier, float(weights[modifier, head]), reach, colour)
+    for position, token in enumerate(expression):
+        axes.text(
+            position,
+            -0.06,
+            token.lstrip("["),
+            ha="center",
+            va="top",
+            fontsize=8.5,
+            weight="bold" if token in OPERATORS else "normal",
+        )
     axes.set_xlim(-0.8, len(expression) - 0.2)
     axes.set_ylim(-0.32, 1.18)
     axes.axis("off")
 
 
 def draw_arc(axes: Axes, head: int, modifier: int, weight: float, reach: int, colour: str) -> None:
-    """One arc of the given weight; from the root if head and modifier are the same token."""
+    """One arc of the given weight."""
     style = {"color": colour, "alpha": 0.15 + 0.85 * weight}
-    if head == modifier:
-        apex = (modifier, 0.93)
-        axes.plot([modifier, modifier], [0, 1.1], linewidth=0.5 + 1.5 * weight, **style)
-    else:
-        height = 0.12 + 0.75 * abs(head - modifier) / reach
-        apex = ((head + modifier) / 2, height)
-        control = height * 4 / 3  # a cubic curve reaches three quarters of its control points
-        corners = [(head, 0), (head, control), (modifier, control), (modifier, 0)]
-        curve = Path([*corners], [Path.MOVETO, *[Path.CURVE4] * 3])
-        axes.add_patch(PathPatch(curve, fill=False, linewidth=0.5 + 1.5 * weight, **style))
+    height = 0.12 + 0.75 * abs(head - modifier) / reach
+    control = height * 4 / 3  # a cubic curve reaches three quarters of its control points
+    corners = [(head, 0), (head, control), (modifier, control), (modifier, 0)]
+    curve = Path([*corners], [Path.MOVETO, *[Path.CURVE4] * 3])
+    axes.add_patch(PathPatch(curve, fill=False, linewidth=0.5 + 1.5 * weight, **style))
     axes.plot(modifier, 0.015, marker="v", markersize=3.5, markeredgewidth=0, **style)
     if weight < 0.995:
         background = {"facecolor": "white", "edgecolor": "none", "pad": 0.6}
         axes.text(
-            *apex,
+            (head + modifier) / 2,
+            height,
             f"{weight:.2f}".lstrip("0"),
             ha="center",
             va="center",

@@ -46,39 +46,51 @@ class Inference:
 
 
 def latent_arcs(
-    scores: Tensor, lengths: Tensor, budget: int | None = None, inference: Inference | None = None
+    scores: Tensor,
+    lengths: Tensor,
+    budget: int | None = None,
+    inference: Inference | None = None,
+    *,
+    budget_on_root: bool = True,
 ) -> tuple[Tensor, int]:
     """Sparse arc probabilities of a ragged batch of sentences, differentiable in the scores.
 
-    Solves Eq. 10 of Niculae & Martins (2020): for every sentence a non-projective tree factor over
-    its arcs and, with a budget, one Budget factor per head over the arcs to its modifiers.
+    The first token of a sentence is its root. Solves Eq. 10 of Niculae & Martins (2020): for every
+    sentence a non-projective tree factor over the arcs to all other tokens and, with a budget, one
+    Budget factor per head over the arcs to its modifiers.
 
     Parameters
     ----------
     scores : Tensor (size, length, length)
-        `scores[b, m, h]` for the arc from head h to modifier m, `scores[b, m, m]` for the arc from
-        the root to m; what lies beyond a sentence's length is not looked at.
+        `scores[b, m, h]` for the arc from head h to modifier m. The scores of the first token's
+        heads, of a token to itself and beyond a sentence's length are not looked at.
     lengths : Tensor (size,) of int64
     budget : int, optional
-        The most modifiers that a word may have; the root is not limited.
+        The most modifiers that a token may have.
+    budget_on_root
+        Whether that goes for the root, too.
 
     Returns
     -------
     arcs : Tensor (size, length, length)
-        Every row of a sentence sums to 1; padding is 0.
+        The rows of a sentence's tokens but the first sum to 1; all else is 0.
     n_unsolved : int
         How many sentences the solver did not solve to its tolerance within its limits. Training
         can live with their approximate arcs, so they are counted here and not warned of.
     """
     options = inference or Inference()
-    valid = torch.arange(scores.shape[1]) < lengths[:, None]
+    n_words, length = lengths - 1, scores.shape[1]
+    valid = torch.arange(length - 1) < n_words[:, None]
     inside = valid[:, :, None] & valid[:, None, :]
+    is_root = torch.eye(length - 1, dtype=torch.bool)
     graph = TorchFactorGraph()
-    arcs = graph.variable_from(scores)
-    graph.add(DepTree(arcs, packed=True, lengths=lengths))
+    words = graph.variable_from(torch.where(is_root, scores[:, 1:, :1], scores[:, 1:, 1:]))
+    graph.add(DepTree(words, packed=True, lengths=n_words))
     if budget is not None:
-        between_words = inside & ~torch.eye(scores.shape[1], dtype=torch.bool)
-        graph.add(Budget(arcs, budget, axis=-2, mask=between_words))
+        graph.add(Budget(words, budget, axis=-2, mask=inside & ~is_root))
+        if budget_on_root:
+            places = torch.arange(length - 1).numpy()
+            graph.add(Budget(words[:, places, places], budget, mask=valid))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
         solution = graph.solve(
@@ -89,12 +101,17 @@ def latent_arcs(
             adapt=options.step_size is None,
             threads=options.threads,
         )
-    return torch.where(inside, arcs.value, 0.0), len(solution.failed)
+    found = torch.where(inside, words.value, 0.0)
+    from_root = found.diagonal(dim1=-2, dim2=-1)[..., None]
+    arcs = torch.cat([from_root, found.masked_fill(is_root, 0.0)], dim=-1)
+    return nn.functional.pad(arcs, (0, 0, 1, 0)), len(solution.failed)
 
 
 def fixed_arcs(heads: Tensor, valid: Tensor) -> Tensor:
-    """Arcs (size, length, length) of trees with `heads` (size, length); root on the diagonal."""
-    return nn.functional.one_hot(heads, heads.shape[1]) * valid[:, :, None].float()
+    """Arcs (size, length, length) of trees with `heads` (size, length); the root has none."""
+    arcs = nn.functional.one_hot(heads, heads.shape[1]) * valid[:, :, None].float()
+    arcs[:, 0] = 0.0
+    return arcs
 
 
 class BiLSTM(nn.Module):
@@ -121,14 +138,16 @@ class BiLSTM(nn.Module):
 class ValencyTagger(nn.Module):
     """BiLSTM, arc scores, (latent) tree, one graph convolution on de-lexicalised states, labels.
 
-    The convolution starts from one learned vector v at every position, so that the prediction for a
-    word can depend on nothing but the arcs at that word.
+    The convolution starts from one learned vector v at every position, and heads send no messages:
+    a token's label depends on nothing but its number of modifiers.
 
     Parameters
     ----------
     structure : Structure
     inference : Inference, optional
         Limits of the solver, for the latent structures.
+    budget_on_root
+        Whether the budget goes for the root, too, as for all other heads.
     size : int
         Size of the embedding, of the BiLSTM output, of the arc and the graph hidden layers.
 
@@ -139,41 +158,53 @@ class ValencyTagger(nn.Module):
     """
 
     def __init__(
-        self, structure: Structure, inference: Inference | None = None, size: int = 50
+        self,
+        structure: Structure,
+        inference: Inference | None = None,
+        *,
+        budget_on_root: bool = True,
+        size: int = 50,
     ) -> None:
         super().__init__()
         self.structure = structure
         self.inference = inference
+        self.budget_on_root = budget_on_root
         self.n_inferred = self.n_unsolved = 0
         self.embedding = nn.Embedding(len(VOCABULARY), size)
         self.encoder = BiLSTM(size, size // 2)
         self.as_head = nn.Linear(size, size)
         self.as_modifier = nn.Linear(size, size)
-        self.root = nn.Parameter(torch.randn(size) / size**0.5)
         self.start = nn.Parameter(torch.randn(size))
         self.from_self = nn.Linear(size, size)
         self.from_modifiers = nn.Linear(size, size, bias=False)
-        self.from_head = nn.Linear(size, size, bias=False)
         self.output = nn.Linear(size, N_CLASSES)
+        nn.init.zeros_(self.output.weight)  # labels pull at arcs only once counts inform of them
+        nn.init.zeros_(self.output.bias)
 
     def scores(self, batch: Batch) -> Tensor:
         """Arc scores (size, length, length), laid out as `latent_arcs` takes them.
 
-        `<W_hd h_h + b_hd, ReLU(W_mo h_m + b_mo)>` for head h and modifier m; the root has a learned
-        vector in place of `W_hd h_h + b_hd`.
+        `<W_hd h_h + b_hd, ReLU(W_mo h_m + b_mo)>` for head h and modifier m.
         """
         states = self.encoder(self.embedding(batch.tokens), batch.lengths)
-        modifiers = self.as_modifier(states).relu()
-        between_words = modifiers @ self.as_head(states).mT
-        from_root = torch.diag_embed(modifiers @ self.root)
-        return torch.where(torch.eye(states.shape[1], dtype=torch.bool), from_root, between_words)
+        return self.as_modifier(states).relu() @ self.as_head(states).mT
 
-    def arcs(self, batch: Batch) -> Tensor:
-        """Arc probabilities (size, length, length) of the model's structure."""
+    def arcs(self, batch: Batch, scores: Tensor | None = None) -> Tensor:
+        """Arc probabilities (size, length, length) of the model's structure.
+
+        Parameters
+        ----------
+        scores
+            Those of `scores`, if they are known.
+        """
         if self.structure.is_latent:
             budget = MAX_ARGUMENTS if self.structure is Structure.TREE_BUDGET else None
             arcs, n_unsolved = latent_arcs(
-                self.scores(batch), batch.lengths, budget, self.inference
+                self.scores(batch) if scores is None else scores,
+                batch.lengths,
+                budget,
+                self.inference,
+                budget_on_root=self.budget_on_root,
             )
             self.n_inferred += len(arcs)
             self.n_unsolved += n_unsolved
@@ -190,16 +221,10 @@ class ValencyTagger(nn.Module):
     def tag(self, arcs: Tensor) -> Tensor:
         """Class scores (size, length, classes) from arcs (size, length, length).
 
-        All states are the same v, so the messages `sum_m arcs[m, i] W v` add up to the word's
-        expected number of modifiers times one vector; likewise for its head. The root sends none.
+        All states are the same v, so the messages `sum_m arcs[m, i] W v` add up to the token's
+        expected number of modifiers times one vector.
         """
-        between_words = arcs - torch.diag_embed(arcs.diagonal(dim1=-2, dim2=-1))
-        n_modifiers = between_words.sum(-2)[..., None]
-        n_heads = between_words.sum(-1)[..., None]
-        hidden = (
-            self.from_self(self.start)
-            + n_modifiers * self.from_modifiers(self.start)
-            + n_heads * self.from_head(self.start)
-        ).relu()
-        logits: Tensor = self.output(hidden)
+        n_modifiers = arcs.sum(-2)[..., None]
+        hidden = self.from_self(self.start) + n_modifiers * self.from_modifiers(self.start)
+        logits: Tensor = self.output(nn.functional.leaky_relu(hidden, 0.2))
         return logits

@@ -17,6 +17,7 @@ from lpsmap_core.testing.gibbs import (
     check_structures_once,
     check_sums,
 )
+from lpsmap_core.testing.log_partition import check_log_partition
 
 GRAPH = FactorGraph()
 
@@ -171,14 +172,31 @@ FAULTS = [
     (
         with_fault("hessian_product", lambda p: Scores(p.eta_u * 1.01, p.eta_v)),
         check_hessian,
-        "all variables",
+        "all marginals",
     ),
     (
         with_fault("hessian_product", lambda p: Scores(p.eta_u, p.eta_v * 1.01)),
         check_hessian,
         "all additionals",
     ),
+    (
+        with_fault("beliefs", lambda b: b._replace(m=1.01 * b.m)),
+        check_hessian,
+        "all log-partition functions",
+    ),
     (with_fault("sample", biased), check_samples, "the mean of samples"),
+    (Ambiguous, check_log_partition, "each structure counts once"),
+    (Lost, check_log_partition, "no less than that of some|each structure counts once"),
+    (
+        with_fault("beliefs", lambda b: b._replace(log_partition=b.log_partition - 1.0)),
+        check_log_partition,
+        "no less than that of some structures",
+    ),
+    (
+        with_fault("beliefs", lambda b: b._replace(m=np.maximum(b.m, 1e-9))),
+        check_log_partition,
+        "what a score of -inf forbids",
+    ),
 ]
 
 

@@ -11,7 +11,7 @@ from checks import Case
 from judges import central_difference
 from lpsmap_core import Gibbs
 
-__all__ = ["check_draws", "check_gibbs", "enumerate_gibbs"]
+__all__ = ["check_draws", "check_gibbs", "check_sums_and_derivatives", "enumerate_gibbs"]
 
 FloatArray = npt.NDArray[np.float64]
 BoolArray = npt.NDArray[np.bool_]
@@ -48,11 +48,24 @@ def enumerate_gibbs(
     return Enumerated(scores, scores.max() + np.log(weights.sum()), entropy, p @ m, p @ n)
 
 
-def check_gibbs(case: Case, seed: int = 0, rows: int = 4) -> None:
-    """Hold sums, rankings, counts and derivatives against the enumeration.
+def check_gibbs(case: Case) -> None:
+    """Hold sums, derivatives, rankings and counts against the enumeration."""
+    for gibbs, a, eta_v, negated in check_sums_and_derivatives(case):
+        _check_rankings(case, gibbs, a, eta_v, negated)
+        counts = gibbs.count()
+        for r in range(len(a)):
+            truth = enumerate_gibbs(case.m, case.n, a[r], eta_v[r], negated)
+            assert counts[r] == np.count_nonzero(truth.scores > -np.inf)
+
+
+def check_sums_and_derivatives(
+    case: Case, seed: int = 0, rows: int = 4
+) -> list[tuple[Gibbs, FloatArray, FloatArray, BoolArray]]:
+    """Hold sums and derivatives against the enumeration; return what was held, and its scores.
 
     Some rows have ties, some forbidden variables and additionals, some large scores.
     """
+    held = []
     rng = np.random.default_rng(seed)
     a = rng.standard_normal((rows, case.m.shape[1]))
     eta_v = rng.standard_normal((rows, case.n.shape[1]))
@@ -63,14 +76,14 @@ def check_gibbs(case: Case, seed: int = 0, rows: int = 4) -> None:
     for negated in (np.zeros(a.shape[1], dtype=bool), rng.random(a.shape[1]) < 0.4):
         graph, _, factor = case.graph(a, eta_v, negated)
         _check_sums(case, graph.gibbs(factor), a, eta_v, negated)
-        _check_rankings(case, graph.gibbs(factor), a, eta_v, negated)
         _check_derivatives(case, a[:2], eta_v[:2], negated, rng)
+        held.append((graph.gibbs(factor), a, eta_v, negated))
+    return held
 
 
 def _check_sums(
     case: Case, gibbs: Gibbs, a: FloatArray, eta_v: FloatArray, negated: BoolArray
 ) -> None:
-    counts = gibbs.count()
     for r in range(len(a)):
         truth = enumerate_gibbs(case.m, case.n, a[r], eta_v[r], negated)
         scale = 1.0 + np.abs(truth.scores[truth.scores > -np.inf]).max(initial=0.0)
@@ -82,7 +95,6 @@ def _check_sums(
         np.testing.assert_allclose(
             gibbs.additionals.reshape(len(a), case.n.shape[1])[r], truth.n, atol=1e-9 * scale
         )
-        assert counts[r] == np.count_nonzero(truth.scores > -np.inf)
 
 
 def _check_rankings(

@@ -28,7 +28,7 @@ from lpsmap_core.kernels.records import (
 )
 from lpsmap_core.model.dynamic_program import DynamicProgram
 from lpsmap_core.model.factor import Factor
-from lpsmap_core.model.inference import Beliefs, Found, Inference
+from lpsmap_core.model.inference import Beliefs, Found, Inference, LogPartition
 from lpsmap_core.model.row import Row
 from lpsmap_core.model.variables import Variables, as_variables, stack
 from lpsmap_core.plugins.hookspecs import hookimpl, hookspec
@@ -71,6 +71,7 @@ __all__ = [
     "Inference",
     "LocalScores",
     "LocalSolution",
+    "LogPartition",
     "Outcome",
     "Plan",
     "Product",

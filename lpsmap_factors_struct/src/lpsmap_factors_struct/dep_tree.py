@@ -14,6 +14,7 @@ from lpsmap_core import (
     FactorGraph,
     Factors,
     HypergraphBuilder,
+    LogPartition,
     Row,
     Scores,
     Structures,
@@ -31,6 +32,7 @@ from lpsmap_factors_struct.arborescence import (
 from lpsmap_factors_struct.arborescence_polytope import multiply_jacobians, project_trees
 from lpsmap_factors_struct.arc_layout import arc_slot, n_words
 from lpsmap_factors_struct.eisner import eisner_hypergraph
+from lpsmap_factors_struct.matrix_tree import MatrixTree
 from lpsmap_factors_struct.projective import projective_tree, spans_memory
 
 __all__ = ["DepTree"]
@@ -237,6 +239,11 @@ class DepTree(Factor):
             found["labels"] = arcs[words, columns].argmax(axis=-1).tolist()
         return found
 
+    def log_partition(self) -> LogPartition:
+        """Return what sums over trees, by the matrix-tree theorem."""
+        parameters = [getattr(self, name) for name in self.row_parameters]
+        return MatrixTree(self.offsets, np.stack(parameters, axis=1))
+
     @classmethod
     def vertex_sizes(cls, factors: Factors) -> IntArray:
         """Return the numbers of words: a tree has one arc a word."""
@@ -253,6 +260,10 @@ class ProjectiveDepTree(DepTree, DynamicProgram):
 
     projection_kernel = None
     jvp_kernel = None
+
+    def log_partition(self) -> LogPartition:
+        """Return what sums over derivations."""
+        return self.inference()
 
     @classmethod
     def hypergraph(cls, row: Row, build: HypergraphBuilder) -> Hashable:

@@ -159,7 +159,7 @@ class _HessianProduct(torch.autograd.Function):
         ctx: Any, gibbs: Any, eta_u: Tensor, eta_v: Tensor, d_u: Tensor, d_v: Tensor
     ) -> tuple[Tensor, ...]:
         direction = Scores(on_host("backward", d_u), on_host("backward", d_v))
-        product = gibbs._inference.hessian_product(gibbs._rows, gibbs._scores, direction)
+        product = gibbs._sums.hessian_product(gibbs._rows, gibbs._scores, direction)
         return tuple(map(torch.from_numpy, product))
 
     @staticmethod

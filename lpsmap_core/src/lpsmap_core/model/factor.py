@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from lpsmap_core.kernels.arrays import FloatArray, IntArray
 from lpsmap_core.kernels.records import Factors, LocalSolution
-from lpsmap_core.model.inference import Inference
+from lpsmap_core.model.inference import Inference, LogPartition
 from lpsmap_core.model.inputs import (
     MOST,
     broadcast,
@@ -282,6 +282,24 @@ class Factor(abc.ABC):
         """
         return None, None
 
+    def log_partition(self) -> LogPartition:
+        """Return what sums over the structures of this declaration's factors.
+
+        Where `inference` is given, that. A type that can sum, and not draw or rank, such as by a
+        determinant, overrides this instead.
+
+        Raises
+        ------
+        TypeError
+            If the type has neither.
+        """
+        if type(self).inference is Factor.inference:
+            raise TypeError(
+                f"{type(self).__name__} sums over no structures; expected a DynamicProgram, or a "
+                "type whose log_partition() returns a LogPartition."
+            )
+        return self.inference()
+
     def inference(self) -> Inference:
         """Return what sums over the structures of this declaration's factors, draws and ranks them.
 
@@ -291,8 +309,8 @@ class Factor(abc.ABC):
             If the type has none: see `DynamicProgram`, which brings it.
         """
         raise TypeError(
-            f"{type(self).__name__} sums over no structures; expected a DynamicProgram, or a type "
-            "whose inference() returns an Inference."
+            f"{type(self).__name__} neither draws nor ranks structures by their probability; "
+            "expected a DynamicProgram, or a type whose inference() returns an Inference."
         )
 
     def kernel_integers(self) -> tuple[Sequence[IntArray], IntArray]:

@@ -1,4 +1,4 @@
-"""What sums over all structures of factors: the protocol, and what it answers with."""
+"""What sums over all structures of factors: the protocols, and what they answer with."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 from lpsmap_core.kernels.arrays import FloatArray, IntArray
 from lpsmap_core.kernels.records import Scores, Structures
 
-__all__ = ["Beliefs", "Found", "Inference"]
+__all__ = ["Beliefs", "Found", "Inference", "LogPartition"]
 
 
 class Beliefs(NamedTuple):
@@ -47,7 +47,7 @@ class Found(NamedTuple):
     structures: Structures
 
 
-class Inference(Protocol):
+class LogPartition(Protocol):
     """Sums over the structures of a declaration's F factors, with flat scores.
 
     A score of -inf forbids; a slot's score of +inf forces it, and counts for nothing in sums.
@@ -62,6 +62,10 @@ class Inference(Protocol):
 
         That is the product of a vector with the symmetric Hessian of the log-partition function.
         """
+
+
+class Inference(LogPartition, Protocol):
+    """Sums over the structures of factors, and structures of them by their probability."""
 
     def sample(self, rows: IntArray, scores: Scores, n: int, random: np.random.Generator) -> Found:
         """Draw `n` structures of each factor, independently, by the numbers of `random`."""

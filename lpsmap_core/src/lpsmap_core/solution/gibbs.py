@@ -41,7 +41,8 @@ class Gibbs:
     Raises
     ------
     TypeError
-        If the type sums over no structures, see `Factor.inference`.
+        If the type sums over no structures, see `Factor.log_partition`; samples, the k best and
+        their number ask for `Factor.inference`.
     ValueError
         If a factor has a variable twice.
 
@@ -54,7 +55,7 @@ class Gibbs:
 
     def __init__(self, factor: Factor, scores: FloatArray, additionals: FloatArray) -> None:
         self.factor, self._n_variables = factor, len(scores)
-        self._inference = factor.inference()
+        self._sums = factor.log_partition()
         self._index = factor.links(factor.variables.index)
         self._negated = factor.links(factor.variables.negated)
         self._owner = np.repeat(np.arange(factor.n_factors), np.diff(factor.offsets))
@@ -120,7 +121,7 @@ class Gibbs:
         if d_additionals is not None:
             d_v = np.asarray(d_additionals, dtype=np.float64).reshape(d_v.shape)
         direction = Scores(np.where(self._negated, -d, d), d_v)
-        product = self._inference.hessian_product(self._rows, self._scores, direction)
+        product = self._sums.hessian_product(self._rows, self._scores, direction)
         on = np.where(self._negated, 1.0 - self._beliefs.m, self._beliefs.m)
         n = self.factor.n_factors
         change: FloatArray = np.bincount(self._owner, on * d, minlength=n).astype(np.float64)
@@ -150,7 +151,7 @@ class Gibbs:
         """
         n = count("sample: n", n)
         random = np.random.default_rng(seed)
-        found = self._inference.sample(self._rows, self._scores, n, random)
+        found = self.factor.inference().sample(self._rows, self._scores, n, random)
         return self._distributions(found, np.full(len(found.score), 1.0 / n))
 
     def k_best(self, k: int) -> Distributions:
@@ -162,7 +163,7 @@ class Gibbs:
             Of the structures with their probabilities; fewer where there are no more.
         """
         k = count("k_best: k", k)
-        found = self._inference.k_best(self._rows, self._scores, k)
+        found = self.factor.inference().k_best(self._rows, self._scores, k)
         with np.errstate(invalid="ignore"):
             log_probability = found.score - np.repeat(self._beliefs.log_partition, k)
         return self._distributions(found, np.exp(log_probability))
@@ -244,14 +245,14 @@ class Gibbs:
 
         Python's own integers, exact however large.
         """
-        counts = self._inference.count(self._scores)
+        counts = self.factor.inference().count(self._scores)
         return np.array([*counts, None], dtype=object)[:-1].reshape(self.factor.batch_shape)
 
     # ---------------------------------------------------------------- shapes
 
     @functools.cached_property
     def _beliefs(self) -> Beliefs:
-        found = self._inference.beliefs(self._rows, self._scores)
+        found = self._sums.beliefs(self._rows, self._scores)
         if self._wrong.any():
             found.log_partition[self._wrong] = found.entropy[self._wrong] = np.nan
             found.m[self._wrong[self._owner]] = np.nan

@@ -35,6 +35,7 @@ from lpsmap_core.testing.graphs import (
     check_negation,
     check_sharp_scores,
 )
+from lpsmap_core.testing.log_partition import check_log_partition, has_log_partition
 from lpsmap_core.testing.purity import (
     check_determinism,
     check_hidden_state,
@@ -116,11 +117,12 @@ SOLUTION: tuple[Check, ...] = (
     check_distribution,
 )
 
-SUMS: tuple[Check, ...] = (
+SUMS: tuple[Check, ...] = (check_log_partition, check_hessian)
+
+LISTS: tuple[Check, ...] = (
     check_structures_once,
     check_best_derivation,
     check_sums,
-    check_hessian,
     check_samples,
 )
 
@@ -147,8 +149,10 @@ def checks_of(factor: Factor) -> list[Check]:
         raise ValueError(f"factor: {factor!r} holds no factor; expected at least one to check.")
     cls = type(factor)
     checks = [*FIRST, *ORACLE, *SOLUTION]
-    if has_sums(cls):
+    if has_log_partition(cls):
         checks = [*checks, *SUMS]
+    if has_sums(cls):
+        checks = [*checks, *LISTS]
     if has_array_code(cls):
         checks = [*checks, check_devices]
     if cls.map_kernel is None:

@@ -37,7 +37,7 @@ STEP = 1e-4
 
 
 def has_sums(factor_type: type[Factor]) -> bool:
-    """Whether a factor type sums over its structures: see `Factor.inference`."""
+    """Whether a factor type draws and ranks its structures: see `Factor.inference`."""
     return factor_type.inference is not Factor.inference
 
 
@@ -119,42 +119,53 @@ def check_sums(factor: Factor, *, seed: int = 0, draws: int = DRAWS) -> None:
     Some scores are -inf, so that some structures are forbidden.
     """
     rng = np.random.default_rng(seed)
-    inference, rows, everything = factor.inference(), np.arange(factor.n_factors), _listed(factor)
+    sums, rows, everything = factor.log_partition(), np.arange(factor.n_factors), _listed(factor)
     for draw in range(draws):
         scores = _scores(factor, rng, 10.0 ** rng.uniform(-2.0, 2.0))
         if draw % 3 == 2:
             scores.eta_u[rng.random(scores.eta_u.shape) < 0.2] = -np.inf
-        found = inference.beliefs(rows, scores)
+        found = sums.beliefs(rows, scores)
         for r, listed in enumerate(everything):
             if len(listed.vertices) < MOST:
                 _require_sums(factor, listed, found, r, _own(factor, scores, r))
 
 
 def check_hessian(factor: Factor, *, seed: int = 0, draws: int = DRAWS) -> None:
-    """Marginals change along a direction as hessian_product says, by central differences."""
+    """Marginals are the gradient of the log-partition function, and hessian_product theirs.
+
+    By central differences along a direction.
+    """
     rng = np.random.default_rng(seed)
-    inference, rows = factor.inference(), np.arange(factor.n_factors)
+    sums, rows = factor.log_partition(), np.arange(factor.n_factors)
     for _ in range(max(1, draws // 3)):
         scores, direction = _scores(factor, rng, 1.0), _scores(factor, rng, 1.0)
 
         def at(
             t: float, scores: Scores = scores, direction: Scores = direction
-        ) -> tuple[FloatArray, FloatArray]:
+        ) -> tuple[FloatArray, FloatArray, FloatArray]:
             moved = (x + t * d for x, d in zip(scores, direction, strict=True))
-            found = inference.beliefs(rows, Scores(*moved))
-            return found.m, found.n
+            found = sums.beliefs(rows, Scores(*moved))
+            return found.m, found.n, found.log_partition
 
-        product = inference.hessian_product(rows, scores, direction)
+        product = sums.hessian_product(rows, scores, direction)
+        m, n, _ = at(0.0)
+        gains = (n * direction.eta_v).reshape(factor.n_factors, factor.n_additionals).sum(axis=1)
+        gains += [_slots(factor, m * direction.eta_u, r).sum() for r in range(factor.n_factors)]
+        expected: tuple[FloatArray, ...] = (*product, gains)
         for name, up, down, got in zip(
-            ("variables", "additionals"), at(STEP), at(-STEP), product, strict=True
+            ("marginals", "additionals", "log-partition functions"),
+            at(STEP),
+            at(-STEP),
+            expected,
+            strict=True,
         ):
             slope = (up - down) / (2.0 * STEP)
             wrong = np.abs(slope - got) > 1e-5 * (1.0 + np.abs(slope).max(initial=0.0))
             if wrong.any():
                 i = int(np.argmax(wrong))
                 raise broken(
-                    "hessian_product is the derivative of the marginals along a direction, because "
-                    "gradients are made of it",
+                    "marginals are the gradient of log-partition functions, and hessian_product is "
+                    "that of marginals, because training goes by them",
                     f"{got[i]} for entry {i} of all {name}",
                     f"{slope[i]}",
                     repr(factor),

@@ -1,0 +1,109 @@
+"""
+Loss: a parser by SparseMAP
+===========================
+
+A parser learns dependency trees by :class:`~lpsmap_torch.losses.SparseMAPLoss`. As it learns, fewer
+trees share the probability, until one is left and the loss is zero.
+"""
+
+import matplotlib.pyplot as plt
+import numpy as np
+import torch
+from torch import nn
+
+from lpsmap import DepTree, TorchFactorGraph
+from lpsmap_core import plot
+from lpsmap_torch.losses import SparseMAPLoss
+
+torch.manual_seed(0)
+rng = np.random.default_rng(0)
+
+# %%
+# A toy language: a verb between two noun phrases. Determiners and adjectives hang from the noun
+# that follows, nouns from the verb, the verb from the root, which is written as its own number.
+
+WORDS = {"D": ["a", "the"], "A": ["big", "old", "red"], "N": ["cat", "dog", "owl"], "V": ["saw"]}
+VOCABULARY = [word for words in WORDS.values() for word in words]
+
+
+def sentence() -> tuple[list[str], list[int]]:
+    """Return the words and heads of a sentence."""
+    phrases = ["D" + "A" * int(rng.integers(0, 3)) + "N" for _ in range(2)]
+    tags = phrases[0] + "V" + phrases[1]
+    verb = len(phrases[0])
+    nouns = (verb - 1, len(tags) - 1)
+    heads = [verb if i in (verb, *nouns) else nouns[i > verb] for i in range(len(tags))]
+    return [str(rng.choice(WORDS[tag])) for tag in tags], heads
+
+
+def batch(size: int) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    """Return padded words and heads, and the lengths of sentences."""
+    drawn = [sentence() for _ in range(size)]
+    longest = max(len(heads) for _, heads in drawn)
+    words, heads = torch.zeros(2, size, longest, dtype=torch.int64)
+    for i, (text, own) in enumerate(drawn):
+        words[i, : len(text)] = torch.tensor([VOCABULARY.index(word) for word in text])
+        heads[i, : len(own)] = torch.tensor(own)
+    return words, heads, torch.tensor([len(own) for _, own in drawn])
+
+
+# %%
+# Scores of arcs from both words, and from how far they are apart. Padding gets scores like
+# everything else: the loss does not look at them.
+
+
+class Parser(nn.Module):
+    """Arc scores (batch, modifier, head), those from the root on the diagonal."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.head, self.modifier = (nn.Embedding(len(VOCABULARY), 12) for _ in range(2))
+        self.distance = nn.Parameter(torch.zeros(19))
+
+    def forward(self, words: torch.Tensor) -> torch.Tensor:
+        """Return the scores of sentences."""
+        places = torch.arange(words.shape[1])
+        apart = self.distance[(places - places[:, None]).clamp(-9, 9) + 9]
+        return self.modifier(words) @ self.head(words).mT / 4 + apart
+
+
+# %%
+# The criterion is called as those of PyTorch are; what else ``DepTree`` takes goes along.
+
+parser, criterion = Parser(), SparseMAPLoss(DepTree)
+optimizer = torch.optim.Adam(parser.parameters(), lr=0.03)
+test_words, test_heads, test_lengths = batch(1)
+
+
+def parse():
+    """Return the distribution over trees of the test sentence."""
+    graph = TorchFactorGraph()
+    tree = graph.add(DepTree(graph.variable_from(parser(test_words)[0].detach())))
+    graph.solve()
+    return graph.structures(tree)[0]
+
+
+before, losses, trees = parse(), [], []
+for _ in range(40):
+    words, heads, lengths = batch(16)
+    loss = criterion(parser(words), heads, lengths=lengths)
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+    losses.append(loss.item())
+    trees.append(len(parse()))
+
+figure, axes = plt.subplots(1, 2, figsize=(8, 2.6), layout="constrained")
+axes[0].plot(losses)
+axes[0].set(xlabel="update", title="SparseMAP loss of a batch", ylim=(0, None))
+axes[1].plot(trees, drawstyle="steps-mid")
+axes[1].set(xlabel="update", title="Trees that share the probability", ylim=(0, None))
+
+# %%
+# The trees of a sentence that was not seen, before and after.
+
+text = [VOCABULARY[i] for i in test_words[0].tolist()]
+figure, axes = plt.subplots(2, 1, figsize=(8, 5), layout="constrained")
+for ax, distribution, title in zip(axes, (before, parse()), ("before", "after"), strict=True):
+    plot.arcs(distribution, text, ax=ax)
+    ax.set_title(title)

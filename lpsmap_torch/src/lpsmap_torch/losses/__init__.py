@@ -1,0 +1,21 @@
+"""Losses for structures: a criterion of PyTorch for every factor graph."""
+
+from __future__ import annotations
+
+from lpsmap_torch.losses.field import CRFLoss
+from lpsmap_torch.losses.maxima import (
+    MarginSparseMAPLoss,
+    PerceptronLoss,
+    SparseMAPLoss,
+    StructuredHingeLoss,
+    sparsemap_loss,
+)
+
+__all__ = [
+    "CRFLoss",
+    "MarginSparseMAPLoss",
+    "PerceptronLoss",
+    "SparseMAPLoss",
+    "StructuredHingeLoss",
+    "sparsemap_loss",
+]

@@ -1,0 +1,184 @@
+"""What is best at all, less what is best given the labels."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Sequence
+from typing import NamedTuple, TypeAlias
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from lpsmap_core import Assignment, ConvergenceWarning, Solution, Status, Variables
+from lpsmap_core.kernels.arrays import FloatArray
+from lpsmap_core.kernels.callers import stacklevel
+from lpsmap_torch.graph import TorchFactorGraph
+from lpsmap_torch.losses.given import given_additionals, refuse_forbidden
+from lpsmap_torch.losses.labels import Items, Labels
+from lpsmap_torch.losses.structured import Compared
+
+__all__ = ["maxima_compared"]
+
+APPROXIMATE = 1e-6
+"""By how much, relative to its terms, a loss may come out below zero without a word."""
+
+Found: TypeAlias = Solution | Assignment
+
+
+class Point(NamedTuple):
+    """Marginals of all variables and of every declaration's additionals, as numbers and tensors."""
+
+    mu: FloatArray
+    nu: Sequence[FloatArray]
+    variables: Tensor
+    additionals: list[Tensor]
+
+
+def maxima_compared(
+    graph: TorchFactorGraph, best: Found, labels: Labels, solve: Callable[[TorchFactorGraph], Found]
+) -> Compared:
+    """Return what a maximum is worth more than that given the labels.
+
+    Parameters
+    ----------
+    graph
+        The graph.
+    best
+        Its solution, with the quadratic term or without.
+    labels
+        What is known of its variables.
+    solve
+        Finds the solution of another graph likewise.
+    """
+    items = Items(best.layout, labels)
+    refuse_forbidden(best.scores, labels.known == 1.0, items)
+    everything = _everything(graph)
+    found = Point(
+        best.values,
+        best.additionals,
+        graph.value_of(everything),
+        [graph.additionals_of(factor) for factor in graph.factors],
+    )
+    if np.isnan(labels.known[best.layout.component >= 0]).any():
+        given = _completed(graph, labels, items, solve)
+    else:
+        given = _structure(best, labels, items, found)
+    counted = torch.from_numpy(items.of_variable >= 0).to(found.variables.device)
+    return Compared(
+        _worth(best, found, given, items),
+        torch.where(counted, found.variables - given.variables, 0.0),
+        [a - b for a, b in zip(found.additionals, given.additionals, strict=True)],
+        items,
+    )
+
+
+def _everything(graph: TorchFactorGraph) -> Variables:
+    """Return a view of all variables of a graph."""
+    n = graph.n_variables
+    return Variables(graph, np.arange(n), np.zeros(n, dtype=np.bool_), slice(0, n))
+
+
+def _structure(best: Found, labels: Labels, items: Items, like: Point) -> Point:
+    """Return the structure that complete labels are."""
+    known = np.where(items.of_variable >= 0, labels.known, 0.0)
+    nu = given_additionals(best.layout, best.factors, best.additional_scores, known, items)
+
+    def convert(array: FloatArray, tensor: Tensor) -> Tensor:
+        return torch.from_numpy(array).to(tensor).reshape(tensor.shape)
+
+    return Point(
+        known,
+        nu,
+        convert(known, like.variables),
+        [convert(x, tensor) for x, tensor in zip(nu, like.additionals, strict=True)],
+    )
+
+
+def _completed(
+    graph: TorchFactorGraph,
+    labels: Labels,
+    items: Items,
+    solve: Callable[[TorchFactorGraph], Found],
+) -> Point:
+    """Return what is best given the labels."""
+    everything = _everything(graph)
+    conditioned = graph.condition([(everything, labels.known)])
+    inner, view = conditioned.graph, conditioned.of(everything)
+    found = solve(inner)
+    _refuse_contradictions(found, view, items)
+    return Point(
+        np.where(view.negated, 1.0 - found.values[view.index], found.values[view.index]),
+        found.additionals,
+        inner.value_of(view),
+        [inner.additionals_of(conditioned.of(factor)) for factor in graph.factors],
+    )
+
+
+def _refuse_contradictions(found: Found, view: Variables, items: Items) -> None:
+    """Refuse labels that no structure agrees with.
+
+    Raises
+    ------
+    ValueError
+        If there are any.
+    """
+    if isinstance(found, Assignment):
+        wrong = np.isneginf(found.bound)
+    else:
+        wrong = found.status == Status.INFEASIBLE
+    if wrong.any():
+        component = found.layout.component[view.index]
+        # components of known variables alone have variables of their own, which no view shows
+        of_item = items.of_variable[np.isin(component, np.flatnonzero(wrong))]
+        which = f"item {of_item[0]}" if of_item.size else "an item"
+        raise ValueError(
+            f"target: no structure of {which} has all that is given; expected zeros and ones that "
+            "the factors allow together, or NaN for what is not known."
+        )
+
+
+def _worth(best: Found, a: Point, b: Point, items: Items) -> FloatArray:
+    """Return for every item what point `a` is worth more than point `b`; never less than zero.
+
+    ``<eta, a - b> - 1/2 (||a||^2 - ||b||^2)`` is ``<eta - a, a - b> + 1/2 ||a - b||^2``, whose
+    terms are zero exactly where the points are equal, and neither negative if a is the maximum.
+    """
+    quadratic = best.solved.quadratic if isinstance(best, Solution) else 0.0
+    d = a.mu - b.mu
+    gains = _products(best.scores - quadratic * a.mu, d) + 0.5 * quadratic * d * d
+    terms = [(items.of_variable, gains)]
+    for factor, eta_v, nu, other in zip(
+        best.factors, best.additional_scores, a.nu, b.nu, strict=True
+    ):
+        if factor.n_additionals:
+            owner = np.repeat(items.of_rows(factor), factor.n_additionals)
+            terms.append((owner, _products(eta_v, nu - other).reshape(-1)))
+    total = sum((items.sums(*term) for term in terms), np.zeros(items.n_items))
+    if (total < 0.0).any():
+        size = sum((items.sums(item, np.abs(x)) for item, x in terms), np.zeros(items.n_items))
+        _report_negative(total, size, best, items)
+    return np.maximum(total, 0.0)
+
+
+def _report_negative(total: FloatArray, size: FloatArray, best: Found, items: Items) -> None:
+    """Warn of losses below zero that the certificate of the maximum does not explain.
+
+    The maximum lies between what was found and that plus the gap. The point that it is compared
+    with is a point of the polytope, so that the loss is not negative: zero has to lie in between.
+    """
+    gap = best.bound - best.score if isinstance(best, Assignment) else best.gap
+    above = total + items.sums(items.of_component, gap)
+    wrong = np.flatnonzero(above < -APPROXIMATE * (1.0 + size))
+    if wrong.size:
+        warnings.warn(
+            f"The loss of {wrong.size} items (the first is {wrong[0]}) is {total[wrong[0]]:.1e} by "
+            "an approximate solve, and counts as 0: raise max_iter, or lower tol.",
+            ConvergenceWarning,
+            stacklevel=stacklevel(),
+        )
+
+
+def _products(scores: FloatArray, values: FloatArray) -> FloatArray:
+    """Return products of scores that may be -inf with values, zero where these are."""
+    return np.where(values != 0.0, scores, 0.0) * values

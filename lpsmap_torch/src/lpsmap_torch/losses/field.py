@@ -1,0 +1,164 @@
+"""The loss of conditional random fields."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from lpsmap_core import Factor, Variables
+from lpsmap_core.kernels.arrays import FloatArray
+from lpsmap_core.layout.layout import Layout, build_layout
+from lpsmap_torch.graph import TorchFactorGraph
+from lpsmap_torch.losses.given import given_additionals, refuse_forbidden
+from lpsmap_torch.losses.labels import Items, Labels
+from lpsmap_torch.losses.structured import Compared, StructuredLoss, differentiable
+
+__all__ = ["CRFLoss"]
+
+
+class CRFLoss(StructuredLoss):
+    """The negative log-likelihood of a conditional random field (Lafferty et al. 2001).
+
+    Structures have probability ``exp(score) / Z``, and the loss is that of y, ``log Z - score(y)``.
+    It is convex and positive, and tends to zero as y outweighs all else. Its gradient is the
+    marginals less y. Where a part of y is known, it is that of all structures that agree with that
+    part together, ``log Z - log Z_given`` (Tsuboi et al. 2008): what is not known is summed out.
+
+    For factors that offer log-partition functions, see `Factor.log_partition`: declared dynamic
+    programs by the inside-outside algorithm, non-projective dependency trees by the matrix-tree
+    theorem. Several factors of an item must not share variables.
+
+    Parameters
+    ----------
+    factors
+        Called with the variables, and with the keyword arguments of the call; returns a factor or
+        several. Every factor type is such a function: ``Sequence``.
+    reduction
+        What becomes of the items' losses: ``"mean"``, ``"sum"``, or ``"none"``.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from lpsmap import Sequence
+    >>> from lpsmap_torch.losses import CRFLoss
+    >>> scores = torch.zeros(1, 2, 3)  # two positions, three states
+    >>> tags = torch.tensor([[0, 2]])
+    >>> CRFLoss(Sequence)(scores, tags, transitions=torch.zeros(3, 3)).exp()
+    tensor(9.)
+    """
+
+    def _items_losses(self, u: Variables, labels: Labels) -> Tensor:
+        graph: Any = u.graph
+        layout = build_layout(graph.n_variables, graph.factors)
+        _refuse_shared(layout)
+        items, scores = Items(layout, labels), graph.flat_scores()
+        refuse_forbidden(scores, labels.known == 1.0, items)
+        everything = _sums(graph, graph.factors, graph.factors, items)
+        if np.isnan(labels.known[layout.component >= 0]).any():
+            given = _completions(graph, scores, labels, items)
+        else:
+            given = _structure(graph, layout, labels, items, everything)
+        slopes = torch.zeros(len(scores)).to(everything.marginals[0] if graph.factors else scores)
+        for factor, m, m_given in zip(
+            graph.factors, everything.marginals, given.marginals, strict=True
+        ):
+            sense = torch.from_numpy(np.where(factor.links(factor.variables.negated), -1.0, 1.0))
+            where = torch.from_numpy(factor.links(factor.variables.index)).to(slopes.device)
+            slopes = slopes.index_add(0, where, (m - m_given) * sense.to(m))
+        compared = Compared(
+            np.maximum(everything.worth - given.worth, 0.0),
+            slopes,
+            [a - b for a, b in zip(everything.additionals, given.additionals, strict=True)],
+            items,
+        )
+        return differentiable(graph, compared)
+
+
+class Sums(NamedTuple):
+    """Sums over all structures, or over those that agree with the labels."""
+
+    worth: FloatArray
+    """(n_items,) their logarithms."""
+    marginals: list[Tensor]
+    """For every declaration one number a slot that takes part, in the sense of its view."""
+    additionals: list[Tensor]
+
+
+def _sums(
+    graph: TorchFactorGraph, own: Sequence[Factor], asked: Sequence[Factor], items: Items
+) -> Sums:
+    """Return the sums of factors of a graph, which are `asked` of the graph that has the items."""
+    worth, marginals, additionals = np.zeros(items.n_items), [], []
+    for factor, original in zip(own, asked, strict=True):
+        gibbs = graph.gibbs(factor)
+        log_partition = gibbs._beliefs.log_partition + gibbs._constant  # before it is cast
+        worth += items.sums(items.of_rows(original), log_partition)
+        marginals.append(_links(factor, gibbs.marginals))
+        additionals.append(gibbs.additionals)
+    return Sums(worth, marginals, additionals)
+
+
+def _completions(graph: TorchFactorGraph, scores: FloatArray, labels: Labels, items: Items) -> Sums:
+    """Return the sums over what agrees with the labels."""
+    n = len(scores)
+    all_variables = Variables(graph, np.arange(n), np.zeros(n, dtype=np.bool_), slice(0, n))
+    conditioned = graph.condition([(all_variables, labels.known)])
+    own = [conditioned.of(factor) for factor in graph.factors]
+    given = _sums(conditioned.graph, own, graph.factors, items)
+    wrong = np.flatnonzero(np.isneginf(given.worth))
+    if wrong.size:
+        raise ValueError(
+            f"target: no structure of item {wrong[0]} has all that is given; expected zeros and "
+            "ones that its factor allows together, or NaN for what is not known."
+        )
+    on = np.where(labels.known == 1.0, scores, 0.0)
+    return given._replace(worth=given.worth + items.sums(items.of_variable, on))
+
+
+def _structure(
+    graph: TorchFactorGraph, layout: Layout, labels: Labels, items: Items, like: Sums
+) -> Sums:
+    """Return what the structure that complete labels are scores, and the structure."""
+    known = np.where(items.of_variable >= 0, labels.known, 0.0)
+    eta_v = [graph.additional_scores(factor) for factor in graph.factors]
+    nu = given_additionals(layout, graph.factors, eta_v, known, items)
+    on = np.where(known == 1.0, graph.flat_scores(), 0.0)
+    worth, marginals, additionals = items.sums(items.of_variable, on), [], []
+    for factor, eta, n, m, like_n in zip(
+        graph.factors, eta_v, nu, like.marginals, like.additionals, strict=True
+    ):
+        index = factor.links(factor.variables.index)
+        slots = np.where(factor.links(factor.variables.negated), 1.0 - known[index], known[index])
+        marginals.append(torch.from_numpy(slots).to(m))
+        additionals.append(torch.from_numpy(n).to(like_n).reshape(like_n.shape))
+        owner = np.repeat(items.of_rows(factor), factor.n_additionals)
+        worth = worth + items.sums(owner, (np.where(n != 0.0, eta, 0.0) * n).reshape(-1))
+    return Sums(worth, marginals, additionals)
+
+
+def _links(factor: Factor, values: Tensor) -> Tensor:
+    """Return those values, in the shape of a declaration's variables, that take part."""
+    if factor.keep is None:
+        return values.reshape(-1)
+    return values[torch.from_numpy(factor.keep).to(values.device)]
+
+
+def _refuse_shared(layout: Layout) -> None:
+    """Refuse factors that share variables.
+
+    Raises
+    ------
+    ValueError
+        If there are some.
+    """
+    number = np.bincount(layout.part.blocks.component, minlength=1)
+    if number.max() > 1:
+        raise ValueError(
+            "CRFLoss: factors share variables, and there is no log-partition function of several "
+            "together; expected one factor an item, or some that share none. SparseMAPLoss and "
+            "StructuredHingeLoss take any graph."
+        )

@@ -1,0 +1,154 @@
+"""What is known of a graph's variables, and which item of the batch each belongs to."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from torch import Tensor
+
+from lpsmap_core import Factor, Variables
+from lpsmap_core.kernels.arrays import FloatArray, IntArray
+from lpsmap_core.layout.layout import Layout
+from lpsmap_core.model.inputs import real_numbers
+from lpsmap_torch.readable import numbers
+
+__all__ = ["Items", "Labels", "labels_of", "read_target"]
+
+
+def read_target(scores: Tensor, target: Any) -> FloatArray:
+    """Return for every variable what it should be: 0, 1, or NaN where that is not known.
+
+    Parameters
+    ----------
+    scores
+        Of shape ``(batch, ...)``.
+    target
+        Of the same shape: booleans, or numbers 0, 1 and NaN. Or of the shape without the last axis:
+        integers, the position on that axis which is on, as `torch.nn.functional.cross_entropy`
+        takes them; negative ones for rows that are not known.
+
+    Raises
+    ------
+    TypeError
+        If the target consists of no real numbers, or positions are no integers.
+    ValueError
+        If its shape, its device or a number does not fit.
+    """
+    shape = tuple(scores.shape)
+    if isinstance(target, Tensor):
+        if target.device != scores.device:
+            raise ValueError(
+                f"target is on {target.device}, and scores are on {scores.device}; expected both "
+                "on one device. Move the target with target.to(scores.device)."
+            )
+        target = target.detach().cpu()
+        target = target.numpy() if not target.is_floating_point() else numbers(target)
+    found = real_numbers("target", target)
+    if found.shape == shape:
+        values = found.astype(np.float64)
+        wrong = np.argwhere(~((values == 0.0) | (values == 1.0) | np.isnan(values)))
+        if len(wrong):
+            at = tuple(wrong[0])
+            raise ValueError(
+                f"target holds {values[at]:g} at {[int(i) for i in at]}; expected 0, 1, or NaN for "
+                "what is not known."
+            )
+        return values
+    if found.shape != shape[:-1]:
+        raise ValueError(
+            f"target has shape {found.shape}; expected {shape}, that of the scores, with 0 or 1 "
+            f"for every variable; or {shape[:-1]}, with positions on the last axis."
+        )
+    return _one_of_each_row(found, shape)
+
+
+def _one_of_each_row(chosen: Any, shape: tuple[int, ...]) -> FloatArray:
+    """Return zeros and ones from positions on the last axis."""
+    if chosen.dtype.kind not in "iu":
+        raise TypeError(
+            f"target has dtype {chosen.dtype} and no entry for every variable; expected integers, "
+            f"positions on the last axis of the scores, or numbers of shape {shape}."
+        )
+    if (chosen >= shape[-1]).any():
+        at = tuple(np.argwhere(chosen >= shape[-1])[0])
+        raise ValueError(
+            f"target holds {chosen[at]} at {[int(i) for i in at]}; expected positions on the last "
+            f"axis of the scores, 0 to {shape[-1] - 1}, or a negative number for what is not known."
+        )
+    values: FloatArray = (chosen[..., None] == np.arange(shape[-1])).astype(np.float64)
+    values[chosen < 0] = np.nan
+    return values
+
+
+class Labels(NamedTuple):
+    """What is known of the variables of a graph."""
+
+    known: FloatArray
+    """(n_variables,) 0, 1, or NaN."""
+    asked: IntArray
+    """(n_variables,) item of the variables that were asked about; -1 for others."""
+    n_items: int
+
+
+def labels_of(u: Variables, target: FloatArray) -> Labels:
+    """Return what a target says of all variables of a graph.
+
+    Raises
+    ------
+    ValueError
+        If the view has no first axis, or one of its variables is given as 0 and as 1.
+    """
+    if not u.ndim:
+        raise ValueError("scores have no axis; expected the batch as their first, scores[None].")
+    known = np.full(u.graph.n_variables, np.nan)
+    asked = np.full(u.graph.n_variables, -1)
+    values = np.where(u.negated, 1.0 - target, target)
+    there = ~np.isnan(values)
+    known[u.index[there]] = values[there]
+    if (known[u.index[there]] != values[there]).any():
+        raise ValueError("target: a variable is given as 0 and as 1; expected one of them.")
+    asked[u.index] = np.arange(len(u)).reshape(-1, *[1] * (u.ndim - 1))
+    return Labels(known, asked, len(u))
+
+
+class Items:
+    """Which item of the batch the variables, components and factors of a graph belong to.
+
+    Variables in no factor belong to none, -1: they are padding. So do components in which nothing
+    was asked about.
+
+    Raises
+    ------
+    ValueError
+        If factors connect variables of different items.
+    """
+
+    def __init__(self, layout: Layout, labels: Labels) -> None:
+        inside = np.flatnonzero((layout.component >= 0) & (labels.asked >= 0))
+        component, item = layout.component[inside], labels.asked[inside]
+        self.of_component: IntArray = np.full(layout.n_components, -1)
+        self.of_component[component] = item
+        mixed = np.flatnonzero(self.of_component[component] != item)
+        if mixed.size:
+            other = self.of_component[component[mixed[0]]]
+            raise ValueError(
+                f"factors connect the items {item[mixed[0]]} and {other} of the batch; expected "
+                "the first axis of the scores to be the batch, whose items have factors of their "
+                "own. Give one item as scores[None]."
+            )
+        self.n_items = labels.n_items
+        self.of_variable: IntArray = np.append(self.of_component, -1)[layout.component]
+
+    def of_rows(self, factor: Factor) -> IntArray:
+        """Return the items of a declaration's factors; -1 for those without variables."""
+        index = np.append(factor.links(factor.variables.index), -1)
+        first, last = factor.offsets[:-1], factor.offsets[1:]
+        item = self.of_variable[index[first]] if self.of_variable.size else index[first]
+        return np.where(last > first, item, -1)
+
+    def sums(self, item: IntArray, values: FloatArray) -> FloatArray:
+        """Return the sums of values over items; those of item -1 do not count."""
+        counted = item >= 0
+        total = np.bincount(item[counted], values[counted], minlength=self.n_items)
+        return total.astype(np.float64)

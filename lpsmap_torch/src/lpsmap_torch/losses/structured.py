@@ -1,0 +1,182 @@
+"""What all losses share: a graph over the scores, what is known of it, and a number an item."""
+
+from __future__ import annotations
+
+import abc
+import math
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple, TypeAlias
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from lpsmap_core import Factor, Variables
+from lpsmap_core.kernels.arrays import FloatArray
+from lpsmap_torch.graph import TorchFactorGraph
+from lpsmap_torch.losses.envelope import with_slopes
+from lpsmap_torch.losses.labels import Items, Labels, labels_of, read_target
+
+__all__ = ["Compared", "Factors", "StructuredLoss", "reduced"]
+
+Factors: TypeAlias = Callable[..., Factor | Sequence[Factor]]
+"""Makes factors over variables, as factor types do: ``factors(u, **arguments)``."""
+
+REDUCTIONS = ("none", "mean", "sum")
+
+
+class Compared(NamedTuple):
+    """What is best at all, less what is best given the labels."""
+
+    values: FloatArray
+    """(n_items,) the difference of what they are worth."""
+    variables: Tensor
+    """(n_variables,) the difference of the marginals."""
+    additionals: list[Tensor]
+    """For every declaration the (n_factors, n_additionals) difference of its additionals."""
+    items: Items
+
+
+class StructuredLoss(nn.Module, abc.ABC):
+    """A loss for structures: what is best at all, less what is best given the labels.
+
+    Parameters
+    ----------
+    factors
+        Called with the variables, and with the keyword arguments of the call; returns a factor or
+        several. Every factor type is such a function: ``DepTree``.
+    reduction
+        What becomes of the items' losses: ``"mean"``, ``"sum"``, or ``"none"``.
+    """
+
+    def __init__(self, factors: Factors, *, reduction: str = "mean") -> None:
+        super().__init__()
+        if not callable(factors):
+            raise TypeError(
+                f"{type(self).__name__}: factors is a {type(factors).__name__}; expected a factor "
+                "type such as DepTree, or a function of variables that returns factors."
+            )
+        self.factors = factors
+        self.reduction = checked_reduction(type(self).__name__, reduction)
+
+    def forward(self, scores: Tensor, target: Any, **arguments: Any) -> Tensor:
+        """Return the loss.
+
+        Parameters
+        ----------
+        scores
+            ``(batch, ...)`` the scores of the variables. Their items are the entries of the first
+            axis. Float16 and bfloat16 are computed with as float32.
+        target
+            What the variables should be: 0, 1, or NaN where that is not known, in the scores'
+            shape. Or integers without the last axis: which position on it is on, as
+            `torch.nn.functional.cross_entropy` takes them; negative where that is not known.
+            Variables in no factor, such as those beyond `lengths`, do not count, whatever their
+            targets.
+        arguments
+            For `factors`, such as ``lengths`` or the scores of additionals.
+
+        Returns
+        -------
+        Tensor
+            A number, or ``(batch,)`` numbers without a reduction.
+        """
+        name = type(self).__name__
+        scores = checked_scores(name, scores)
+        known = read_target(scores, target)
+        graph = TorchFactorGraph()
+        u = graph.variable_from(self._augmented(scores, known))
+        made = self.factors(u, **arguments)
+        for factor in made if isinstance(made, (list, tuple)) else [made]:
+            graph.add(factor)  # type: ignore[type-var]
+        return reduced(self._items_losses(u, labels_of(u, known)), self.reduction)
+
+    def _augmented(self, scores: Tensor, known: FloatArray) -> Tensor:
+        """Return the scores that are compared by."""
+        return scores
+
+    @abc.abstractmethod
+    def _items_losses(self, u: Variables, labels: Labels) -> Tensor:
+        """Return the losses of the items."""
+
+    def extra_repr(self) -> str:
+        """Return what `repr` shows."""
+        made = getattr(self.factors, "__name__", type(self.factors).__name__)
+        return f"{made}, reduction={self.reduction!r}"
+
+
+def differentiable(graph: TorchFactorGraph, compared: Compared) -> Tensor:
+    """Return the values of a comparison as a tensor with gradients to all scores of a graph."""
+    items, like = compared.items, compared.variables
+    blocks = torch.cat([block.reshape(-1) for block in graph._scores])
+    inputs, slopes = [blocks], [compared.variables]
+    item = [items.of_variable]
+    for factor, given, difference in zip(
+        graph.factors, graph._additionals, compared.additionals, strict=True
+    ):
+        if given is not None and given.numel():
+            inputs.append(given.reshape(-1))
+            slopes.append(difference.reshape(-1))
+            item.append(np.repeat(items.of_rows(factor), factor.n_additionals))
+    values = torch.from_numpy(compared.values).to(dtype=like.dtype, device=like.device)
+    where = [torch.from_numpy(x).to(like.device) for x in item]
+    return with_slopes(values, inputs, slopes, where)
+
+
+def reduced(losses: Tensor, reduction: str) -> Tensor:
+    """Return the items' losses, their mean or their sum."""
+    if reduction == "none":
+        return losses
+    return losses.mean() if reduction == "mean" else losses.sum()
+
+
+def checked_reduction(name: str, reduction: str) -> str:
+    """Return the name of a reduction.
+
+    Raises
+    ------
+    ValueError
+        If it is none.
+    """
+    if reduction not in REDUCTIONS:
+        names = ", ".join(map(repr, REDUCTIONS))
+        raise ValueError(f"{name}: reduction is {reduction!r}; expected one of {names}.")
+    return reduction
+
+
+def checked_cost(name: str, cost: float) -> float:
+    """Return what a wrong variable costs.
+
+    Raises
+    ------
+    TypeError
+        If it is no number.
+    ValueError
+        If it is negative, or not finite.
+    """
+    if isinstance(cost, bool) or not isinstance(cost, (int, float)):
+        raise TypeError(f"{name}: cost is a {type(cost).__name__}; expected a number.")
+    if not 0.0 <= cost < math.inf:
+        raise ValueError(f"{name}: cost is {cost}; expected a finite number, 0 or more.")
+    return float(cost)
+
+
+def checked_scores(name: str, scores: Any) -> Tensor:
+    """Return scores of at least single precision.
+
+    Raises
+    ------
+    TypeError
+        If they are no tensor of floating-point numbers.
+    ValueError
+        If there is no batch.
+    """
+    if not isinstance(scores, Tensor) or not scores.is_floating_point():
+        got = f"dtype {scores.dtype}" if isinstance(scores, Tensor) else type(scores).__name__
+        raise TypeError(
+            f"{name}: scores: got {got}; expected a tensor of floating-point numbers, which a "
+            "gradient can reach."
+        )
+    if not scores.ndim:
+        raise ValueError(f"{name}: scores have no axis; expected the batch first, (batch, ...).")
+    return scores if scores.dtype == torch.float64 else scores.float()

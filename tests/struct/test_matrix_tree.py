@@ -1,0 +1,106 @@
+"""Sums over trees that may cross, held against enumeration, counts and rational arithmetic."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import pytest
+
+import test_dep_tree
+from gibbs_checks import check_sums_and_derivatives
+from lpsmap import DepTree, FactorGraph
+
+CASES = {
+    "trees": lambda: test_dep_tree.case(4, False, False),
+    "trees of a root": lambda: test_dep_tree.case(4, False, True, packed=False),
+    "labelled trees": lambda: test_dep_tree.case(3, False, True, True, 2),
+    "one word": lambda: test_dep_tree.case(1, False, True),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_sums_are_those_of_the_enumeration(name: str) -> None:
+    check_sums_and_derivatives(CASES[name]())
+
+
+def log_partition(scores: Any, **options: Any) -> Any:
+    graph = FactorGraph()
+    return graph.gibbs(graph.add(DepTree(graph.variable_from(scores), **options))).log_partition
+
+
+@pytest.mark.parametrize("n", [1, 2, 7, 30])
+def test_uniform_scores_count_trees(n: int) -> None:
+    """Cayley: ``(n + 1)^(n - 1)`` trees, ``n^(n - 1)`` of which have one root."""
+    scores = np.zeros((n, n))
+    np.testing.assert_allclose(log_partition(scores), (n - 1) * np.log(n + 1), rtol=1e-13)
+    single = log_partition(scores, single_root=True)
+    np.testing.assert_allclose(single, (n - 1) * np.log(n), rtol=1e-12, atol=1e-12)
+
+
+def test_words_that_prefer_each_other_lose_no_digit() -> None:
+    """Determinants in floating point are 0 here; in rational numbers they are what is found."""
+    rng = np.random.default_rng(0)
+    n = 6
+    powers = rng.integers(-3, 4, size=(n, n))
+    powers[np.arange(n), np.arange(n)] = -150  # the root weighs 2^-150
+    weights = [[Fraction(2) ** int(p) for p in row] for row in powers]
+    laplacian = [
+        [sum(weights[m]) if m == h else -weights[m][h] for h in range(n)] for m in range(n)
+    ]
+    total = determinant(laplacian)
+    expected = np.log(float(total * 2**150)) - 150 * np.log(2.0)
+    np.testing.assert_allclose(log_partition(powers * np.log(2.0)), expected, rtol=1e-14)
+    plain = np.linalg.det(np.array(laplacian, dtype=np.float64))
+    assert abs(plain / 2.0**-150 - float(total * 2**150)) > 1.0
+
+
+def determinant(rows: list[list[Fraction]]) -> Fraction:
+    """Return the determinant, by elimination."""
+    rows, value = [list(row) for row in rows], Fraction(1)
+    for k in range(len(rows)):
+        value *= rows[k][k]
+        for i in range(k + 1, len(rows)):
+            ratio = rows[i][k] / rows[k][k]
+            rows[i] = [a - ratio * b for a, b in zip(rows[i], rows[k], strict=True)]
+    return value
+
+
+def test_masks_lengths_and_what_has_no_tree() -> None:
+    rng = np.random.default_rng(1)
+    scores = rng.standard_normal((4, 5, 5))
+    scores[1, :, 2] = -np.inf  # nothing hangs from word 2
+    scores[2, [0, 1], [0, 1]] = scores[2, :, [2, 3, 4]] = -np.inf  # nothing hangs from the root
+    scores[2, [2, 3, 4], [2, 3, 4]] = -np.inf
+    graph = FactorGraph()
+    factor = DepTree(graph.variable_from(scores), lengths=[5, 5, 5, 0])
+    gibbs = graph.gibbs(graph.add(factor))
+    assert gibbs.marginals[1, :, 2][[0, 1, 3, 4]].max() == 0.0
+    np.testing.assert_allclose(gibbs.marginals[:2].sum(axis=2), 1.0, atol=1e-13)
+    assert gibbs.log_partition[2] == -np.inf and not gibbs.marginals[2].any()
+    assert gibbs.log_partition[3] == 0.0
+
+
+def test_two_roots_are_no_tree_of_one() -> None:
+    scores = np.full((3, 3), -np.inf)
+    scores[0, 0] = scores[1, 1] = scores[2, 0] = 1.0
+    assert np.isclose(log_partition(scores), 3.0)
+    assert log_partition(scores, single_root=True) == -np.inf
+
+
+def test_huge_scores() -> None:
+    scores = 1e8 * np.random.default_rng(2).standard_normal((20, 20))
+    graph = FactorGraph()
+    u = graph.variable_from(scores)
+    gibbs = graph.gibbs(graph.add(DepTree(u, single_root=True)))
+    graph.solve_map()
+    np.testing.assert_allclose(gibbs.marginals, u.value, atol=1e-5)  # 1e8 is known to 1e-8
+    np.testing.assert_allclose(gibbs.log_partition, (scores * u.value).sum(), rtol=1e-12)
+
+
+def test_samples_are_refused_in_words() -> None:
+    graph = FactorGraph()
+    gibbs = graph.gibbs(graph.add(DepTree(graph.variable((2, 2)))))
+    with pytest.raises(TypeError, match="DepTree neither draws nor ranks"):
+        gibbs.sample(3)
