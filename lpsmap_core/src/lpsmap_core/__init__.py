@@ -27,6 +27,7 @@ from lpsmap_core.model.dynamic_program import DynamicProgram
 from lpsmap_core.model.factor import Factor
 from lpsmap_core.model.inference import Beliefs, Found, Inference
 from lpsmap_core.model.row import Row
+from lpsmap_core.model.tables import Tables
 from lpsmap_core.model.variables import Variables, as_variables, stack
 from lpsmap_core.plugins.hookspecs import hookimpl, hookspec
 from lpsmap_core.plugins.registry import engine_named
@@ -76,6 +77,7 @@ __all__ = [
     "Status",
     "Structure",
     "Structures",
+    "Tables",
     "Variables",
     "WarmStartCache",
     "as_variables",

@@ -239,7 +239,7 @@ class FactorGraph(DeclaredGraph):
         if not flag("exact", exact):
             return self._run(options, verbose, warm_start, engine)
         limits = search_limits(gap, max_time, max_nodes, threads, progress)
-        options = options._replace(tol=min(options.tol, PROVING_TOLERANCE))
+        options = options._replace(tol=min(options.tol, PROVING_TOLERANCE), exact=True)
         relaxed = self._run(options, verbose, warm_start, engine, report_unsolved=False)
         self.solution = assignment = relaxed.decoded(limits)
         report_unproved(assignment)
