@@ -1,8 +1,9 @@
 """The best assignment of a component that is a network of tables.
 
-Small ones, and those of little width, are solved by elimination, without a search. Otherwise a node
-of the search has some states open. Its bound is by messages, and by triplets where there are short
-circles; all nodes go on from the messages of the one looked at before.
+Small ones are solved by elimination, without a search. Otherwise a node of the search has some
+states open. Its bound is by messages, and by triplets where there are short circles; all nodes go
+on from the messages of the one looked at before. If a few nodes do not suffice, elimination comes
+after all, where it is possible.
 """
 
 from __future__ import annotations
@@ -25,6 +26,9 @@ __all__ = ["States"]
 
 SMALL, LARGE = 1e5, 1e9
 """Entries of joined tables up to which elimination comes first, and is tried at all."""
+
+A_FEW = 20
+"""Nodes that are looked at before a large elimination."""
 
 MOST_STATES = 256
 """Of a node that can be eliminated."""
@@ -78,7 +82,7 @@ class States(Space[BoolArray, BoolArray]):
         self._order = elimination_order(self._plain, LARGE)
         if self._plain.n_states.max(initial=0) > MOST_STATES:
             self._order = self._order._replace(cost=np.inf)
-        self._first = True
+        self._n_looks = 0
         of_pairs = bool(part.networks.of_pairs[component])
         self.serves = (of_pairs or self._order.cost <= LARGE) and self._decisive <= LARGEST
         """Whether this is the way to search the component."""
@@ -92,16 +96,15 @@ class States(Space[BoolArray, BoolArray]):
     ) -> Sequence[Look[BoolArray, BoolArray]] | None:
         """Bound a node by messages, or solve it; round, and branch on a node of the network."""
         (open_states,) = nodes
-        first, self._first = self._first, False
-        if first and self._order.cost <= SMALL:
+        n_before, self._n_looks = self._n_looks, self._n_looks + 1
+        wait = 0 if self._order.cost <= SMALL else A_FEW
+        if n_before >= wait and self._order.cost <= LARGE:
+            if n_before > wait:  # all is known
+                return [Look(score)]
             return self._eliminated()
-        look = self._bounded(open_states, score, first)
+        look = self._bounded(open_states, score, n_before == 0)
         raise_interrupt()
-        if out_of_time():
-            return None
-        if first and look.children and self._order.cost <= LARGE:
-            return self._eliminated()
-        return [look]
+        return None if out_of_time() else [look]
 
     def _eliminated(self) -> Sequence[Look[BoolArray, BoolArray]] | None:
         """Return the best assignment, with the bound that it is; None if there was no time."""

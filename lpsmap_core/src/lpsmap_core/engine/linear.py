@@ -9,8 +9,8 @@ import numpy as np
 
 from lpsmap_core.engine.admm import run_loop
 from lpsmap_core.engine.infeasible import find_violations
-from lpsmap_core.engine.messages import start_from_messages
 from lpsmap_core.engine.magnitudes import Split, any_large, largest_magnitudes
+from lpsmap_core.engine.messages import start_from_messages
 from lpsmap_core.engine.options import Options
 from lpsmap_core.engine.protocol import WarmStart
 from lpsmap_core.engine.state import (

@@ -23,8 +23,8 @@ __all__ = ["start_from_messages"]
 MOST_PASSES = 300
 """Pairs of passes. Where they do not suffice, the loop goes on from there."""
 
-STILL = 1e-9
-"""Relative change of the bound in four of them, below which they are over."""
+STILL = 1e-3
+"""Relative change of the bound in four of them, in units of the tolerance, below which they end."""
 
 TIED = 1e-6
 """Difference of beliefs that counts as none, relative to the largest of a node's."""
@@ -64,8 +64,8 @@ def start_from_messages(
     score, bound = np.full(n, -np.inf), np.full(n, np.inf)
     passes = np.zeros(n, dtype=np.int64)
     found = best, score, bound, passes
-    components = np.flatnonzero(slow)
-    ascend(components, networks.first_node, network, given, shares, MOST_PASSES, STILL, *found)
+    components, still = np.flatnonzero(slow), STILL * options.tol
+    ascend(components, networks.first_node, network, given, shares, MOST_PASSES, still, *found)
     raise_interrupt()
     tight = bound - score <= options.tol * np.maximum(1.0, np.abs(bound))
     on = np.where(networks.assignment(best), 1.0, 0.0)

@@ -172,9 +172,9 @@ def build_networks(part: Any) -> Networks:
             continue
         first_slot = offsets_of(tables.block_sizes)
         factor = np.repeat(np.arange(bucket.n_factors), tables.n_blocks)
-        starts = part.first_link[b], part.blocks.first_additional[b]
+        first_link, first = int(part.first_link[b]), int(part.blocks.first_additional[b])
         head = bucket.variable[first_slot[:-1]]
-        found.append(_Blocks(tables, bucket, *map(int, starts), first_slot, factor, head))
+        found.append(_Blocks(tables, bucket, first_link, first, first_slot, factor, head))
     size, always, turned = _agree_on_blocks(part, found, covered)
     heads = np.flatnonzero((size > 0) & covered[part.component])
     node = np.full(part.n_variables, -1)
@@ -254,7 +254,9 @@ def _laid_out(
     n = part.n_components
     return Networks(
         covered=covered,
-        network=joined(n_states, offsets_of(lengths[order]), _together([p.nodes for p in pieces])[places]),
+        network=joined(
+            n_states, offsets_of(lengths[order]), _together([p.nodes for p in pieces])[places]
+        ),
         first_node=np.searchsorted(part.component[heads], np.arange(n + 1)),
         first_table=np.searchsorted(component, np.arange(n + 1)),
         variable=variable,
@@ -271,9 +273,7 @@ def _laid_out(
     )
 
 
-def _slots_of(
-    part: Any, found: list[_Blocks], covered: BoolArray, node: IntArray
-) -> IntArray:
+def _slots_of(part: Any, found: list[_Blocks], covered: BoolArray, node: IntArray) -> IntArray:
     """Return the variables of the nodes' blocks, one node after the other."""
     owner = np.full(part.n_variables, -1)
     place = np.zeros(part.n_variables, dtype=np.int64)
@@ -334,7 +334,9 @@ def _piece(
     mine_block = block[fits]
     slots = np.minimum(blocks.first_slot[mine_block] + own_place[fits], bucket.n_links - 1)
     if not tables.always and bucket.negated.any():  # of one slot: on and off change places
-        turned = bucket.negated[blocks.first_slot[block[fits]]] & (tables.block_sizes[block[fits]] == 1)
+        turned = bucket.negated[blocks.first_slot[block[fits]]] & (
+            tables.block_sizes[block[fits]] == 1
+        )
         own_state = np.where(turned, first_state[mine[fits]] + 1 - own_place[fits], own_state)
     return _Piece(
         component=bucket.component[several],
@@ -348,7 +350,9 @@ def _piece(
         own_state=own_state,
         own_fixed=tables.fixed[own],
         own_additional=additional[own],
-        own_link=np.where(own_place[fits] < tables.block_sizes[mine_block], blocks.first_link + slots, -1),
+        own_link=np.where(
+            own_place[fits] < tables.block_sizes[mine_block], blocks.first_link + slots, -1
+        ),
     )
 
 

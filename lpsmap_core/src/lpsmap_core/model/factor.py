@@ -103,7 +103,7 @@ class Factor(abc.ABC):
     """Whether the compiled closed form iterates. Who gives ``max_inner_iter`` asks for approximate
     solutions at a bounded price: then the active set, which gives them, takes its place."""
 
-    as_tables: ClassVar[Callable[[Factors], Tables | None] | None] = None
+    as_tables: ClassVar[Callable[..., Tables | None] | None] = None
     """What factors are as `Tables`, for types that are: messages and elimination serve these."""
 
     chain_states: ClassVar[str | None] = None
@@ -200,8 +200,7 @@ class Factor(abc.ABC):
         """Return small declarations of the type, on which the conformance kit can hold it.
 
         Such as one factor alone, a batch of different parameters, rows of different lengths, with
-        and without additionals; of at most a dozen variables a factor. The kit declares them again
-        over graphs with scores of its own: any will do here. See `lpsmap_core.testing`.
+        and without additionals; of at most a dozen variables a factor. Any scores will do.
         """
         return []
 

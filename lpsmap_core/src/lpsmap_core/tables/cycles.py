@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from lpsmap_core.kernels.arrays import FloatArray, IntArray
+from lpsmap_core.kernels.arrays import BoolArray, FloatArray, IntArray
 from lpsmap_core.kernels.compile import kernel, leaf
 from lpsmap_core.layout.network import Network, joined
 from lpsmap_core.layout.ragged import offsets_of
@@ -79,7 +79,7 @@ def triplets_of(network: Network) -> tuple[Network, Triplets] | None:
 
 
 @kernel
-def _find_triplets(neighbours: np.ndarray, found: IntArray) -> int:  # type: ignore[type-arg]
+def _find_triplets(neighbours: BoolArray, found: IntArray) -> int:
     """Write the triplets of all circles of three, and of four without chords; return how many."""
     n, count, most = len(neighbours), 0, len(found) - 4
     common = np.empty(n, dtype=np.int64)
@@ -111,7 +111,7 @@ def _find_triplets(neighbours: np.ndarray, found: IntArray) -> int:  # type: ign
 @leaf
 def _place(network: Network, table: int, node: int) -> int:
     """Return which of a pair's two places is a node's."""
-    lo = network.scope_offsets[table]
+    lo = int(network.scope_offsets[table])
     return lo if network.scope[lo] == node else lo + 1
 
 

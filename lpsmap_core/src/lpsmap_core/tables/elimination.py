@@ -67,9 +67,7 @@ def _live_neighbours(node: int, neighbours: BoolArray, gone: BoolArray, found: I
 
 
 @kernel
-def _least_fill(
-    n_states: IntArray, neighbours: BoolArray, limit: float
-) -> tuple[IntArray, float]:
+def _least_fill(n_states: IntArray, neighbours: BoolArray, limit: float) -> tuple[IntArray, float]:
     """Return the order that each time joins the fewest nodes which were not, and its cost.
 
     Overwrites `neighbours`.

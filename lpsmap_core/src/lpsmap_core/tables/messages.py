@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from lpsmap_core.kernels.arrays import BoolArray, FloatArray, IntArray
+from lpsmap_core.kernels.arrays import FloatArray, IntArray
 from lpsmap_core.kernels.compile import kernel, leaf
 from lpsmap_core.kernels.interrupts import interrupted
 from lpsmap_core.layout.network import Network
@@ -78,9 +78,9 @@ def write_max_marginals(
     """
     n_states, scope, at, own = network.n_states, network.scope, network.message_offsets, place
     messages, closed, first_state = shares.messages, given.closed, network.first_state
-    f = network.table[place]
+    f, found = network.table[place], shares.marginals
     lo, hi = network.scope_offsets[f], network.scope_offsets[f + 1]
-    k, found = n_states[scope[place]], shares.marginals
+    k = n_states[scope[place]]
     begin = np.uint64(at[own])
     entry = np.uint64(network.table_offsets[f])
     if hi - lo == TWO:
@@ -89,12 +89,12 @@ def write_max_marginals(
         n_other = n_states[j]
         stride, step = (n_other, 1) if place == lo else (1, k)
         from_other, of_other = np.uint64(at[other]), np.uint64(first_state[j])
-        for x in range(np.uint64(k)):
-            best, e = -np.inf, entry + x * np.uint64(stride)
-            for y in range(np.uint64(n_other)):
-                score = messages[from_other + y] + closed[of_other + y]
-                best = max(best, given.entries[e + y * np.uint64(step)] + score)
-            found[begin + x] = best
+        for a in range(np.uint64(k)):
+            best, e = -np.inf, entry + a * np.uint64(stride)
+            for b in range(np.uint64(n_other)):
+                score = messages[from_other + b] + closed[of_other + b]
+                best = max(best, given.entries[e + b * np.uint64(step)] + score)
+            found[begin + a] = best
         return
     for x in range(k):
         found[begin + np.uint64(x)] = -np.inf
@@ -103,8 +103,8 @@ def write_max_marginals(
         score = given.entries[e]
         for p in range(lo, hi):
             if p != place:
-                x = state[p - lo]
-                score += messages[at[p] + x] + closed[first_state[scope[p]] + x]
+                y = state[p - lo]
+                score += messages[at[p] + y] + closed[first_state[scope[p]] + y]
         here = begin + np.uint64(state[place - lo])
         found[here] = max(found[here], score)
         count_up(network, lo, hi, state)
