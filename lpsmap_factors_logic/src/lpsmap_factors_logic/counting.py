@@ -57,12 +57,24 @@ MOST_IN_TABLE = 6
 
 
 def _exactly_one(factors: Factors) -> Tables:
-    """Return rows as a variable each, with a state for every slot."""
+    """Return rows as a variable each, with a state for every slot.
+
+    Parameters
+    ----------
+    factors
+        All of a bucket.
+    """
     return _one_block(factors, True)
 
 
 def _one_or_none(factors: Factors) -> Tables:
-    """Return rows as a variable each, with a state for every slot and one more."""
+    """Return rows as a variable each, with a state for every slot and one more.
+
+    Parameters
+    ----------
+    factors
+        All of a bucket.
+    """
     return _one_block(factors, False)
 
 
@@ -74,7 +86,13 @@ def _one_block(factors: Factors, always: bool) -> Tables:
 
 
 def _disjunctions(factors: Factors) -> Tables | None:
-    """Return rows as tables whose last entry, of all off, is not allowed; None for long ones."""
+    """Return rows as tables whose last entry, of all off, is not allowed; None for long ones.
+
+    Parameters
+    ----------
+    factors
+        All of a bucket.
+    """
     arity = np.diff(factors.offsets)
     if arity.max(initial=0) > MOST_IN_TABLE:
         return None

@@ -106,7 +106,13 @@ def _best_states(rows: IntArray, factors: Factors, scores: Scores, structures: S
 
 
 def _as_tables(factors: Factors) -> Tables:
-    """Return the factors as tables: every entry is an additional."""
+    """Return the factors as tables: every entry is an additional.
+
+    Parameters
+    ----------
+    factors
+        All of a bucket.
+    """
     first, last = factors.integer_ranges.T
     n_blocks, n_entries = last - first, int(factors.additional_offsets[-1])
     begin = np.repeat(first - np.cumsum(n_blocks) + n_blocks, n_blocks)

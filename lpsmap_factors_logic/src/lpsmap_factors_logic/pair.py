@@ -167,7 +167,13 @@ class Pair(Factor):
 
 
 def _as_tables(factors: Factors) -> Tables:
-    """Return the pairs as tables of four entries, of which the first has the score."""
+    """Return the pairs as tables of four entries, of which the first has the score.
+
+    Parameters
+    ----------
+    factors
+        All of a bucket.
+    """
     n = len(factors.offsets) - 1
     additional = np.full((n, 4), -1)
     additional[:, 0] = np.arange(n)

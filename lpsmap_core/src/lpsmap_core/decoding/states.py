@@ -71,21 +71,25 @@ class States(Space[BoolArray, BoolArray]):
         self._plain, self._states, entries = part.networks.of(component)
         scores, entry_scores = part.networks.scores(eta, eta_v)
         self._scores = scores[self._states], entry_scores[entries]
-        states, own, self._decisive = finite_scores(*self._scores)
+        self._decisive = finite_scores(*self._scores)[2]
         self._rounding = ROUNDING * self._decisive
+        self._order = elimination_order(self._plain, LARGE)
+        if self._plain.n_states.max(initial=0) > MOST_STATES:
+            self._order = self._order._replace(cost=np.inf)
+        self._n_looks, self._solved = 0, False
+        of_pairs = bool(part.networks.of_pairs[component])
+        self.serves = (of_pairs or self._order.cost <= LARGE) and self._decisive <= LARGEST
+        """Whether this is the way to search the component."""
+
+    def _prepare(self) -> None:
+        """Make what bounds need."""
+        states, own, _ = finite_scores(*self._scores)
         found = triplets_of(self._plain)
         self._network, self._triplets = found or (self._plain, no_triplets())
         own = np.append(own, np.zeros(int(self._network.table_offsets[-1]) - len(own)))
         self._entries, self._own = own, np.zeros(int(self._triplets.offsets[-1]))
         self._given = Potentials(states, own.copy(), np.zeros(len(states)))
         self._shares = new_shares(self._network)
-        self._order = elimination_order(self._plain, LARGE)
-        if self._plain.n_states.max(initial=0) > MOST_STATES:
-            self._order = self._order._replace(cost=np.inf)
-        self._n_looks = 0
-        of_pairs = bool(part.networks.of_pairs[component])
-        self.serves = (of_pairs or self._order.cost <= LARGE) and self._decisive <= LARGEST
-        """Whether this is the way to search the component."""
 
     def root(self) -> BoolArray:
         """Return the node in which all states that are not forbidden are open."""
@@ -96,12 +100,14 @@ class States(Space[BoolArray, BoolArray]):
     ) -> Sequence[Look[BoolArray, BoolArray]] | None:
         """Bound a node by messages, or solve it; round, and branch on a node of the network."""
         (open_states,) = nodes
+        if self._solved:  # by elimination, so that nothing below any node is better
+            return [Look(score)]
         n_before, self._n_looks = self._n_looks, self._n_looks + 1
         wait = 0 if self._order.cost <= SMALL else A_FEW
         if n_before >= wait and self._order.cost <= LARGE:
-            if n_before > wait:  # all is known
-                return [Look(score)]
             return self._eliminated()
+        if n_before == 0:
+            self._prepare()
         look = self._bounded(open_states, score, n_before == 0)
         raise_interrupt()
         return None if out_of_time() else [look]
@@ -113,6 +119,7 @@ class States(Space[BoolArray, BoolArray]):
         raise_interrupt()
         if np.isnan(score):
             return None
+        self._solved = True
         if score == -np.inf:
             return [Look(-np.inf)]
         return [Look(score, (), self._answer(chosen), score)]

@@ -99,8 +99,8 @@ def write_max_marginals(
     for x in range(k):
         found[begin + np.uint64(x)] = -np.inf
     state[: hi - lo] = 0
-    for e in range(network.table_offsets[f], network.table_offsets[f + 1]):
-        score = given.entries[e]
+    for number in range(network.table_offsets[f], network.table_offsets[f + 1]):
+        score = given.entries[number]
         for p in range(lo, hi):
             if p != place:
                 y = state[p - lo]
