@@ -14,6 +14,7 @@ import pytest
 from scipy import optimize, sparse
 
 from environments import ROOT
+from lpsmap_core import ConvergenceWarning
 from lpsmap_core.plugins.files import read_evidence, read_graph
 from lpsmap_core.plugins.formats import FileFormatError
 from lpsmap_core.plugins.uai_format import read_network
@@ -215,7 +216,12 @@ def test_evidence_is_conditioned_on():
 BEST = {
     "uai/grid3x3.uai": 52.552871,
     "uai/grid4x4.uai": 102.062020,
+    "uai/grid10x10.f2.wrap.uai.gz": 162.578542,
+    "uai/GEOM30a_3.uai": -101.313744,
+    "uai/Grids_26.uai.gz": 3051.012758,
     "uai/smokers_10.uai.gz": 361.999997,
+    "uai/10_14_s.binary.uai.gz": -85.762023,
+    "uai/Segmentation_14.uai.gz": -92.333556,
     "uai/Segmentation_12.uai.gz": -51.150653,
     "uai/deer_rescaled_0034.K10.F1.25.model.uai.gz": -182.030920,
     "fg/coref.fg.gz": 11.468991,
@@ -232,3 +238,18 @@ def test_best_assignments(name):
     found = graph.solve_map(exact=True)
     assert found.ok
     assert found.total == pytest.approx(BEST[name], rel=1e-6)
+
+
+def test_protein_folding_is_proved_where_the_shipped_assignment_falls_short():
+    graph = read_graph(FOLDER / "uai" / "ProteinFolding_11.uai.gz").graph
+    found = graph.solve_map(exact=True)
+    assert found.ok
+    assert found.total == pytest.approx(4517.315788, rel=1e-6)
+
+
+def test_a_model_that_nobody_has_proved_gets_a_good_assignment():
+    graph = read_graph(FOLDER / "uai" / "wcsp_15.uai.gz").graph
+    with pytest.warns(ConvergenceWarning, match="not proved the best"):
+        found = graph.solve_map(exact=True, max_nodes=2)
+    assert found.total >= -260.0
+    assert found.bound[0] >= -1e-6

@@ -59,6 +59,30 @@ def test_defect_01_the_cone_of_or_out_and_and_out(factor: Any, vertices: Any) ->
         np.testing.assert_allclose(u.value, expected, atol=1e-10)
 
 
+@pytest.mark.parametrize("times", [1, 2])
+@pytest.mark.parametrize(("factor", "vertices"), [(OrOut, judges.or_out), (AndOut, judges.and_out)])
+def test_defect_01_or_out_and_and_out_without_the_quadratic_term(
+    factor: Any, vertices: Any, times: int
+) -> None:
+    """500 of 500: alone by the oracle; declared twice, so that the loop has to agree."""
+    rng = np.random.default_rng(2)
+    sizes = rng.integers(2, 7, size=500)
+    graph, expected, found = FactorGraph(), [], []
+    for k in sizes.tolist():
+        scores, negated = rng.normal(size=k) * rng.choice([0.3, 1.0, 3.0]), rng.random(k) < 0.3
+        u = graph.variable_from(scores) ^ negated
+        for _ in range(times):
+            graph.add(factor(u))
+        found.append(u)
+        corners = np.asarray(vertices(k)[0])
+        signed = np.where(negated, -scores, scores)
+        expected.append(corners[(corners @ signed).argmax()])
+    solution = graph.solve_map()
+    assert solution.ok
+    for u, best in zip(found, expected, strict=True):
+        np.testing.assert_allclose(u.value, best, atol=1e-5)
+
+
 SUM_CONSTRAINED = {
     "Xor": (Xor, judges.xor),
     "AtMostOne": (AtMostOne, judges.at_most_one),

@@ -233,6 +233,32 @@ def test_a_gap_that_is_good_enough(rng: np.random.Generator) -> None:
     assert rough.bound[0] >= exact.total - 1e-9
 
 
+@pytest.mark.parametrize("autodetect_acyclic", [False, True])
+def test_a_chain_of_pairs_as_the_earlier_library_tests_it(
+    autodetect_acyclic: bool, rng: np.random.Generator
+) -> None:
+    """A tree of factors is solved exactly, whatever the option says."""
+    scores, pairs = rng.normal(size=8), rng.normal(size=7)
+    graph = FactorGraph()
+    u = graph.variable_from(scores)
+    graph.add(Pair(u[:-1], u[1:], pairs))
+    graph.solve_map(autodetect_acyclic=autodetect_acyclic)
+    tried = judges.binary_vectors(8)
+    best = (tried @ scores + (tried[:, :-1] * tried[:, 1:]) @ pairs).argmax()
+    np.testing.assert_allclose(u.value, tried[best], atol=1e-6)
+
+
+@pytest.mark.parametrize("autodetect_acyclic", [False, True])
+def test_two_pairs_on_single_views(autodetect_acyclic: bool) -> None:
+    """As the earlier library tests it: views of no axes, one of which is in both pairs."""
+    graph = FactorGraph()
+    u = graph.variable_from(np.array([-1.0, 0.5, -1.0]))
+    graph.add(Pair(u[0], u[1], 2.0))
+    graph.add(Pair(u[1], u[2], -3.0))
+    graph.solve_map(autodetect_acyclic=autodetect_acyclic)
+    np.testing.assert_allclose(u.value, [1.0, 1.0, 0.0], atol=1e-6)
+
+
 def test_options_are_checked() -> None:
     graph = FactorGraph()
     graph.add(Xor(graph.variable_from([1.0, 2.0])))

@@ -30,6 +30,7 @@ from lpsmap_core.model.dynamic_program import DynamicProgram
 from lpsmap_core.model.factor import Factor
 from lpsmap_core.model.inference import Beliefs, Found, Inference, LogPartition
 from lpsmap_core.model.row import Row
+from lpsmap_core.model.tables import Tables
 from lpsmap_core.model.variables import Variables, as_variables, stack
 from lpsmap_core.plugins.hookspecs import hookimpl, hookspec
 from lpsmap_core.plugins.registry import engine_named, solver_named
@@ -82,6 +83,7 @@ __all__ = [
     "Status",
     "Structure",
     "Structures",
+    "Tables",
     "Variables",
     "WarmStartCache",
     "as_variables",

@@ -252,7 +252,7 @@ class FactorGraph(DeclaredGraph):
         if not flag("exact", exact):
             return self._run(options, verbose, warm_start, engine)
         limits = search_limits(gap, max_time, max_nodes, threads, progress)
-        options = options._replace(tol=min(options.tol, PROVING_TOLERANCE))
+        options = options._replace(tol=min(options.tol, PROVING_TOLERANCE), exact=True)
         scores, additionals = self._flat()
         choice = choose_solver(solver, self.factors, [scores, *additionals], max_nodes is not None)
         if choice.after_own:

@@ -8,7 +8,16 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from lpsmap_core import Factor, FactorGraph, Factors, LocalScores, LocalSolution, Variables, leaf
+from lpsmap_core import (
+    Factor,
+    FactorGraph,
+    Factors,
+    LocalScores,
+    LocalSolution,
+    Tables,
+    Variables,
+    leaf,
+)
 from lpsmap_core.kernels.arrays import FloatArray, IntArray
 from lpsmap_core.model.inputs import truth_values
 from lpsmap_core.model.linear import LinearConstraints, bounded_sums
@@ -42,6 +51,58 @@ def _at_most_one(
     rows: IntArray, factors: Factors, scores: LocalScores, solution: LocalSolution
 ) -> None:
     project_simplex_rows(rows, factors.offsets, scores, solution, AT_MOST)
+
+
+MOST_IN_TABLE = 6
+"""Variables of a disjunction that still makes a table, of 64 entries."""
+
+
+def _exactly_one(factors: Factors) -> Tables:
+    """Return rows as a variable each, with a state for every slot.
+
+    Parameters
+    ----------
+    factors
+        All of a bucket.
+    """
+    return _one_block(factors, True)
+
+
+def _one_or_none(factors: Factors) -> Tables:
+    """Return rows as a variable each, with a state for every slot and one more.
+
+    Parameters
+    ----------
+    factors
+        All of a bucket.
+    """
+    return _one_block(factors, False)
+
+
+def _one_block(factors: Factors, always: bool) -> Tables:
+    arity = np.diff(factors.offsets)
+    n_entries = int((arity + (not always)).sum())
+    n_blocks = np.ones(len(arity), dtype=np.int64)
+    return Tables(n_blocks, arity, always, np.zeros(n_entries), np.full(n_entries, -1))
+
+
+def _disjunctions(factors: Factors) -> Tables | None:
+    """Return rows as tables whose last entry, of all off, is not allowed; None for long ones.
+
+    Parameters
+    ----------
+    factors
+        All of a bucket.
+    """
+    arity = np.diff(factors.offsets)
+    if arity.max(initial=0) > MOST_IN_TABLE:
+        return None
+    ends = np.cumsum(2**arity)
+    n_entries = int(ends[-1]) if len(ends) else 0
+    fixed = np.zeros(n_entries)
+    fixed[ends - 1] = -np.inf
+    sizes = np.ones(int(arity.sum()), dtype=np.int64)
+    return Tables(arity, sizes, False, fixed, np.full(n_entries, -1))
 
 
 class _Counting(LogicFactor):
@@ -102,6 +163,7 @@ class Xor(_Counting):
     """
 
     map_kernel = staticmethod(oracles.one)
+    as_tables = staticmethod(_exactly_one)
     projection_kernel = staticmethod(_xor)
 
     def __init__(
@@ -149,6 +211,7 @@ class Or(_Counting):
     """
 
     map_kernel = staticmethod(oracles.one_or_more)
+    as_tables = staticmethod(_disjunctions)
     projection_kernel = staticmethod(_or)
 
     def __init__(
@@ -192,6 +255,7 @@ class AtMostOne(_Counting):
     """
 
     map_kernel = staticmethod(oracles.at_most_one)
+    as_tables = staticmethod(_one_or_none)
     projection_kernel = staticmethod(_at_most_one)
 
     def solve_map(self, eta_u: FloatArray, eta_v: FloatArray) -> Assignment:

@@ -15,6 +15,7 @@ from lpsmap_core import (
     Factors,
     Scores,
     Structures,
+    Tables,
     Variables,
     kernel,
     largest_arity,
@@ -105,6 +106,21 @@ def _best_states(rows: IntArray, factors: Factors, scores: Scores, structures: S
         size[r] = len(n_states) + 1
 
 
+def _as_tables(factors: Factors) -> Tables:
+    """Return the factors as tables: every entry is an additional.
+
+    Parameters
+    ----------
+    factors
+        All of a bucket.
+    """
+    first, last = factors.integer_ranges.T
+    n_blocks, n_entries = last - first, int(factors.additional_offsets[-1])
+    begin = np.repeat(first - np.cumsum(n_blocks) + n_blocks, n_blocks)
+    sizes = factors.integers[begin + np.arange(len(begin))]
+    return Tables(n_blocks, sizes, True, np.zeros(n_entries), np.arange(n_entries))
+
+
 class Dense(Factor):
     """A table of scores over variables of several states: the factor of a Markov random field.
 
@@ -156,6 +172,7 @@ class Dense(Factor):
 
     integer_parameter: ClassVar[str | None] = "n_states"
     map_kernel = staticmethod(_best_states)
+    as_tables = staticmethod(_as_tables)
 
     def __init__(self, blocks: Variables | Sequence[Variables], table: Any) -> None:
         name = type(self).__name__

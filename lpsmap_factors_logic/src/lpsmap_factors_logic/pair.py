@@ -19,6 +19,7 @@ from lpsmap_core import (
     LocalScores,
     LocalSolution,
     Product,
+    Tables,
     Variables,
     leaf,
     stack,
@@ -177,6 +178,21 @@ class Pair(Factor):
         return along + t * moved, xp.sum(reach * along, axis=1, keepdims=True) + equal * moved
 
 
+def _as_tables(factors: Factors) -> Tables:
+    """Return the pairs as tables of four entries, of which the first has the score.
+
+    Parameters
+    ----------
+    factors
+        All of a bucket.
+    """
+    n = len(factors.offsets) - 1
+    additional = np.full((n, 4), -1)
+    additional[:, 0] = np.arange(n)
+    twice = np.full(n, 2), np.ones(2 * n, dtype=np.int64)
+    return Tables(*twice, False, np.zeros(4 * n), additional.reshape(-1))
+
+
 def _broadcast(scores: Any, shape: tuple[int, ...]) -> Any:
     """Return a score for every pair."""
     scores = as_scores("Pair: scores", scores)
@@ -326,3 +342,4 @@ def _multiply_block(direction: Direction, product: Product) -> None:
 Pair.map_kernel = staticmethod(oracles.pair)
 Pair.projection_kernel = staticmethod(_project)
 Pair.jvp_kernel = staticmethod(_jvp)
+Pair.as_tables = staticmethod(_as_tables)

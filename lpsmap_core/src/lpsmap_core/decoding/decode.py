@@ -11,8 +11,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from lpsmap_core.decoding.assignments import assignment_scores
-from lpsmap_core.decoding.exact import Assignments, Node
+from lpsmap_core.decoding.exact import Assignments
 from lpsmap_core.decoding.search import Progress, Search
+from lpsmap_core.decoding.states import States
 from lpsmap_core.engine.options import CHECKS, threads_or_default
 from lpsmap_core.engine.protocol import WarmStart
 from lpsmap_core.kernels.arrays import BoolArray, FloatArray, IntArray
@@ -112,19 +113,20 @@ def decode_part(
     score = assignment_scores(part, eta, eta_v, chosen)
     bound, n_nodes = bound.copy(), np.zeros(part.n_components, dtype=np.int64)
     doubtful = np.flatnonzero(~is_closed(score, bound, limits.gap) & ~np.isnan(bound))
-    searches: dict[int, Search[Node, BoolArray]] = {}
+    begun: dict[int, _Begun] = {}
     nodes = FIRST_NODES
     while doubtful.size:
         # by turns, so that one that takes long leaves time for the others
         most = nodes if limits.max_nodes is None else min(nodes, limits.max_nodes)
         for c in doubtful.tolist():
             variables = slice(*part.first_variable[c : c + 2].tolist())
-            space = Assignments(part, c, eta[variables], eta_v, limits.threads)
-            if c not in searches:
+            if c not in begun:
                 known = (float(score[c]), chosen[variables]) if score[c] > -math.inf else None
-                searches[c] = Search(space.root(start), limits.gap, known)
+                begun[c] = _begin(part, c, eta, eta_v, limits, start, known)
+            search, network = begun[c]
+            space = network or Assignments(part, c, eta[variables], eta_v, limits.threads)
             report = None if limits.report is None else functools.partial(limits.report, c)
-            found = searches[c].run(space, max_nodes=most, deadline=limits.deadline, report=report)
+            found = search.run(space, max_nodes=most, deadline=limits.deadline, report=report)
             n_nodes[c], bound[c] = found.n_nodes, min(bound[c], found.bound)
             if found.answer is not None:
                 chosen[variables], score[c] = found.answer, found.score
@@ -133,6 +135,32 @@ def decode_part(
         late = limits.deadline is not None and time.monotonic() >= limits.deadline
         if late or most == limits.max_nodes:
             break
-        doubtful = doubtful[[not searches[c].found.finished for c in doubtful.tolist()]]
+        doubtful = doubtful[[not begun[c].search.found.finished for c in doubtful.tolist()]]
         nodes *= 2
     return Decoded(chosen, score, bound, n_nodes, False)
+
+
+class _Begun(NamedTuple):
+    """A component's search, and what it searches if that is a network; others are made anew."""
+
+    search: Search[Any, BoolArray]
+    network: States | None
+
+
+def _begin(
+    part: Part,
+    c: int,
+    eta: FloatArray,
+    eta_v: FloatArray,
+    limits: SearchLimits,
+    start: WarmStart | None,
+    known: tuple[float, BoolArray] | None,
+) -> _Begun:
+    """Begin the search of a component, from an assignment that is known."""
+    if part.networks.covered[c]:
+        states = States(part, c, eta, eta_v, limits.gap)
+        if states.serves:
+            return _Begun(Search(states.root(), limits.gap, known), states)
+    variables = slice(*part.first_variable[c : c + 2].tolist())
+    space = Assignments(part, c, eta[variables], eta_v, limits.threads)
+    return _Begun(Search(space.root(start), limits.gap, known), None)

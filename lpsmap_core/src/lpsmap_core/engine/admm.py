@@ -55,12 +55,7 @@ from lpsmap_core.engine.state import (
     initial_state,
     scale_additionals,
 )
-from lpsmap_core.engine.step_size import (
-    BALANCE_PERIOD,
-    BALANCE_RATIO,
-    BALANCE_RATIO_ACCELERATED,
-    balanced_step_size,
-)
+from lpsmap_core.engine.step_size import balance_ratio, balanced_step_size
 from lpsmap_core.engine.threads import in_shares
 from lpsmap_core.kernels.arrays import BoolArray, FloatArray, IntArray
 from lpsmap_core.kernels.by_address import by_address
@@ -234,9 +229,9 @@ def _iterate(
         if limits.adapt and (regular or iteration <= EARLY):
             polish_settled(selection, solver_table, problem, polish, work, limits.tol, regular)
         _average(selection, problem, polish.now, limits.relaxation)
-        ratio = BALANCE_RATIO_ACCELERATED if accelerated else BALANCE_RATIO
-        if not (limits.adapt and iteration % BALANCE_PERIOD == 0):
-            ratio = np.inf
+        ratio = np.inf
+        if limits.adapt:
+            ratio = balance_ratio(iteration, problem.quadratic, accelerated)
         n_finished = _judge(selection.components, progress, polish.now, limits.tol, ratio)
         if limits.adapt:
             take_back_polish(selection, problem, polish)

@@ -18,7 +18,8 @@ from lpsmap_core.engine.state import PartState
 from lpsmap_core.engine.status import Status
 from lpsmap_core.kernels.arrays import BoolArray, FloatArray, IntArray
 from lpsmap_core.kernels.interrupts import interruptible
-from lpsmap_core.layout.layout import Part, ranges
+from lpsmap_core.layout.layout import Part
+from lpsmap_core.layout.ragged import ranges
 from lpsmap_core.local.active.limits import AS_NEEDED
 from lpsmap_core.local.active.sets import ActiveSets
 from lpsmap_core.local.vertices import Vertices, join_vertices

@@ -14,7 +14,7 @@ import numpy as np
 from lpsmap_core.engine.state import PartState, sums
 from lpsmap_core.kernels.arrays import BoolArray, FloatArray, IntArray
 from lpsmap_core.kernels.interrupts import out_of_time
-from lpsmap_core.layout.layout import ranges
+from lpsmap_core.layout.ragged import ranges
 from lpsmap_core.local.active.limits import AS_NEEDED
 from lpsmap_core.local.active.sets import ActiveSets
 from lpsmap_core.local.solvers import local_solver

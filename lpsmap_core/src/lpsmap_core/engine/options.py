@@ -36,6 +36,8 @@ class Options(NamedTuple):
     threads: int = 1
     quadratic: float = 1.0
     """What the quadratic term counts: 1 for LP-SparseMAP, 0 for LP-MAP (Martins et al. 2015)."""
+    exact: bool = False
+    """Whether a search follows, so that what it bounds better need not be solved."""
     relaxation: float = RELAXATION
     """By what the copies are extrapolated before they are averaged."""
 

@@ -11,7 +11,7 @@ from lpsmap_core.kernels.compile import kernel, leaf
 __all__ = [
     "BALANCE_PERIOD",
     "BALANCE_RATIO",
-    "BALANCE_RATIO_ACCELERATED",
+    "balance_ratio",
     "balanced_step_size",
     "first_step_sizes",
 ]
@@ -19,11 +19,19 @@ __all__ = [
 FIRST_STEP_SIZE = 5.0
 """First step size for scores near zero; it grows with their root mean square."""
 
+FIRST_LINEAR = 0.25
+"""Without the quadratic term, in units of the root mean square."""
+
 BALANCE_PERIOD = 6
 BALANCE_RATIO, BALANCE_RATIO_ACCELERATED = 10.0, 50.0
 BALANCE_FACTOR = 2.0
 """Every so many iterations, a step size changes by the factor if its residuals differ by the ratio.
 That makes what acceleration has found worthless, so that it needs a larger one.
+"""
+
+BALANCE_RATIO_LINEAR = 30.0
+"""Without the quadratic term means stand still for a while, at a vertex, and dual residuals say
+nothing: the step size changes rarely, after periods that double.
 """
 
 WIDEST_RANGE = 1e4
@@ -59,12 +67,12 @@ def first_step_sizes(
 def _root_mean_squares(
     component: IntArray, eta: FloatArray, quadratic: float, out: FloatArray
 ) -> None:
-    """Write ``FIRST_STEP_SIZE sqrt(quadratic + mean(eta^2))``, of each component's finite scores.
+    """Write ``first sqrt(quadratic + mean(eta^2))``, of each component's finite scores.
 
     Without the quadratic term all that scores are measured by is each other; where all are zero,
     any step size is right.
     """
-    n = len(out)
+    n, first = len(out), FIRST_STEP_SIZE if quadratic > 0.0 else FIRST_LINEAR
     scale, squares, count = np.ones(n), np.zeros(n), np.zeros(n)
     for v in range(len(eta)):
         if abs(eta[v]) < np.inf:
@@ -76,9 +84,20 @@ def _root_mean_squares(
             count[c] += 1.0
     for c in range(n):
         mean = squares[c] / max(count[c], 1.0)
-        out[c] = FIRST_STEP_SIZE * scale[c] * np.sqrt(quadratic * (1.0 / scale[c]) ** 2 + mean)
+        out[c] = first * scale[c] * np.sqrt(quadratic * (1.0 / scale[c]) ** 2 + mean)
         if out[c] == 0.0:
             out[c] = FIRST_STEP_SIZE
+
+
+@leaf
+def balance_ratio(iteration: int, quadratic: float, accelerated: bool) -> float:
+    """Return by which ratio residuals may differ after an iteration; infinite for any."""
+    n = iteration // BALANCE_PERIOD
+    if n * BALANCE_PERIOD != iteration:
+        return np.inf
+    if quadratic == 0.0:
+        return BALANCE_RATIO_LINEAR if n & (n - 1) == 0 else np.inf
+    return BALANCE_RATIO_ACCELERATED if accelerated else BALANCE_RATIO
 
 
 @leaf
@@ -94,7 +113,7 @@ def balanced_step_size(
     primal, dual
         The primal and the dual residual.
     ratio
-        See `BALANCE_RATIO`.
+        See `balance_ratio`.
     """
     if primal > ratio * dual:
         other = step_size * BALANCE_FACTOR

@@ -10,7 +10,8 @@ import numpy as np
 
 from lpsmap_core.engine.protocol import SolvedGraph, WarmStart
 from lpsmap_core.kernels.arrays import BoolArray, FloatArray, IntArray
-from lpsmap_core.layout.layout import Layout, ranges
+from lpsmap_core.layout.layout import Layout
+from lpsmap_core.layout.ragged import ranges
 from lpsmap_core.model.variables import Variables
 
 __all__ = ["CachedStart", "GraphStart", "WarmStartCache"]

@@ -18,9 +18,11 @@ import numpy.typing as npt
 from lpsmap_core.kernels.arrays import BoolArray, FloatArray, IntArray
 from lpsmap_core.kernels.records import Factors
 from lpsmap_core.layout.arrangement import Blocks, Links, Table, arrange, tabulate
+from lpsmap_core.layout.network import Networks, build_networks
+from lpsmap_core.layout.ragged import offsets_of, ranges
 from lpsmap_core.model.factor import Factor
 
-__all__ = ["Bucket", "Layout", "Part", "build_layout", "ranges"]
+__all__ = ["Bucket", "Layout", "Part", "build_layout"]
 
 
 @dataclass(frozen=True)
@@ -150,6 +152,11 @@ class Part:
     """For each component, its number of links."""
     direct: BoolArray
     """For each component, whether it is one factor of distinct variables: solved without ADMM."""
+
+    @functools.cached_property
+    def networks(self) -> Networks:
+        """The components whose factors are all tables."""
+        return build_networks(self)
 
     @property
     def n_variables(self) -> int:
@@ -295,13 +302,6 @@ def build_layout(n_variables: int, factors: Sequence[Factor]) -> Layout:
     return Layout(n_variables, table.n_components, table.component, buckets, part)
 
 
-def ranges(offsets: IntArray, rows: IntArray) -> IntArray:
-    """Return the positions of some ragged rows' entries, in the order of the rows."""
-    starts, counts = offsets[rows], np.diff(offsets)[rows]
-    target = _offsets(counts)
-    return np.repeat(starts - target[:-1], counts) + np.arange(target[-1])
-
-
 # -------------------------------------------------------------------- buckets
 
 
@@ -363,8 +363,8 @@ def _chosen(factors: Factors, rows: IntArray, slots: IntArray) -> Factors:
     """Return the record of some factors, whose slots are given; what they share stays shared."""
     per_link, between = factors.link_parameter, factors.integer_ranges
     return Factors(
-        _offsets(np.diff(factors.offsets)[rows]),
-        _offsets(np.diff(factors.additional_offsets)[rows]),
+        offsets_of(np.diff(factors.offsets)[rows]),
+        offsets_of(np.diff(factors.additional_offsets)[rows]),
         factors.parameters[rows],
         per_link[slots] if per_link.size else per_link,
         factors.integers,
@@ -435,12 +435,6 @@ def _stable_order(numbers: IntArray) -> IntArray | slice:
 
 _NO_FLOATS = np.empty(0)
 _NO_INTEGERS = np.empty(0, dtype=np.int64), np.empty((0, 2), dtype=np.int64)
-
-
-def _offsets(counts: IntArray) -> IntArray:
-    offsets = np.zeros(len(counts) + 1, dtype=np.int64)
-    np.cumsum(counts, out=offsets[1:])
-    return offsets
 
 
 def _concatenate(arrays: list[npt.NDArray[Any]], dtype: npt.DTypeLike) -> npt.NDArray[Any]:

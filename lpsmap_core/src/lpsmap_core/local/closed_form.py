@@ -33,7 +33,8 @@ from lpsmap_core.kernels.native import (
     words_of,
 )
 from lpsmap_core.kernels.records import Direction, Factors, LocalScores, LocalSolution, Product
-from lpsmap_core.layout.layout import Bucket, ranges
+from lpsmap_core.layout.layout import Bucket
+from lpsmap_core.layout.ragged import ranges
 from lpsmap_core.local.forced import NOTHING_BARRED, decide_rows
 
 __all__ = ["ArrayForm", "CompiledForm"]

@@ -21,7 +21,7 @@ import numpy as np
 
 from lpsmap_core.kernels.arrays import BoolArray, FloatArray, IntArray
 from lpsmap_core.kernels.compile import kernel
-from lpsmap_core.layout.layout import ranges
+from lpsmap_core.layout.ragged import ranges
 
 __all__ = ["Vertices", "WeightMap", "join_vertices", "structure_scores"]
 

@@ -23,6 +23,7 @@ from lpsmap_core.model.inputs import (
     whole_numbers,
 )
 from lpsmap_core.model.lengths import checked_lengths, checked_mask, within_lengths
+from lpsmap_core.model.tables import Tables
 from lpsmap_core.model.variables import Variables, as_variables
 
 __all__ = ["Factor"]
@@ -101,6 +102,9 @@ class Factor(abc.ABC):
     iterates: ClassVar[bool] = False
     """Whether the compiled closed form iterates. Who gives ``max_inner_iter`` asks for approximate
     solutions at a bounded price: then the active set, which gives them, takes its place."""
+
+    as_tables: ClassVar[Callable[..., Tables | None] | None] = None
+    """What factors are as `Tables`, for types that are: messages and elimination serve these."""
 
     chain_states: ClassVar[str | None] = None
     """The row parameter that is the number of states, of types laid out as ``Sequence`` is, whose
@@ -196,9 +200,7 @@ class Factor(abc.ABC):
         """Return small declarations of the type, on which the conformance kit can hold it.
 
         Such as one factor alone, a batch of different parameters, rows of different lengths, with
-        and without additionals; of at most a dozen variables a factor. The kit declares them again
-        over graphs of its own with scores of its own, so that any scores will do here, and nobody
-        needs to keep the graph. See `lpsmap_core.testing`.
+        and without additionals; of at most a dozen variables a factor. Any scores will do.
         """
         return []
 

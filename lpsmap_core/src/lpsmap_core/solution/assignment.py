@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from lpsmap_core.decoding.assignments import best_additionals
+from lpsmap_core.decoding.assignments import assignment_scores, best_additionals
 from lpsmap_core.decoding.decode import SearchLimits, decode_part, is_closed
 from lpsmap_core.decoding.solvers import OWN
 from lpsmap_core.engine.protocol import SolvedGraph
@@ -166,11 +166,12 @@ def decode(
     with Watch(left):
         start = relaxed.solved.end() if relaxed.solved.quadratic == 0.0 else None
         found = decode_part(part, eta, eta_v, means, bound, limits, start)
-    score = np.where(bad, -np.inf, found.score)
+    with Watch():  # whatever was searched, the factors' own oracles have the last word
+        _, v = best_additionals(part, eta_v, found.chosen)
+        score = assignment_scores(part, eta, eta_v, found.chosen)
+    score = np.where(bad | np.isneginf(found.score), -np.inf, score)
     if found.interrupted and not (score > -np.inf)[~bad].all():
         raise KeyboardInterrupt
-    with Watch():
-        _, v = best_additionals(part, eta_v, found.chosen)
     values = np.where(scores > 0.0, 1.0, 0.0)  # of variables in no factor
     values[part.variables] = np.where((score > -np.inf)[part.component], found.chosen, np.nan)
     return Assignment(
@@ -181,7 +182,7 @@ def decode(
         values=values,
         additionals=part.by_declaration(v, factors),
         score=score,
-        bound=found.bound,
+        bound=np.maximum(found.bound, score),
         n_nodes=found.n_nodes,
         gap=limits.gap,
     )

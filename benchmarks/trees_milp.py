@@ -1,0 +1,150 @@
+"""Best trees of a treebank, by our search and by HiGHS on the flow formulation.
+
+``python benchmarks/trees_milp.py`` takes some sentences of every length from the treebank of
+``examples/treebank.py``, with its scores: non-projective trees of a single root, at most five
+dependents a word, and extra scores for neighbours under one head. HiGHS gets them as a
+mixed-integer program in which a unit of flow goes from the root to every word (Martins et al. 2009). Both run on
+one thread; times are of the processor.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import click
+import numpy as np
+from rich.console import Console
+from rich.table import Table
+from scipy import optimize, sparse
+
+from lpsmap_core import FactorGraph
+
+EXAMPLES = Path(__file__).resolve().parent.parent / "examples"
+
+
+def timed(call: Callable[[], Any]) -> tuple[Any, float]:
+    """Return what a call returns, and its seconds of processor time."""
+    begin = time.process_time()
+    found = call()
+    return found, time.process_time() - begin
+
+
+class Program:
+    """Rows of a mixed-integer program."""
+
+    def __init__(self) -> None:
+        self.rows: list[tuple[list[int], list[float], float, float]] = []
+
+    def add(self, columns: Any, values: Any, low: float, high: float) -> None:
+        """Add ``low <= values . x[columns] <= high``."""
+        columns = np.atleast_1d(columns).tolist()
+        self.rows.append((columns, np.broadcast_to(values, len(columns)).tolist(), low, high))
+
+    def best(self, scores: Any, n_whole: int, most: Any) -> float:
+        """Return the largest score."""
+        at = np.repeat(np.arange(len(self.rows)), [len(r[0]) for r in self.rows])
+        columns = np.concatenate([r[0] for r in self.rows]).astype(np.int64)
+        values = np.concatenate([r[1] for r in self.rows])
+        shape = len(self.rows), len(scores)
+        matrix = sparse.csr_matrix((values, (at, columns)), shape=shape)
+        limits = optimize.LinearConstraint(
+            matrix, [r[2] for r in self.rows], [r[3] for r in self.rows]
+        )
+        found = optimize.milp(
+            -scores,
+            constraints=limits,
+            integrality=np.arange(len(scores)) < n_whole,
+            bounds=optimize.Bounds(0.0, most),
+            options={"mip_rel_gap": 1e-8, "time_limit": 60.0},
+        )
+        return -float(found.fun) if found.status == 0 else np.nan
+
+
+def flow_formulation(arcs: Any, pairs: list[tuple[int, int, int, float]], budget: int) -> float:
+    """Return the score of the best tree; ``arcs[m, h]`` scores h as the head of m, or m as root."""
+    n = len(arcs)
+    number = np.arange(n * n).reshape(n, n)  # of arcs; flows follow, then pairs
+    flow = n * n + number
+    program = Program()
+    for m in range(n):
+        program.add(number[m], 1.0, 1.0, 1.0)
+        others = [h for h in range(n) if h != m]
+        program.add(number[others, m], 1.0, 0.0, budget)
+        # a unit stays at every word
+        ends = np.append(flow[m], flow[others, m])
+        program.add(ends, [*[1.0] * n, *[-1.0] * len(others)], 1.0, 1.0)
+        for h in range(n):
+            program.add([flow[m, h], number[m, h]], [1.0, -float(n)], -np.inf, 0.0)
+    program.add(np.diagonal(number), 1.0, 1.0, 1.0)
+    for i, (first, second, head, _) in enumerate(pairs):
+        both = 2 * n * n + i
+        program.add([number[first, head], number[second, head], both], [1, 1, -1], -np.inf, 1.0)
+        for m in (first, second):
+            program.add([both, number[m, head]], [1.0, -1.0], -np.inf, 0.0)
+    scores = np.concatenate([arcs.ravel(), np.zeros(n * n), [p[3] for p in pairs]])
+    most = np.concatenate([np.ones(n * n), np.full(n * n, float(n)), np.ones(len(pairs))])
+    return program.best(scores, n * n, most)
+
+
+def our_way(arcs: Any, pairs: list[tuple[int, int, int, float]], budget: int) -> Any:
+    """Return the best tree's assignment."""
+    from lpsmap import Budget, DepTree, Pair
+
+    n = len(arcs)
+    graph = FactorGraph()
+    u = graph.variable_from(arcs)
+    graph.add(DepTree(u, projective=False, single_root=True))
+    if n > 1:
+        graph.add(Budget(u, budget, axis=0, mask=~np.eye(n, dtype=bool)))
+    if pairs:
+        first, second, head, scores = map(np.array, zip(*pairs, strict=True))
+        graph.add(Pair(u[first, head], u[second, head], scores))
+    return graph.solve_map(exact=True, max_time=60.0, threads=1)
+
+
+@click.command(context_settings={"show_default": True})
+@click.option("--each", type=int, default=3, help="Sentences of every length that is taken.")
+@click.option("--lengths", default="5,10,15,20,25,30", help="Which lengths are taken.")
+def main(each: int, lengths: str) -> None:
+    """Print a table of times and scores."""
+    sys.path.insert(0, str(EXAMPLES))
+    from parsing.bilinear import Bilinear
+    from parsing.sentences import read_sentences
+    from treebank import DATA
+
+    warnings.simplefilter("ignore")
+    model, rng = Bilinear(0, 4.0), np.random.default_rng(0)
+    sentences = list(read_sentences(DATA))
+    table = Table(title=f"{each} sentences of every length; seconds of one thread")
+    for heading in ("words", "ours", "proved", "relaxation tight", "HiGHS", "solved", "equal"):
+        table.add_column(heading, justify="right")
+    our_way(model.scores(sentences[0].words), [], 5)  # loads what is compiled
+    for length in map(int, lengths.split(",")):
+        ours, theirs, rows = 0.0, 0.0, []
+        for sentence in [s for s in sentences if len(s) == length][:each]:
+            arcs = model.scores(sentence.words)
+            pairs = [
+                (m, m + 1, h, float(rng.normal()))
+                for m in range(length - 1)
+                for h in range(length)
+                if h not in (m, m + 1)
+            ]
+            found, seconds = timed(lambda a=arcs, p=pairs: our_way(a, p, 5))  # type: ignore[misc]
+            ours += seconds
+            score, seconds = timed(lambda a=arcs, p=pairs: flow_formulation(a, p, 5))  # type: ignore[misc]
+            theirs += seconds
+            equal = bool(abs(found.total - score) <= 1e-6 * max(1.0, abs(score)))
+            tight = bool(found.n_nodes.sum() == 0)
+            rows.append((found.ok, tight, not np.isnan(score), equal or np.isnan(score)))
+        proved, tight, solved, equal = (str(sum(column)) for column in zip(*rows, strict=True))
+        table.add_row(str(length), f"{ours:.2f}", proved, tight, f"{theirs:.2f}", solved, equal)
+    Console(width=110).print(table)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,1 @@
+"""Networks of tables: messages, elimination, cycles, moves."""
