@@ -39,10 +39,12 @@ from lpsmap_core.engine.options import Options
 from lpsmap_core.engine.polish import (
     EARLY,
     PERIOD,
+    WHOLE_TRY,
     Polish,
     make_polish,
     polish_settled,
     take_back_polish,
+    wants_polish,
 )
 from lpsmap_core.engine.protocol import WarmStart
 from lpsmap_core.engine.selection import Selection, keep_chosen, select_components, solve_locally
@@ -215,7 +217,7 @@ def _iterate(
     """
     progress = problem.progress
     iteration = progress.iterations[selection.components[0]]
-    running = np.empty(0, dtype=np.bool_)
+    running, looks_again = np.empty(0, dtype=np.bool_), False
     if iteration == 0 and len(polish.numbers) > 0:
         draw_general_position(selection, problem, polish.numbers)
     while len(selection.components) > 0 and iteration < limits.stop:
@@ -225,19 +227,25 @@ def _iterate(
         if accelerated:
             history = note_start(only, problem, history)
         _write_stale(selection, problem)
-        if not solve_locally(selection, solver_table, problem, limits.max_inner_iter) or stopped():
+        inner = limits.max_inner_iter
+        if looks_again and inner == A_FEW:
+            inner = AS_NEEDED
+        if not solve_locally(selection, solver_table, problem, inner) or stopped():
             return False
         for c in selection.components:
             polish.now[c] = False
             progress.iterations[c] = iteration
         regular = iteration % PERIOD == 0
-        if limits.adapt and (regular or iteration <= EARLY):
+        if limits.adapt and (regular or looks_again or iteration <= EARLY):
             polish_settled(selection, solver_table, problem, polish, work, limits.tol, regular)
         _average(selection, problem, polish.now, limits.relaxation)
         ratio = BALANCE_RATIO_ACCELERATED if accelerated else BALANCE_RATIO
         if not (limits.adapt and iteration % BALANCE_PERIOD == 0):
             ratio = np.inf
-        n_finished = _judge(selection.components, progress, polish.now, limits.tol, ratio)
+        may_wait = limits.adapt and iteration + WHOLE_TRY <= limits.stop
+        n_finished, looks_again = _judge(
+            selection.components, progress, polish, limits.tol, ratio, may_wait
+        )
         if limits.adapt:
             take_back_polish(selection, problem, polish)
         if len(trace) > 0:
@@ -246,7 +254,7 @@ def _iterate(
             break
         if interrupted():
             return False
-        if accelerated:
+        if accelerated and not looks_again:
             accelerate(only, problem, history)
             review_acceleration(only, iteration, problem, history)
         if n_finished > 0:
@@ -362,22 +370,33 @@ def _average_copies(
 
 @leaf
 def _judge(
-    components: IntArray, progress: Progress, moved: BoolArray, tol: float, ratio: float
-) -> int:
-    """Judge convergence and balance step sizes; return how many components are finished."""
-    n_finished = 0
+    components: IntArray,
+    progress: Progress,
+    polish: Polish,
+    tol: float,
+    ratio: float,
+    may_wait: bool,
+) -> tuple[int, bool]:
+    """Judge convergence and balance step sizes; return how many components are finished.
+
+    And whether others that have converged wait for a last polish.
+    """
+    n_finished, any_waits = 0, False
     for c in components:
-        if moved[c]:
+        if polish.now[c]:
             continue
         primal, dual = progress.primal_residual[c], progress.dual_residual[c]
         changed_little = dual <= max(tol, progress.rounding[c])
         if primal <= tol and changed_little and not progress.unsolved[c]:
-            progress.converged[c] = True
-            n_finished += 1
+            if may_wait and wants_polish(c, progress, polish, tol):
+                any_waits = True
+            else:
+                progress.converged[c] = True
+                n_finished += 1
         elif ratio < np.inf:
             before = progress.step_size[c]
             first = progress.first_step_size[c]
             step_size = balanced_step_size(before, first, primal, dual, ratio)
             progress.step_size[c] = step_size
             progress.stale[c] |= step_size != before
-    return n_finished
+    return n_finished, any_waits
