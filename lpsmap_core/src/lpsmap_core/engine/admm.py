@@ -93,6 +93,8 @@ class Limits(NamedTuple):
 
     stop: int
     """The iteration to stop after."""
+    last: int
+    """The iteration after which no other run follows."""
     max_inner_iter: int
     tol: float
     adapt: bool
@@ -122,16 +124,17 @@ def run_loop(state: PartState, chosen: BoolArray, options: Options) -> None:
     work = make_work(part, state.problem.extras.eta.size, bool(polish.allowed.any()))
     if len(direct):
         inner = options.max_inner_iter or AS_NEEDED
-        limits = Limits(1, inner, options.tol, False, 1.0)
+        limits = Limits(1, 1, inner, options.tol, False, 1.0)
         advance_components(state, direct, polish, work, limits, options.threads)
         state.out_of_time = out_of_time()
     inner = options.max_inner_iter or A_FEW
     test, stop = InfeasibilityTest(state), 0
     while len(coupled) and stop < options.max_iter and not state.out_of_time:
         last, stop = stop, min(test.next_iteration, options.max_iter)
+        final = options.max_iter
         if options.max_time is not None:
-            stop = min(stop, last + CLOCK_PERIOD)
-        limits = Limits(stop, inner, options.tol, options.adapt, options.relaxation)
+            final = stop = min(stop, last + CLOCK_PERIOD)
+        limits = Limits(stop, final, inner, options.tol, options.adapt, options.relaxation)
         advance_components(state, coupled, polish, work, limits, options.threads)
         coupled = coupled[~progress.converged[coupled]]
         last_chance = stop == options.max_iter and stop > FIRST_TEST
@@ -227,10 +230,7 @@ def _iterate(
         if accelerated:
             history = note_start(only, problem, history)
         _write_stale(selection, problem)
-        inner = limits.max_inner_iter
-        if looks_again and inner == A_FEW:
-            inner = AS_NEEDED
-        if not solve_locally(selection, solver_table, problem, inner) or stopped():
+        if not solve_locally(selection, solver_table, problem, limits.max_inner_iter) or stopped():
             return False
         for c in selection.components:
             polish.now[c] = False
@@ -242,7 +242,7 @@ def _iterate(
         ratio = BALANCE_RATIO_ACCELERATED if accelerated else BALANCE_RATIO
         if not (limits.adapt and iteration % BALANCE_PERIOD == 0):
             ratio = np.inf
-        may_wait = limits.adapt and iteration + WHOLE_TRY <= limits.stop
+        may_wait = limits.adapt and iteration + WHOLE_TRY <= limits.last
         n_finished, looks_again = _judge(
             selection.components, progress, polish, limits.tol, ratio, may_wait
         )

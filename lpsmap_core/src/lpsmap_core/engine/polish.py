@@ -68,6 +68,9 @@ polish takes half of the memory."""
 ACCURACY = 0.01
 """Polished points are as accurate as this, in units of the loop's tolerance."""
 
+ROUGH = 0.05
+"""Residuals above this, in units of the tolerance, are those of no polish that succeeded."""
+
 COARSE = 1e-4
 """Tolerances above this ask for a quick answer, which is not polished before it is given."""
 
@@ -213,8 +216,7 @@ def wants_polish(c: int, progress: Progress, polish: Polish, tol: float) -> bool
     so many iterations that costs little, and what succeeds is exact.
     """
     reached = max(progress.primal_residual[c], progress.dual_residual[c])
-    rough = reached > ACCURACY * tol and not polish.pending[c]
-    wants = polish.allowed[c] and rough and tol <= COARSE
+    wants = polish.allowed[c] and reached > ROUGH * tol and tol <= COARSE
     wants = wants and polish.last_tries[c] < MOST_LAST_TRIES
     polish.last_tries[c] += wants
     return wants
