@@ -2,12 +2,15 @@
 
 ``python benchmarks/scales.py`` solves batches of lone factors, whose scores are standard normal
 times a scale, and some among constraints. Nearly uniform scores, as an untrained network gives,
-have solutions of very many structures. Machines are compared by what ``numpy.sort`` of a million
-doubles takes.
+have solutions of very many structures. Times are of one processor; machines are compared by what
+``numpy.sort`` of a million doubles takes. ``--save`` keeps the rows, by which ``--before`` compares
+two versions in one figure.
 """
 
 from __future__ import annotations
 
+import dataclasses
+import json
 import time
 import warnings
 from collections.abc import Callable
@@ -20,9 +23,24 @@ from rich.console import Console
 from rich.progress import track
 from rich.table import Table
 
-from lpsmap import AtMostOne, FactorGraph, Sequence, Solution
+from lpsmap import (
+    Alignment,
+    AtMostOne,
+    BinaryTree,
+    Budget,
+    DepTree,
+    FactorGraph,
+    HeadAutomaton,
+    SemiMarkov,
+    Sequence,
+    SequenceBudget,
+    SequenceDistance,
+    Solution,
+)
 
-Declare = Callable[[np.random.Generator, float, int], FactorGraph]
+Draw = Callable[..., np.ndarray]
+Declare = Callable[[Draw, FactorGraph, int], object]
+"""Declares a batch of factors, whose scores are drawn by shape."""
 
 SCALES = (1e-3, 1e-2, 0.1, 1.0, 10.0, 100.0)
 
@@ -30,15 +48,24 @@ SCALES = (1e-3, 1e-2, 0.1, 1.0, 10.0, 100.0)
 def chain(length: int, states: int, constrained: bool = False) -> Declare:
     """Sequences with scores of all additionals, with AtMostOne for every state if asked for."""
 
-    def declare(rng: np.random.Generator, scale: float, batch: int) -> FactorGraph:
-        graph = FactorGraph()
-        u = graph.variable_from(scale * rng.standard_normal((batch, length, states)))
-        steps = scale * rng.standard_normal((batch, length - 1, states, states))
-        ends = scale * rng.standard_normal((2, batch, states))
-        graph.add(Sequence(u, steps, *ends))
+    def declare(draw: Draw, graph: FactorGraph, batch: int) -> None:
+        u = graph.variable_from(draw(batch, length, states))
+        steps = draw(batch, length - 1, states, states)
+        graph.add(Sequence(u, steps, *draw(2, batch, states)))
         if constrained:
             graph.add(AtMostOne(u, axis=1))
-        return graph
+
+    return declare
+
+
+def projective(n: int, constrained: bool = False) -> Declare:
+    """Projective trees, with at most three dependents of every head if asked for."""
+
+    def declare(draw: Draw, graph: FactorGraph, batch: int) -> None:
+        u = graph.variable_from(draw(batch, n, n))
+        graph.add(DepTree(u, projective=True))
+        if constrained:
+            graph.add(Budget(u, 3, axis=-2))
 
     return declare
 
@@ -47,6 +74,28 @@ CASES: dict[str, Declare] = {
     "Sequence 50x20": chain(50, 20),
     "Sequence 20x10": chain(20, 10),
     "Sequence 14x20 + AtMostOne": chain(14, 20, constrained=True),
+    "projective tree n=20": projective(20),
+    "projective tree n=50": projective(50),
+    "projective tree n=75": projective(75),
+    "projective tree n=30 + Budget": projective(30, constrained=True),
+    "BinaryTree n=30": lambda draw, graph, b: graph.add(
+        BinaryTree(graph.variable_from(draw(b, 30, 30)))
+    ),
+    "Alignment 30x30": lambda draw, graph, b: graph.add(
+        Alignment(graph.variable_from(draw(b, 30, 30)))
+    ),
+    "HeadAutomaton 30": lambda draw, graph, b: graph.add(
+        HeadAutomaton(graph.variable_from(draw(b, 30)), draw(b, 31, 31))
+    ),
+    "SemiMarkov 30x5x5": lambda draw, graph, b: graph.add(
+        SemiMarkov(graph.variable_from(draw(b, 30, 5, 5)), draw(b, 5, 5))
+    ),
+    "SequenceBudget 30x5": lambda draw, graph, b: graph.add(
+        SequenceBudget(graph.variable_from(draw(b, 30, 5)), draw(b, 29, 5, 5), 8)
+    ),
+    "SequenceDistance 30x10": lambda draw, graph, b: graph.add(
+        SequenceDistance(graph.variable_from(draw(b, 30, 10)), draw(b, 7))
+    ),
 }
 
 
@@ -62,61 +111,94 @@ class Row:
 
 
 def measure(case: str, scale: float, batch: int, threads: int, repeats: int) -> Row:
-    """Return the median time an instance of several solves, the first one left out."""
-    graph = CASES[case](np.random.default_rng(0), scale, batch)
+    """Return the least processor time an instance of several solves, the first one left out."""
+    rng, graph = np.random.default_rng(0), FactorGraph()
+    CASES[case](lambda *shape: scale * rng.standard_normal(shape), graph, batch)
     seconds = []
     for _ in range(repeats + 1):
-        start = time.perf_counter()
+        start = time.process_time()
         solution: Solution = graph.solve(threads=threads)
-        seconds.append(time.perf_counter() - start)
+        seconds.append(time.process_time() - start)
     solved = np.mean([status.name == "SOLVED" for status in solution.status])
     gap = float(np.max(solution.gap))
-    return Row(case, scale, 1e3 * float(np.median(seconds[1:])) / batch, float(solved), gap)
+    return Row(case, scale, 1e3 * min(seconds[1:]) / batch, float(solved), gap)
 
 
 def sort_time() -> float:
     """Return the milliseconds that sorting a million doubles takes here."""
     numbers, best = np.random.default_rng(0).random(10**6), np.inf
     for _ in range(5):
-        start = time.perf_counter()
+        start = time.process_time()
         np.sort(numbers)
-        best = min(best, time.perf_counter() - start)
+        best = min(best, time.process_time() - start)
     return 1e3 * best
 
 
-def draw(rows: list[Row], path: Path) -> None:
-    """Draw time against scale, a line for each case."""
+def draw_figure(rows: list[Row], before: list[Row], path: Path) -> None:
+    """Draw time against scale, a panel for each case; unsolved points are hollow."""
     import matplotlib.pyplot as plt
 
-    figure, axes = plt.subplots(layout="constrained")
-    for case in dict.fromkeys(row.case for row in rows):
-        own = [row for row in rows if row.case == case]
-        axes.loglog([r.scale for r in own], [r.milliseconds for r in own], "o-", label=case)
-    axes.set_xlabel("scale of the scores")
-    axes.set_ylabel("ms an instance")
-    axes.legend()
-    figure.savefig(path)
+    cases = list(dict.fromkeys(row.case for row in rows))
+    columns = min(4, len(cases))
+    shape = -(-len(cases) // columns), columns
+    size = 3.2 * columns, 2.6 * shape[0]
+    figure, grid = plt.subplots(
+        *shape, figsize=size, layout="constrained", sharex=True, squeeze=False
+    )
+    for axes, case in zip(grid.flat, cases, strict=False):
+        for label, colour, some in (("before", "0.6", before), ("now", "C0", rows)):
+            own = [row for row in some if row.case == case]
+            x, y = [row.scale for row in own], [row.milliseconds for row in own]
+            axes.loglog(x, y, color=colour, label=label if own else None)
+            for row in own:
+                face = colour if row.solved == 1.0 else "white"
+                axes.plot(row.scale, row.milliseconds, "o", color=colour, mfc=face, ms=5)
+        axes.set_title(case, fontsize=9)
+    for axes in grid.flat[len(cases) :]:
+        axes.set_visible(False)
+    grid[0, 0].legend(fontsize=8)
+    figure.supxlabel("scale of the scores", fontsize=9)
+    figure.supylabel("ms an instance", fontsize=9)
+    figure.savefig(path, dpi=110)
+
+
+def read_rows(path: Path) -> list[Row]:
+    """Return the rows that an earlier run kept."""
+    return [Row(**json.loads(line)) for line in path.read_text(encoding="utf-8").splitlines()]
+
+
+FILE = click.Path(dir_okay=False, path_type=Path)
 
 
 @click.command(context_settings={"show_default": True})
 @click.option("--case", "cases", multiple=True, type=click.Choice(list(CASES)), default=list(CASES))
 @click.option("--scale", "scales", multiple=True, type=float, default=SCALES)
 @click.option("--batch", type=int, default=16, help="Instances.")
-@click.option("--threads", type=int, default=2, help="Threads.")
-@click.option("--repeats", type=int, default=3, help="Solves, of which the median counts.")
-@click.option("--plot", type=click.Path(dir_okay=False, path_type=Path), help="Draw a figure.")
+@click.option("--threads", type=int, default=1, help="Threads.")
+@click.option("--repeats", type=int, default=3, help="Solves, of which the fastest counts.")
+@click.option("--save", type=FILE, help="Add the rows to this file, and measure none that it has.")
+@click.option("--before", type=FILE, help="Rows that another version saved, for the figure.")
+@click.option("--plot", type=FILE, help="Draw a figure.")
 def main(
     cases: tuple[str, ...],
     scales: tuple[float, ...],
     batch: int,
     threads: int,
     repeats: int,
+    save: Path | None,
+    before: Path | None,
     plot: Path | None,
 ) -> None:
     """Print the table of times."""
     warnings.simplefilter("ignore")
-    asked = [(case, scale) for case in cases for scale in scales]
-    rows = [measure(*one, batch, threads, repeats) for one in track(asked, transient=True)]
+    rows = read_rows(save) if save is not None and save.exists() else []
+    known = {(row.case, row.scale) for row in rows}
+    asked = [(case, scale) for case in cases for scale in scales if (case, scale) not in known]
+    for one in track(asked, transient=True):
+        rows.append(measure(*one, batch, threads, repeats))
+        if save is not None:
+            with save.open("a", encoding="utf-8") as file:
+                file.write(json.dumps(dataclasses.asdict(rows[-1])) + "\n")
     table = Table("case", "scale", "ms", "solved", "gap")
     for row in rows:
         number = f"{row.milliseconds:.3g}"
@@ -124,7 +206,7 @@ def main(
     Console().print(table)
     Console().print(f"numpy.sort of a million doubles: {sort_time():.1f} ms")
     if plot is not None:
-        draw(rows, plot)
+        draw_figure(rows, read_rows(before) if before is not None else [], plot)
 
 
 if __name__ == "__main__":

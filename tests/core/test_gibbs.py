@@ -136,6 +136,12 @@ def test_negated_variables_that_are_forbidden_force_their_slots() -> None:
     assert gibbs.count().tolist() == [2, 0, 4]
     assert gibbs.k_best(9).counts.tolist() == [2, 0, 4]
     assert gibbs.sample(5, 0).counts.tolist() == [5, 0, 5]
+    d = np.random.default_rng(0).standard_normal((3, 2, 2))
+    _, d_marginals, d_additionals = gibbs.jvp(d.reshape(-1))
+    assert not d_marginals[1].any() and not d_additionals[1].any()
+    # of row 0, the second position is a choice between two equal states
+    slope = -0.25 * (d[0, 1] - d[0, 1, ::-1])
+    np.testing.assert_allclose(d_marginals[0], [[0.0, 0.0], slope], atol=1e-12)
     logs = gibbs.log_probability([np.eye(2)] * 3, np.zeros((3, 8)))
     np.testing.assert_allclose(logs[2], -np.log(4))
     assert logs[0] == -np.inf

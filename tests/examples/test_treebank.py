@@ -147,7 +147,7 @@ def test_real_sentences_are_solved(
 
 @pytest.mark.slow
 @pytest.mark.compiled
-@pytest.mark.parametrize("scale", [1.0, 4.0])
+@pytest.mark.parametrize("scale", [0.1, 1.0, 4.0])
 @pytest.mark.parametrize("constraints", treebank.all_constraints(5), ids=str)
 def test_all_real_sentences_are_solved(
     real_sentences: list[Sentence], constraints: Constraints, scale: float

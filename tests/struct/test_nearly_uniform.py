@@ -131,6 +131,45 @@ def test_more_structures_than_the_former_limit(make, n: int, scale: float) -> No
     check(make, (n, n), scale)
 
 
+@pytest.mark.compiled
+def test_additionals_choose_among_structures_of_the_same_marginals() -> None:
+    """Sets go through them by exchanges, of which there were more than the limit."""
+    check(distant, (30, 10), 1e-3)
+
+
+@pytest.mark.compiled
+def test_what_the_loop_brings_to_the_tolerance_is_polished() -> None:
+    """Faces of nearly uniform trees settle last; three of these ended without a polish."""
+    rng, graph = np.random.default_rng(0), FactorGraph()
+    u = graph.variable_from(1e-2 * rng.standard_normal((16, 15, 15)))
+    graph.add(DepTree(u, projective=True))
+    graph.add(Budget(u, 3, axis=-2))
+    solution = graph.solve()
+    assert set(solution.status) == {Status.SOLVED}
+    assert solution.error_bound.max() <= 1e-9
+    rough = graph.solve(tol=1e-2)
+    assert rough.iterations.max() < solution.iterations.min()
+
+
+@pytest.mark.slow
+@pytest.mark.compiled
+@pytest.mark.parametrize("scale", SCALES)
+@pytest.mark.parametrize(
+    ("make", "shape"),
+    [
+        (aligned, (50, 50)),
+        (headed, (60,)),
+        (segmented, (50, 5, 5)),
+        (budgeted, (50, 5)),
+        (distant, (50, 10)),
+    ],
+)
+def test_large_automata_and_alignments_are_exact(make, shape, scale: float) -> None:
+    solution, _ = solve(make, shape, scale)
+    assert solution.status.tolist() == [Status.SOLVED]
+    assert solution.error_bound[0] <= 1e-9 * max(1.0, scale)
+
+
 @pytest.mark.slow
 @pytest.mark.compiled
 @pytest.mark.parametrize("scale", SCALES)

@@ -39,10 +39,12 @@ from lpsmap_core.engine.options import Options
 from lpsmap_core.engine.polish import (
     EARLY,
     PERIOD,
+    WHOLE_TRY,
     Polish,
     make_polish,
     polish_settled,
     take_back_polish,
+    wants_polish,
 )
 from lpsmap_core.engine.protocol import WarmStart
 from lpsmap_core.engine.selection import Selection, keep_chosen, select_components, solve_locally
@@ -86,6 +88,8 @@ class Limits(NamedTuple):
 
     stop: int
     """The iteration to stop after."""
+    last: int
+    """The iteration after which no other run follows."""
     max_inner_iter: int
     tol: float
     adapt: bool
@@ -115,16 +119,17 @@ def run_loop(state: PartState, chosen: BoolArray, options: Options) -> None:
     work = make_work(part, state.problem.extras.eta.size, bool(polish.allowed.any()))
     if len(direct):
         inner = options.max_inner_iter or AS_NEEDED
-        limits = Limits(1, inner, options.tol, False, 1.0)
+        limits = Limits(1, 1, inner, options.tol, False, 1.0)
         advance_components(state, direct, polish, work, limits, options.threads)
         state.out_of_time = out_of_time()
     inner = options.max_inner_iter or A_FEW
     test, stop = InfeasibilityTest(state), 0
     while len(coupled) and stop < options.max_iter and not state.out_of_time:
         last, stop = stop, min(test.next_iteration, options.max_iter)
+        final = options.max_iter
         if options.max_time is not None:
-            stop = min(stop, last + CLOCK_PERIOD)
-        limits = Limits(stop, inner, options.tol, options.adapt, options.relaxation)
+            final = stop = min(stop, last + CLOCK_PERIOD)
+        limits = Limits(stop, final, inner, options.tol, options.adapt, options.relaxation)
         advance_components(state, coupled, polish, work, limits, options.threads)
         coupled = coupled[~progress.converged[coupled]]
         last_chance = stop == options.max_iter and stop > FIRST_TEST
@@ -210,7 +215,7 @@ def _iterate(
     """
     progress = problem.progress
     iteration = progress.iterations[selection.components[0]]
-    running = np.empty(0, dtype=np.bool_)
+    running, looks_again = np.empty(0, dtype=np.bool_), False
     if iteration == 0 and len(polish.numbers) > 0:
         draw_general_position(selection, problem, polish.numbers)
     while len(selection.components) > 0 and iteration < limits.stop:
@@ -226,13 +231,16 @@ def _iterate(
             polish.now[c] = False
             progress.iterations[c] = iteration
         regular = iteration % PERIOD == 0
-        if limits.adapt and (regular or iteration <= EARLY):
+        if limits.adapt and (regular or looks_again or iteration <= EARLY):
             polish_settled(selection, solver_table, problem, polish, work, limits.tol, regular)
         _average(selection, problem, polish.now, limits.relaxation)
         ratio = np.inf
         if limits.adapt:
             ratio = balance_ratio(iteration, problem.quadratic, accelerated)
-        n_finished = _judge(selection.components, progress, polish.now, limits.tol, ratio)
+        may_wait = limits.adapt and iteration + WHOLE_TRY <= limits.last
+        n_finished, looks_again = _judge(
+            selection.components, progress, polish, limits.tol, ratio, may_wait
+        )
         if limits.adapt:
             take_back_polish(selection, problem, polish)
         if len(trace) > 0:
@@ -241,7 +249,7 @@ def _iterate(
             break
         if interrupted():
             return False
-        if accelerated:
+        if accelerated and not looks_again:
             accelerate(only, problem, history)
             review_acceleration(only, iteration, problem, history)
         if n_finished > 0:
@@ -357,22 +365,33 @@ def _average_copies(
 
 @leaf
 def _judge(
-    components: IntArray, progress: Progress, moved: BoolArray, tol: float, ratio: float
-) -> int:
-    """Judge convergence and balance step sizes; return how many components are finished."""
-    n_finished = 0
+    components: IntArray,
+    progress: Progress,
+    polish: Polish,
+    tol: float,
+    ratio: float,
+    may_wait: bool,
+) -> tuple[int, bool]:
+    """Judge convergence and balance step sizes; return how many components are finished.
+
+    And whether others that have converged wait for a last polish.
+    """
+    n_finished, any_waits = 0, False
     for c in components:
-        if moved[c]:
+        if polish.now[c]:
             continue
         primal, dual = progress.primal_residual[c], progress.dual_residual[c]
         changed_little = dual <= max(tol, progress.rounding[c])
         if primal <= tol and changed_little and not progress.unsolved[c]:
-            progress.converged[c] = True
-            n_finished += 1
+            if may_wait and wants_polish(c, progress, polish, tol):
+                any_waits = True
+            else:
+                progress.converged[c] = True
+                n_finished += 1
         elif ratio < np.inf:
             before = progress.step_size[c]
             first = progress.first_step_size[c]
             step_size = balanced_step_size(before, first, primal, dual, ratio)
             progress.step_size[c] = step_size
             progress.stale[c] |= step_size != before
-    return n_finished
+    return n_finished, any_waits

@@ -31,12 +31,22 @@ from lpsmap_core.engine.selection import (
     multiply_locally,
     scatter_to_links,
 )
-from lpsmap_core.engine.state import ONE, LoopProblem, PartState
+from lpsmap_core.engine.state import ONE, LoopProblem, PartState, Progress
 from lpsmap_core.kernels.arrays import BoolArray, FloatArray, IntArray
 from lpsmap_core.kernels.compile import kernel, leaf
 from lpsmap_core.layout.arrangement import Links
 
-__all__ = ["MOST_LINKS", "PERIOD", "Polish", "make_polish", "polish_settled", "take_back_polish"]
+__all__ = [
+    "EARLY",
+    "MOST_LINKS",
+    "PERIOD",
+    "WHOLE_TRY",
+    "Polish",
+    "make_polish",
+    "polish_settled",
+    "take_back_polish",
+    "wants_polish",
+]
 
 PERIOD = 2
 """Iterations between two probes of the faces."""
@@ -58,6 +68,15 @@ polish takes half of the memory."""
 ACCURACY = 0.01
 """Polished points are as accurate as this, in units of the loop's tolerance."""
 
+ROUGH = 0.05
+"""Residuals above this, in units of the tolerance, are those of no polish that succeeded."""
+
+COARSE = 1e-4
+"""Tolerances above this ask for a quick answer, which is not polished before it is given."""
+
+MOST_LAST_TRIES = 3
+"""Polishes of a component that the loop has brought to the tolerance."""
+
 MOST_DOUBLINGS = 4
 """Limit of the rests after failures: 32 iterations."""
 
@@ -66,6 +85,9 @@ OUTSIDE = 1e-3
 
 MAX_PRODUCTS = 100
 """Limit of products in each of the two systems; wrong faces can be badly conditioned."""
+
+WHOLE_TRY = 3
+"""Iterations that a polish takes, with the one that judges it and the one after it was put back."""
 
 
 class Polish(NamedTuple):
@@ -85,6 +107,8 @@ class Polish(NamedTuple):
     failures: IntArray
     """How often it did not help, and the iteration before which it is not tried again."""
     rests_until: IntArray
+    last_tries: IntArray
+    """How often a component that agreed to the tolerance was to be polished before it is done."""
     numbers: FloatArray
     """Numbers in general position on the links."""
     looks: IntArray
@@ -114,7 +138,7 @@ def make_polish(state: PartState, wanted: bool) -> Polish:
     tried, now, pending, worse = np.zeros((4, n), dtype=np.bool_)
     numbers, offset, duals = np.empty((3, n_links))
     mu, t, u = np.empty((3, n_variables))
-    before, counts = np.zeros(n), np.zeros((4, n), dtype=np.int64)
+    before, counts = np.zeros(n), np.zeros((5, n), dtype=np.int64)
     return Polish(
         allowed=allowed,
         before=before,
@@ -124,9 +148,10 @@ def make_polish(state: PartState, wanted: bool) -> Polish:
         worse=worse,
         failures=counts[0],
         rests_until=counts[1],
+        last_tries=counts[2],
         numbers=numbers,
-        looks=counts[2],
-        probed_at=counts[3],
+        looks=counts[3],
+        probed_at=counts[4],
         probed=np.empty((2, n_links)),
         offset=offset,
         mu=mu,
@@ -149,13 +174,15 @@ def polish_settled(
     """Move the components whose faces have settled; return whether any moved.
 
     ``polish.now`` says which did, and their local scores are stale. Where it is not a `regular`
-    time to look, only components that started from an earlier solution are looked at.
+    time to look, only components that started from an earlier solution are looked at, and those
+    that would be done without.
     """
     links, blocks, progress, now = problem.links, problem.blocks, problem.progress, polish.now
     n_allowed = 0
     for c in selection.components:
         calm = regular and progress.dual_residual[c] <= CALM * progress.step_size[c]
         due = (calm or progress.warm[c]) and progress.iterations[c] >= polish.rests_until[c]
+        due |= polish.last_tries[c] > 0
         now[c] = polish.allowed[c] and due and not progress.unsolved[c]
         n_allowed += now[c]
         polish.looks[c] += 1
@@ -179,6 +206,20 @@ def polish_settled(
         if not now[c]:
             _rest(c, progress.iterations[c], polish)
     return _move(plausible, problem, polish, error)
+
+
+@leaf
+def wants_polish(c: int, progress: Progress, polish: Polish, tol: float) -> bool:
+    """Return whether a component that agrees to `tol` is to be polished before it is done.
+
+    Where its faces have not settled yet, too, and a few times, from where the loop has come. After
+    so many iterations that costs little, and what succeeds is exact.
+    """
+    reached = max(progress.primal_residual[c], progress.dual_residual[c])
+    wants = polish.allowed[c] and reached > ROUGH * tol and tol <= COARSE
+    wants = wants and polish.last_tries[c] < MOST_LAST_TRIES
+    polish.last_tries[c] += wants
+    return wants
 
 
 @leaf
@@ -237,7 +278,7 @@ def _find_settled(
         polish.tried[c] &= now[c]
     any_settled = False
     for c in selection.components:
-        now[c] = now[c] and not polish.tried[c]
+        now[c] = (now[c] or polish.last_tries[c] > 0) and not polish.tried[c]
         polish.tried[c] |= now[c]
         any_settled |= now[c]
     return any_settled

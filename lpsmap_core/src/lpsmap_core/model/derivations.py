@@ -72,9 +72,13 @@ class HypergraphInference:
     @interruptible
     def hessian_product(self, rows: IntArray, scores: Scores, direction: Scores) -> Scores:
         """Return how the marginals change along a change of the scores."""
-        decided, _, _ = self._decided(rows, scores)
+        decided, _, least = self._decided(rows, scores)
         product = Scores(np.zeros_like(decided.eta_u), np.zeros_like(decided.eta_v))
         hessian_products(rows, self._factors, decided, *direction, *product)
+        if np.isfinite(least).any():  # the passes know nothing of slots that no structure has
+            for r in np.flatnonzero(np.isneginf(self.beliefs(rows, scores).log_partition)).tolist():
+                product.eta_u[self._slots(r)] = 0.0
+                product.eta_v[self._additionals(r)] = 0.0
         return product
 
     @interruptible
