@@ -9,6 +9,7 @@ from types import ModuleType
 
 import numpy as np
 import pytest
+from click.testing import CliRunner
 
 from lpsmap import AtMostOne, FactorGraph, Sequence
 
@@ -41,3 +42,13 @@ def test_a_step_of_the_benchmark_is_one_of_the_loop(accelerations: ModuleType) -
 def test_every_rule_gets_there(accelerations: ModuleType) -> None:
     for method in accelerations.METHODS.values():
         assert accelerations.iterations(tagged(), method, 1e-6, 2000) < np.inf
+
+
+def test_a_peer_that_is_not_installed_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("torch")
+    monkeypatch.setattr(sys, "path", [str(FOLDER), *sys.path])
+    peers = importlib.import_module("peers")
+    monkeypatch.setattr(peers.importlib.util, "find_spec", lambda name: None)
+    result = CliRunner().invoke(peers.main, ["--only", "Xor"])
+    assert result.exit_code == 0
+    assert "pip install entmax" in result.stdout

@@ -515,3 +515,48 @@ def test_repr() -> None:
     graph, _ = matching(np.eye(3))
     assert repr(graph) == "FactorGraph(9 variables, 2 factors)"
     assert repr(graph.solve()) == "Solution(9 variables; components: 1 SOLVED)"
+
+
+def test_single_factors_that_are_solved_together_are_as_alone() -> None:
+    # 3 trees of 19 words have more variables than are taken at once, and rows of 70 many fewer
+    rng = np.random.default_rng(5)
+    for shape, factor_type in (((7, 19, 19), DepTree), ((40, 70), Xor)):
+        scores = rng.normal(size=shape)
+        graph = FactorGraph()
+        u = graph.variable_from(scores)
+        graph.add(factor_type(u))
+        solution = graph.solve()
+        direction = rng.normal(size=shape)
+        product = solution.vjp(direction)[0].reshape(shape)
+        for i in range(len(scores)):
+            alone = FactorGraph()
+            one = alone.variable_from(scores[i])
+            alone.add(factor_type(one))
+            other = alone.solve()
+            np.testing.assert_array_equal(u.value[i], one.value)
+            np.testing.assert_array_equal(product[i].ravel(), other.vjp(direction[i])[0])
+
+
+def test_a_factor_that_ran_out_does_not_hold_up_those_beside_it() -> None:
+    scores = np.zeros((3, 6, 6))
+    scores[0] = scores[2] = 50.0 * np.eye(6)  # one tree is the solution
+    scores[1] = np.random.default_rng(6).normal(size=(6, 6)) / 10
+    graph = FactorGraph()
+    graph.add(DepTree(graph.variable_from(scores), projective=True))
+    with pytest.warns(ConvergenceWarning):
+        solution = graph.solve(max_inner_iter=3)
+    solved = [status in (Status.SOLVED, Status.CONVERGED) for status in solution.status]
+    assert solved == [True, False, True]
+
+
+def test_a_direction_that_is_no_number_where_nothing_moves_reaches_nothing() -> None:
+    # as of an entropy, whose derivative at a marginal of zero is infinite
+    graph = FactorGraph()
+    u = graph.variable_from([0.3, 0.2, -5.0, 0.1, 0.0])
+    graph.add(Xor(u))
+    solution = graph.solve()
+    direction = np.array([1.0, 2.0, np.nan, 4.0, 8.0])
+    assert u.value[2] == 0.0
+    expected = direction - direction[[0, 1, 3, 4]].mean()
+    expected[2] = 0.0
+    np.testing.assert_allclose(solution.vjp(direction)[0], expected, atol=1e-15)

@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
+import judges
 from lpsmap import AtMostOne, Budget, FactorGraph, Pair, Sequence, Xor
 from lpsmap_core import Assignment, ConvergenceWarning, Solution, Status
 from random_graphs import KINDS, RandomGraph, all_scores, random_graph

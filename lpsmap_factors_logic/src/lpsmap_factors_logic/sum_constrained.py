@@ -36,6 +36,7 @@ from lpsmap_core import (
     leaf,
 )
 from lpsmap_core.kernels.arrays import ByteArray, FloatArray, IntArray
+from lpsmap_core.kernels.compile import summing_leaf
 from lpsmap_factors_logic.tolerance import LEVEL, bounded, faces, slack, slack_array
 
 __all__ = ["AT_LEAST", "AT_MOST", "EXACTLY", "jvp", "jvp_kernel", "project", "project_box_rows"]
@@ -76,8 +77,8 @@ def project_simplex_rows(
                 continue
         t, s, guessing = 0.0, np.inf, True
         while s == np.inf:
-            n, guess = _fill(lo, hi, a, delta, face, x, q)
-            t, s = threshold(n, guess if guessing else -np.inf, x, q)
+            guess = _fill(lo, hi, a, delta, face, x, q)
+            t, s = threshold(hi - lo, guess if guessing else -np.inf, x, q)
             guessing = False
         if tight and (t + s) * sense > 0.0:  # the multiplier has the wrong sign
             _clip_row(lo, hi, a, delta, z, face)
@@ -88,7 +89,7 @@ def project_simplex_rows(
         branch[r] = 1
 
 
-@leaf
+@summing_leaf
 def _fill(
     lo: np.uint64,
     hi: np.uint64,
@@ -97,20 +98,19 @@ def _fill(
     face: ByteArray,
     x: FloatArray,
     q: FloatArray,
-) -> tuple[np.uint64, float]:
-    """Write x and q; return their number, and the threshold if the earlier face is still right."""
-    n, support, sum_x, sum_q = np.uint64(0), np.uint64(0), 0.0, 0.0
-    for i in range(lo, hi):
-        y, w = delta[i] * a[i], delta[i] * delta[i]
-        x[n], q[n] = y, w
-        n += np.uint64(1)
-        above = face[i] != LOWER
-        support += np.uint64(above)
+) -> float:
+    """Write x and q; return the threshold if the earlier face is still right, else -inf."""
+    n, support, sum_x, sum_q = hi - lo, 0.0, 0.0, 0.0
+    for i in range(n):
+        y, w = delta[lo + i] * a[lo + i], delta[lo + i] * delta[lo + i]
+        x[i], q[i] = y, w
+        above = np.float64(face[lo + i] != LOWER)  # a factor: vector instructions know no branches
+        support += above
         sum_x += y * above
         sum_q += w * above
-    if support == 0 or support == n:
-        return n, -np.inf
-    return n, (sum_x - 1.0) / sum_q
+    if support == 0.0 or support == np.float64(n):
+        return -np.inf
+    return (sum_x - 1.0) / sum_q
 
 
 @leaf
@@ -123,36 +123,38 @@ def threshold(n: np.uint64, guess: float, x: FloatArray, q: FloatArray) -> tuple
     solution's support (`guess`), or else (-inf) the best of single slots. What is left of x there
     are numbers around 1, so that neither the rounding of large scores nor forbidden variables reach
     the sums. A guess so far off that digits would be lost is refused: `s` is inf. Overwrites the
-    first `n` entries of x and q.
+    first `n` entries of x.
     """
     t = guess
     if t == -np.inf:
         for i in range(n):
             t = max(t, (x[i] - 1.0) / q[i])
     t -= TINY * abs(t)
-    kept, sum_x, sum_q = np.uint64(0), 0.0, 0.0
     for i in range(n):
-        y, w = x[i] - t * q[i], q[i]
-        x[kept], q[kept] = y, w
-        above = y > 0.0
-        kept += np.uint64(above)
-        sum_x += max(y, 0.0)
-        sum_q += w * above
-    if guess > -np.inf and not 0.0 < sum_x < FAR:
+        x[i] -= t * q[i]
+    kept, total, weight = _sum_above(n, 0.0, x, q)
+    if guess > -np.inf and not 0.0 < total < FAR:
         return t, np.inf
-    s = (sum_x - 1.0) / sum_q
+    s = 0.0
     while True:
-        before, kept, sum_x, sum_q = kept, np.uint64(0), 0.0, 0.0
-        for i in range(before):
-            y, w = x[i], q[i]
-            x[kept], q[kept] = y, w
-            above = y - s * w > 0.0
-            kept += np.uint64(above)
-            sum_x += y * above
-            sum_q += w * above
-        if kept == before:
-            return t, s
-        s = (sum_x - 1.0) / sum_q
+        before = kept
+        s += (total - 1.0) / weight
+        kept, total, weight = _sum_above(n, s, x, q)
+        if not kept < before:
+            return t, s + (total - 1.0) / weight
+
+
+@summing_leaf
+def _sum_above(n: np.uint64, s: float, x: FloatArray, q: FloatArray) -> tuple[float, float, float]:
+    """Return how many slots are above a threshold, what they exceed it by, and their sum of q."""
+    kept, total, weight = 0.0, 0.0, 0.0
+    for i in range(n):
+        rest = x[i] - s * q[i]
+        above = np.float64(rest > 0.0)
+        kept += above
+        total += max(rest, 0.0)
+        weight += q[i] * above
+    return kept, total, weight
 
 
 @leaf
@@ -327,17 +329,30 @@ def jvp_kernel(rows: IntArray, factors: Factors, direction: Direction, product: 
     d_u, out_u = direction.d_u, product.out_u
     for r in rows:
         lo, hi = np.uint64(offsets[r]), np.uint64(offsets[r + 1])
-        along, norm = 0.0, 0.0
-        if branch[r] == 1:
-            for i in range(lo, hi):
-                if face[i] == FREE:
-                    w = delta[i] * costs[i] if costs.size > 0 else delta[i]
-                    along += w * d_u[i]
-                    norm += w * w
-        shift = along / norm if norm > 0.0 else 0.0
+        shift = _shift(lo, hi, delta, costs, face, d_u) if branch[r] == 1 else 0.0
         for i in range(lo, hi):
             w = delta[i] * costs[i] if costs.size > 0 else delta[i]
             out_u[i] = d_u[i] - shift * w if face[i] == FREE else 0.0
+
+
+@summing_leaf
+def _shift(
+    lo: np.uint64,
+    hi: np.uint64,
+    delta: FloatArray,
+    costs: FloatArray,
+    face: ByteArray,
+    d_u: FloatArray,
+) -> float:
+    """Return ``<w, d_u> / <w, w>`` over the free slots. Elsewhere d_u may be anything, and NaN."""
+    along, norm = 0.0, 0.0
+    for i in range(lo, hi):
+        w = delta[i] * costs[i] if costs.size > 0 else delta[i]
+        free = face[i] == FREE
+        moved = d_u[i] if free else 0.0
+        along += w * moved
+        norm += w * w * np.float64(free)
+    return along / norm if norm > 0.0 else 0.0
 
 
 # -------------------------------------------------------------------- arrays

@@ -40,6 +40,8 @@ class FlowMemory(NamedTuple):
     """(n,) capacity from the source right into each word."""
     supply: FloatArray
     """(n,) what flows leave of it."""
+    ready: WordArray
+    """(n,) words that need no flow."""
     seen: IntArray
     """(n,) the number of the latest search that reached a word, or a large one for the source."""
     towards: WordArray
@@ -57,6 +59,7 @@ def flow_memory(n: int) -> FlowMemory:
         degree=np.empty(n, dtype=np.uint64),
         direct=np.empty(n),
         supply=np.empty(n),
+        ready=np.empty(n, dtype=np.uint64),
         seen=np.empty(n, dtype=np.int64),
         towards=np.empty(n, dtype=np.uint64),
         queue=np.empty(n, dtype=np.uint64),
@@ -74,11 +77,12 @@ def violated_sets(
 ) -> int:
     """Append sets that less than ``1 - tolerance`` enters; none iff there are none.
 
-    Words join the source one by one, in the order of what enters them right from it. One that
-    receives a flow of 1 needs no further thought, since no violated set holds it; of one that does
-    not, the smallest of its minimum cuts is a violated set. Each set is then of words that are not
-    in the source yet, so that no two are alike. What was sent stays on the arcs: as its sink is
-    part of the source then, it is a flow from the source to itself, from which the next can start.
+    Words join the source one by one: first those that 1 enters right from it, and then the one that
+    most does. One that receives a flow of 1 needs no further thought, since no violated set holds
+    it; of one that does not, the smallest of its minimum cuts is a violated set. Each set is then
+    of words that are not in the source yet, so that no two are alike. What was sent stays on the
+    arcs: as its sink is part of the source then, it is a flow from the source to itself, from which
+    the next can start.
 
     Parameters
     ----------
@@ -94,22 +98,23 @@ def violated_sets(
     int
         The number of sets there are then.
     """
-    residual, near, degree, direct, supply, seen, towards, queue = memory
-    negligible, size = tolerance / (n * n), np.uint64(n)
+    residual, near, degree, direct, supply, ready, seen, towards, queue = memory
+    negligible, enough, size = tolerance / (n * n), 1.0 - tolerance, np.uint64(n)
     _neighbours(capacity, size, near, degree)
     copy(capacity[: n * n], residual)
-    seen[:n] = 0
+    search, n_ready = 0, 0
     for word in range(size):
-        direct[word] = supply[word] = capacity[word * size + word]
-    search = 0
+        seen[word], direct[word] = 0, capacity[word * size + word]
+        supply[word], ready[n_ready] = direct[word], word
+        n_ready += direct[word] >= enough
     for _ in range(n):
-        sink, most = np.uint64(0), -1.0
-        for word in range(size):
-            if direct[word] > most and seen[word] != SOURCE:
-                sink, most = np.uint64(word), direct[word]
-        if most < 1.0 - tolerance:
+        n_ready -= 1
+        if n_ready >= 0:
+            sink = ready[n_ready]
+        else:
+            n_ready, sink = 0, _nearest(size, direct, seen)
             search, reached = _flow(
-                sink, size, 1.0 - tolerance, negligible, search,
+                sink, size, enough, negligible, search,
                 residual, near, degree, supply, seen, towards, queue,
             )  # fmt: skip
             if reached > ONE and count < len(member):
@@ -122,9 +127,23 @@ def violated_sets(
         seen[sink] = SOURCE
         for j in range(degree[sink]):
             other = near[sink * size + j]
+            before = direct[other]
             direct[other] += capacity[other * size + sink]
             supply[other] += residual[other * size + sink]
+            if before < enough <= direct[other] and seen[other] != SOURCE:
+                ready[n_ready] = other
+                n_ready += 1
     return count
+
+
+@leaf
+def _nearest(n: np.uint64, direct: FloatArray, seen: IntArray) -> np.uint64:
+    """Return the word outside the source that most enters right from it."""
+    nearest, most = np.uint64(0), -1.0
+    for word in range(n):
+        if direct[word] > most and seen[word] != SOURCE:
+            nearest, most = np.uint64(word), direct[word]
+    return nearest
 
 
 @leaf

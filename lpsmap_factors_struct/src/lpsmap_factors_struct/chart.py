@@ -9,7 +9,7 @@ import numpy as np
 from lpsmap_core import interrupted, kernel, leaf
 from lpsmap_core.kernels.arrays import FloatArray, IntArray
 from lpsmap_factors_struct.arrays import largest
-from lpsmap_factors_struct.maxplus import LOOK_PERIOD, best_sum, where_best
+from lpsmap_factors_struct.maxplus import LANES, LOOK_PERIOD, best_sums, where_best
 
 __all__ = ["Chart", "best_label", "binary_tree", "chart_memory"]
 
@@ -20,9 +20,12 @@ class Chart(NamedTuple):
     weight: FloatArray
     """By (i, j): the score of the span's best label; 0 for spans of every tree."""
     inside: FloatArray
-    """By (i, j): the best tree over words i to j."""
-    transposed: FloatArray
-    """The same by (j, i)."""
+    """By (j - i, i): the best tree over words i to j. See `lpsmap_factors_struct.projective.Spans`.
+    """
+    backward: FloatArray
+    """The same by ``(n - 1 - (j - i), i)``."""
+    best: FloatArray
+    """A row of sums."""
     stack: IntArray
     """Spans yet to be taken apart, as pairs (i, j)."""
     spans: IntArray
@@ -32,10 +35,12 @@ class Chart(NamedTuple):
 @kernel
 def chart_memory(n: int) -> Chart:
     """Return working memory for sentences of up to `n` words."""
+    tables = np.empty((2, n * n + LANES))
     return Chart(
         weight=np.empty(n * n),
-        inside=np.empty(n * n),
-        transposed=np.empty(n * n),
+        inside=tables[0],
+        backward=tables[1],
+        best=np.empty(n + LANES),
         stack=np.empty(2 * n, dtype=np.int64),
         spans=np.empty(4 * n, dtype=np.int64),
     )
@@ -70,7 +75,7 @@ def binary_tree(scores: FloatArray, n: int, n_labels: int, memory: Chart) -> Non
     _weigh(scores, n, n_labels, memory.weight)
     forced = _leave_forced(n, memory.weight)
     _fill(n, memory)
-    if forced and memory.inside[n - 1] == -np.inf:
+    if forced and memory.inside[(n - 1) * n] == -np.inf:
         _weigh(scores, n, n_labels, memory.weight)
         _fill(n, memory)
     _read_out(n, memory)
@@ -127,14 +132,14 @@ def _forbid_crossing(i: int, j: int, n: int, weight: FloatArray) -> None:
 
 @leaf
 def _fill(n: int, memory: Chart) -> None:
-    weight, inside, transposed = memory.weight, memory.inside, memory.transposed
-    for i in range(n):
-        inside[i * n + i] = transposed[i * n + i] = 0.0
+    weight, inside, backward, best = memory.weight, memory.inside, memory.backward, memory.best
+    inside[:n] = 0.0
+    backward[(n - 1) * n : n * n] = 0.0
     for width in range(1, n):
+        at, row, back = (n - width) * n + 1, width * n, (n - 1 - width) * n
+        best_sums(inside, 0, n, backward, at, n + 1, width, n - width, best)
         for i in range(n - width):
-            j = i + width
-            best = best_sum(inside, i * n + i, transposed, j * n + i + 1, width)
-            inside[i * n + j] = transposed[j * n + i] = best + weight[i * n + j]
+            inside[row + i] = backward[back + i] = best[i] + weight[i * n + i + width]
         if width * (n - width) > LOOK_PERIOD and interrupted():
             break
 
@@ -151,7 +156,8 @@ def _read_out(n: int, memory: Chart) -> None:
         spans[2 * count], spans[2 * count + 1] = i, j
         count += 1
         if i < j:
-            k = i + where_best(memory.inside, i * n + i, memory.transposed, j * n + i + 1, j - i)
+            at = (n - j + i) * n + 1 + i
+            k = i + where_best(memory.inside, i, n, memory.backward, at, n + 1, j - i)
             stack[2 * top], stack[2 * top + 1] = k + 1, j
             stack[2 * top + 2], stack[2 * top + 3] = i, k
             top += 2

@@ -1,4 +1,4 @@
-"""Inner loops of dynamic programmes: the best of sums of two rows."""
+"""Inner loops of dynamic programmes: the best of sums of two series, for one place or a row."""
 
 from __future__ import annotations
 
@@ -7,33 +7,83 @@ import numpy as np
 from lpsmap_core import leaf
 from lpsmap_core.kernels.arrays import FloatArray
 
-__all__ = ["LOOK_PERIOD", "best_sum", "where_best"]
+__all__ = ["LANES", "LOOK_PERIOD", "best_sum", "best_sums", "where_best"]
 
 LOOK_PERIOD = 10_000
 """A pass over more sums than this ends with a look at whether the programme is to go on."""
 
+LANES = 4
+"""Rows are worked on in whole vectors of so many numbers: the last one may reach beyond the row."""
+
 
 @leaf
-def best_sum(x: FloatArray, at_x: int, y: FloatArray, at_y: int, count: int) -> float:
-    """Return the maximum of ``x[at_x + k] + y[at_y + k]`` over k."""
-    u, v = x[at_x : at_x + count], y[at_y : at_y + count]
+def best_sums(
+    x: FloatArray,
+    at_x: int,
+    step_x: int,
+    y: FloatArray,
+    at_y: int,
+    step_y: int,
+    count: int,
+    width: int,
+    target: FloatArray,
+) -> None:
+    """Write ``target[i] = max_k x[at_x + k step_x + i] + y[at_y + k step_y + i]``, i < width.
+
+    With steps that are not negative and a target apart from x and y, the compiler makes vector
+    instructions of it: with others it cannot tell beforehand whether what is read is written, too.
+    Up to ``LANES - 1`` numbers after the row are read and written, whatever they are.
+    """
+    lanes, four = np.uint64(LANES), np.uint64(4)
+    size = (np.uint64(width) + lanes - np.uint64(1)) // lanes * lanes
+    a, b, dx, dy = np.uint64(at_x), np.uint64(at_y), np.uint64(step_x), np.uint64(step_y)
+    for i in range(size):
+        target[i] = -np.inf
+    whole = np.uint64(count) // four
+    for _ in range(whole):  # four terms at once, so that the target is read less often
+        a2, a3, a4 = a + dx, a + dx + dx, a + dx + dx + dx
+        b2, b3, b4 = b + dy, b + dy + dy, b + dy + dy + dy
+        for i in range(size):
+            p, q = x[a + i] + y[b + i], x[a2 + i] + y[b2 + i]
+            r, s = x[a3 + i] + y[b3 + i], x[a4 + i] + y[b4 + i]
+            p = p if p > q else q
+            r = r if r > s else s
+            p = p if p > r else r
+            target[i] = p if p > target[i] else target[i]
+        a, b = a4 + dx, b4 + dy
+    for _ in range(np.uint64(count) - four * whole):
+        for i in range(size):
+            p = x[a + i] + y[b + i]
+            target[i] = p if p > target[i] else target[i]
+        a, b = a + dx, b + dy
+
+
+@leaf
+def best_sum(
+    x: FloatArray, at_x: int, step_x: int, y: FloatArray, at_y: int, step_y: int, count: int
+) -> float:
+    """Return the maximum of ``x[at_x + k step_x] + y[at_y + k step_y]`` over k."""
     a = b = c = d = -np.inf
-    whole = count - count % 4
-    for k in range(0, whole, 4):  # four chains of comparisons, which a processor runs at once
-        a = max(a, u[k] + v[k])
-        b = max(b, u[k + 1] + v[k + 1])
-        c = max(c, u[k + 2] + v[k + 2])
-        d = max(d, u[k + 3] + v[k + 3])
-    for k in range(whole, count):
-        a = max(a, u[k] + v[k])
+    for _ in range(count // 4):  # four chains of comparisons, which a processor runs at once
+        a = max(a, x[at_x] + y[at_y])
+        b = max(b, x[at_x + step_x] + y[at_y + step_y])
+        c = max(c, x[at_x + 2 * step_x] + y[at_y + 2 * step_y])
+        d = max(d, x[at_x + 3 * step_x] + y[at_y + 3 * step_y])
+        at_x, at_y = at_x + 4 * step_x, at_y + 4 * step_y
+    for _ in range(count % 4):
+        a = max(a, x[at_x] + y[at_y])
+        at_x, at_y = at_x + step_x, at_y + step_y
     return max(max(a, b), max(c, d))
 
 
 @leaf
-def where_best(x: FloatArray, at_x: int, y: FloatArray, at_y: int, count: int) -> int:
+def where_best(
+    x: FloatArray, at_x: int, step_x: int, y: FloatArray, at_y: int, step_y: int, count: int
+) -> int:
     """Return the first k of that maximum."""
-    best = 0
-    for k in range(1, count):
-        if x[at_x + k] + y[at_y + k] > x[at_x + best] + y[at_y + best]:
-            best = k
+    best, most = 0, -np.inf
+    for k in range(count):
+        one = x[at_x] + y[at_y]
+        best, most = k if one > most else best, one if one > most else most
+        at_x, at_y = at_x + step_x, at_y + step_y
     return best

@@ -47,7 +47,13 @@ from lpsmap_core.engine.polish import (
     wants_polish,
 )
 from lpsmap_core.engine.protocol import WarmStart
-from lpsmap_core.engine.selection import Selection, keep_chosen, select_components, solve_locally
+from lpsmap_core.engine.selection import (
+    Selection,
+    count_together,
+    keep_chosen,
+    select_components,
+    solve_locally,
+)
 from lpsmap_core.engine.state import (
     ONE,
     Iterate,
@@ -184,15 +190,18 @@ def _run(
         selection = keep_chosen(everything, links, blocks, chosen)
         _iterate(selection, solver_table, problem, polish, work, history, limits, trace)
     else:
-        n_variables = 0
-        for c in components:
-            n_variables += blocks.first_variable[c + 1] - blocks.first_variable[c]
+        n_variables, i = 0, 0
+        while i < len(components):
+            first = components[i]
+            last = first + count_together(components, i, problem)
+            i += last - first
+            n_variables += blocks.first_variable[last] - blocks.first_variable[first]
             if n_variables > LOOK_PERIOD:
                 n_variables = 0
                 if interrupted():
                     break
-            selection = select_components(blocks, c, c + 1)
-            begin_history(c, problem, history)
+            selection = select_components(blocks, first, last)
+            begin_history(first, problem, history)
             if not _iterate(selection, solver_table, problem, polish, work, history, limits, trace):
                 break
 
@@ -301,26 +310,65 @@ def _average(
     Leaves out the components that were `moved`, whose local solutions are not of their iterate.
     """
     links, iterate, progress = problem.links, problem.iterate, problem.progress
-    current, skip, g, inverse, primal, change = -1, False, 0.0, 1.0, 0.0, 0.0
-    for v in selection.variables:
-        if links.component[v] != current:
-            if current >= 0 and not skip:
-                progress.primal_residual[current] = primal
-                progress.dual_residual[current] = g * change
-            current = links.component[v]
-            skip, g = moved[current], progress.step_size[current]
-            inverse, primal, change = 1.0 / (problem.quadratic + g), 0.0, 0.0
-        if skip:
+    begin = problem.blocks.first_variable
+    for c in selection.components:
+        if moved[c]:
             continue
-        lo, hi = links.offsets[v], links.offsets[v + ONE]
-        if hi - lo == TWO:  # most are in two factors: compiled for just that, loops fall away
-            gap, moves = _average_copies(v, lo, lo + TWO, links, iterate, g, relaxation, inverse)
-        else:
-            gap, moves = _average_copies(v, lo, hi, links, iterate, g, relaxation, inverse)
-        primal, change = max(primal, gap), max(change, moves)
-    if current >= 0 and not skip:
-        progress.primal_residual[current] = primal
-        progress.dual_residual[current] = g * change
+        first, last = np.uint64(begin[c]), np.uint64(begin[c + 1])
+        g = progress.step_size[c]
+        inverse = 1.0 / (problem.quadratic + g)
+        gap, change = _average_variables(first, last, links, iterate, g, relaxation, inverse)
+        progress.primal_residual[c], progress.dual_residual[c] = gap, g * change
+
+
+@leaf
+def _average_variables(
+    first: np.uint64,
+    last: np.uint64,
+    links: Links,
+    iterate: Iterate,
+    g: float,
+    relax: float,
+    inverse: float,
+) -> tuple[float, float]:
+    """Average the copies of some variables; see `_average`.
+
+    Most have one or two. Written out here, that takes half of what a call for each of them does.
+
+    Returns the largest disagreement of copies, infinite if one is not a number, and how far a
+    marginal moved at most.
+    """
+    offsets, order, negated = links.offsets, links.order, links.negated
+    u, duals, scores, z = iterate.u, iterate.duals, iterate.a, iterate.z
+    score, step, largest, change = iterate.score, relax * g, 0.0, 0.0
+    for v in range(first, last):
+        lo, hi = offsets[v], offsets[v + ONE]
+        if hi - lo > TWO:
+            gap, moves = _average_copies(v, lo, hi, links, iterate, g, relax, inverse)
+            largest, change = max(largest, gap), max(change, moves)
+            continue
+        end = hi - ONE
+        one, two, root = order[lo], order[end], links.root_degree[v]
+        x, y = z[one], z[two]
+        x = 1.0 / root - x if negated[lo] else x
+        y = 1.0 / root - y if negated[end] else y
+        mean, previous = 0.5 * (x + y), u[v]
+        relaxed = relax * mean + (1.0 - relax) * previous
+        relaxed = relaxed if abs(relaxed) > TINY else 0.0
+        u[v], base = relaxed, score[v] + g * relaxed
+        dual = duals[end] = duals[end] + step * (mean - y)
+        a = (base + dual) * inverse
+        scores[two] = 1.0 / root - a if negated[end] else a
+        if lo < end:
+            dual = duals[lo] = duals[lo] + step * (mean - x)
+            a = (base + dual) * inverse
+            scores[one] = 1.0 / root - a if negated[lo] else a
+        if not abs(mean) < np.inf:
+            largest = np.inf
+            continue
+        largest = max(largest, root * max(abs(mean - x), abs(mean - y)))
+        change = max(change, root * abs(mean - previous))
+    return largest, change
 
 
 @leaf

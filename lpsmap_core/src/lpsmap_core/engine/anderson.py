@@ -20,7 +20,7 @@ import numpy as np
 
 from lpsmap_core.engine.state import ONE, LoopProblem
 from lpsmap_core.kernels.arrays import FloatArray, IntArray
-from lpsmap_core.kernels.compile import kernel, leaf
+from lpsmap_core.kernels.compile import kernel, leaf, summing_leaf
 
 __all__ = [
     "History",
@@ -229,12 +229,19 @@ def _multiply(history: History, latest: int, n_moves: int) -> None:
     """Write the inner products with the latest difference, and those of all with the move."""
     newest, move = history.moves[latest], history.move
     for k in range(n_moves):
-        other, product, with_move = history.moves[k], 0.0, 0.0
-        for i in range(len(move)):
-            product += newest[i] * other[i]
-            with_move += move[i] * other[i]
+        product, with_move = _two_products(newest, move, history.moves[k])
         history.products[latest, k] = history.products[k, latest] = product
         history.weights[k] = with_move
+
+
+@summing_leaf
+def _two_products(x: FloatArray, y: FloatArray, z: FloatArray) -> tuple[float, float]:
+    """Return the inner products of two rows with a third."""
+    first, second = 0.0, 0.0
+    for i in range(np.uint64(len(z))):
+        first += x[i] * z[i]
+        second += y[i] * z[i]
+    return first, second
 
 
 @leaf

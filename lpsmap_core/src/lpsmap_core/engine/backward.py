@@ -26,6 +26,7 @@ from lpsmap_core.engine.faces import (
 )
 from lpsmap_core.engine.selection import (
     Selection,
+    count_together,
     gather_from_links,
     keep_chosen,
     multiply_locally,
@@ -140,14 +141,17 @@ def _run(
         everything = select_components(blocks, 0, len(chosen))
         selection = keep_chosen(everything, links, blocks, chosen)
         return _multiply(selection, solver_table, problem, work, d_v, product)
-    n_unfinished, n_variables = 0, 0
-    for c in components:
-        n_variables += blocks.first_variable[c + 1] - blocks.first_variable[c]
+    n_unfinished, n_variables, i = 0, 0, 0
+    while i < len(components):
+        first = components[i]
+        last = first + count_together(components, i, problem)
+        i += last - first
+        n_variables += blocks.first_variable[last] - blocks.first_variable[first]
         if n_variables > LOOK_PERIOD:
             n_variables = 0
             if interrupted():
                 break
-        selection = select_components(blocks, c, c + 1)
+        selection = select_components(blocks, first, last)
         n_unfinished += _multiply(selection, solver_table, problem, work, d_v, product)
     return n_unfinished
 

@@ -15,6 +15,7 @@ from lpsmap_core.local.solvers import mark_unsolved, multiply_rows, solve_rows
 
 __all__ = [
     "Selection",
+    "count_together",
     "gather_from_links",
     "keep_chosen",
     "multiply_locally",
@@ -25,6 +26,10 @@ __all__ = [
 ]
 
 
+MOST_TOGETHER = 1_000
+"""Variables of single factors that are solved together: so few that all stays in the cache."""
+
+
 class Selection(NamedTuple):
     """Components and what belongs to them; factors of bucket b are ``rows[first[b]:last[b]]``."""
 
@@ -33,6 +38,27 @@ class Selection(NamedTuple):
     rows: IntArray
     first: IntArray
     last: IntArray
+
+
+@leaf
+def count_together(components: IntArray, i: int, problem: LoopProblem) -> int:
+    """Return how many components are worked on together, from the i-th of some on.
+
+    One, unless it is a single factor: small neighbours that are such, too, come along, since what a
+    component costs beside its solver is more than small factors take.
+    """
+    first_variable, iterations = problem.blocks.first_variable, problem.progress.iterations
+    first, n = components[i], 1
+    while (
+        i + n < len(components)
+        and components[i + n] == first + n
+        and problem.direct[first]
+        and problem.direct[first + n]
+        and iterations[first + n] == iterations[first]
+        and first_variable[first + n + 1] - first_variable[first] <= MOST_TOGETHER
+    ):
+        n += 1
+    return n
 
 
 @kernel

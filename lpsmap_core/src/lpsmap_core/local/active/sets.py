@@ -54,7 +54,7 @@ from lpsmap_core.local.vertices import Vertices
 
 __all__ = ["ActiveSets", "first_capacity"]
 
-FEWEST_PLACES, MOST_PLACES = 4, 16
+FEWEST_PLACES, MOST_PLACES = 4, 64
 """Structures that a set has room for before it grows: a quarter of its variables, within these."""
 
 LARGE_CAPACITY = 64
