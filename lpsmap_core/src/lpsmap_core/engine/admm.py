@@ -344,7 +344,7 @@ def _average_variables(
     for v in range(first, last):
         lo, hi = offsets[v], offsets[v + ONE]
         if hi - lo > TWO:
-            gap, moves = _average_copies(v, lo, hi, links, iterate, g, relax, inverse)
+            gap, moves = _average_copies(np.uint64(v), lo, hi, links, iterate, g, relax, inverse)
             largest, change = max(largest, gap), max(change, moves)
             continue
         end = hi - ONE
