@@ -135,7 +135,7 @@ def sort_time() -> float:
 
 
 def draw_figure(rows: list[Row], before: list[Row], path: Path) -> None:
-    """Draw time against scale, a panel for each case; unsolved points are hollow."""
+    """Draw time against scale, a panel for each case; hollow where not all are solved exactly."""
     import matplotlib.pyplot as plt
 
     cases = list(dict.fromkeys(row.case for row in rows))
@@ -154,6 +154,7 @@ def draw_figure(rows: list[Row], before: list[Row], path: Path) -> None:
                 face = colour if row.solved == 1.0 else "white"
                 axes.plot(row.scale, row.milliseconds, "o", color=colour, mfc=face, ms=5)
         axes.set_title(case, fontsize=9)
+        axes.tick_params(labelbottom=True, labelsize=8)
     for axes in grid.flat[len(cases) :]:
         axes.set_visible(False)
     grid[0, 0].legend(fontsize=8)

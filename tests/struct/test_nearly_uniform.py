@@ -147,8 +147,9 @@ def test_what_the_loop_brings_to_the_tolerance_is_polished() -> None:
     solution = graph.solve()
     assert set(solution.status) == {Status.SOLVED}
     assert solution.error_bound.max() <= 1e-9
-    rough = graph.solve(tol=1e-2)
-    assert rough.iterations.max() < solution.iterations.min()
+    rough = graph.solve(tol=1e-2)  # no polish: an answer is asked for quickly
+    assert (rough.iterations < solution.iterations).all()
+    assert set(rough.status) == {Status.CONVERGED}
 
 
 @pytest.mark.slow
