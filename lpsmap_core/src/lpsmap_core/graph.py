@@ -267,7 +267,7 @@ class FactorGraph(DeclaredGraph):
             assignment = hand_over(assignment, choice.solver, limits)
         assignment.reason = choice.reason
         self.solution = assignment
-        report_unproved(assignment)
+        report_unproved(assignment, self._shapes())
         return assignment
 
     def k_best(
@@ -305,6 +305,11 @@ class FactorGraph(DeclaredGraph):
             If an option is of another type than it should be.
         ValueError
             If an option is out of range.
+
+        Warns
+        -----
+        ConvergenceWarning
+            Once, if the best assignments of components are not proved to be that.
         """
         k, limits = count("k_best: k", k), search_limits(gap, max_time, max_nodes, threads, None)
         options = Options(threads=limits.threads, tol=PROVING_TOLERANCE, quadratic=0.0)
@@ -312,6 +317,7 @@ class FactorGraph(DeclaredGraph):
         relaxed = self._run(options, 0, None, AUTO, report_unsolved=False)
         found = ranked_assignments(relaxed, k, limits)
         self.solution = found[0]
+        report_unproved(found[0], self._shapes())
         return found
 
     def _run(
@@ -334,7 +340,7 @@ class FactorGraph(DeclaredGraph):
         if isinstance(warm_start, CachedStart):
             warm_start.keep(layout, solution.solved)
         if report_unsolved:
-            report(solution, scores, [tuple(block.shape) for block in self._scores])
+            report(solution, scores, self._shapes())
         if verbose:
             logger.info(
                 "%r; outer iterations: most %d; largest residuals: %.2e primal, %.2e dual",
@@ -461,6 +467,9 @@ class FactorGraph(DeclaredGraph):
         self.solution = None
 
     # ---------------------------------------------------------------- checks
+
+    def _shapes(self) -> list[tuple[int, ...]]:
+        return [tuple(block.shape) for block in self._scores]
 
     def _solved(self, verb: str) -> Solution | Assignment:
         if self.solution is None:
