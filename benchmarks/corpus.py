@@ -110,6 +110,14 @@ def killer(at: int) -> Callable[[int, set[int]], None]:
     return visit
 
 
+COMMAND = """
+import signal
+from lpsmap_core.command.cli import main
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell may have it ignored
+main()
+"""
+
+
 def interrupted(sentences: Sequence[Sentence], scale: float, task: str, workers: int) -> str:
     """Decode files by the command, which is interrupted, killed, and run to its end."""
     with tempfile.TemporaryDirectory() as name:
@@ -117,7 +125,7 @@ def interrupted(sentences: Sequence[Sentence], scale: float, task: str, workers:
         for i, sentence in enumerate(sentences):
             graph = tree(sentence, scale)
             write_graph(NamedGraph(graph, {"u": graph.blocks[0]}), folder / f"{i}.json")
-        command = [sys.executable, "-c", "from lpsmap_core.command.cli import main; main()"]
+        command = [sys.executable, "-c", COMMAND]
         command += ["decode", f"{folder}/*.json", "--out", str(out), "--task", task]
         command += ["--workers", str(workers), "-q"]
         counts = []

@@ -34,7 +34,8 @@ def damaged(rng: np.random.Generator, good: bytes, n: int) -> Iterator[bytes]:
     yield b"\x1f\x8b" + rng.bytes(1000)
     yield gzip.compress(good)[:-6]
     yield gzip.compress(b"1 " * 2**25)  # 64 MiB in 64 KiB
-    for i in range(n - 13):
+    yield gzip.compress(b"1 " * (2**18 - 100))  # as much as a small file may become
+    for i in range(n - 14):
         begin, end = words[rng.integers(len(words))]
         match i % 4:
             case 0:

@@ -219,13 +219,10 @@ def test_an_interrupt_ends_the_stream(interrupts: None) -> None:
     assert [outcome.index for outcome in found] == list(range(len(found)))
 
 
-CLUSTERS = "distributed"
-
-
 @pytest.fixture
 def dask_executor() -> Iterator[Callable[[], Executor]]:
     distributed = pytest.importorskip(
-        CLUSTERS, reason="dask.distributed is not installed: the extra [distributed]"
+        "distributed", reason="dask.distributed is not installed: the extra [distributed]"
     )
     with (
         distributed.LocalCluster(
@@ -241,3 +238,23 @@ def test_dask_says_the_same(dask_executor: Callable[[], Executor]) -> None:
     assert [outcome.index for outcome in outcomes] == list(range(30))
     assert [outcome.index for outcome in outcomes if outcome.error] == [3]
     assert all(o.values[0].argmax() == o.index % 10 for o in outcomes if not o.error)
+
+
+@pytest.mark.slow
+def test_dask_does_again_what_a_dead_worker_had(tmp_path: Path) -> None:
+    distributed = pytest.importorskip(
+        "distributed", reason="dask.distributed is not installed: the extra [distributed]"
+    )
+    problems = [(number, tmp_path / "mark") for number in range(40)]
+    with (
+        distributed.LocalCluster(
+            n_workers=2, threads_per_worker=1, dashboard_address=None
+        ) as cluster,
+        distributed.Client(cluster) as client,
+    ):
+        outcomes = list(
+            solve_many(problems, client.get_executor(), build=remote_jobs.kills_once, batch_size=4)
+        )
+    assert (tmp_path / "mark").exists()
+    assert [outcome.index for outcome in outcomes] == list(range(40))
+    assert [outcome.values[0].argmax() for outcome in outcomes] == [*range(10)] * 4

@@ -305,6 +305,11 @@ class FactorGraph(DeclaredGraph):
             If an option is of another type than it should be.
         ValueError
             If an option is out of range.
+
+        Warns
+        -----
+        ConvergenceWarning
+            Once, if the best assignments of components are not proved to be that.
         """
         k, limits = count("k_best: k", k), search_limits(gap, max_time, max_nodes, threads, None)
         options = Options(threads=limits.threads, tol=PROVING_TOLERANCE, quadratic=0.0)
@@ -312,6 +317,7 @@ class FactorGraph(DeclaredGraph):
         relaxed = self._run(options, 0, None, AUTO, report_unsolved=False)
         found = ranked_assignments(relaxed, k, limits)
         self.solution = found[0]
+        report_unproved(found[0], self._shapes())
         return found
 
     def _run(

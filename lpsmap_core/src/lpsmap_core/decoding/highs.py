@@ -42,8 +42,11 @@ class HighsSolver(MapSolver):
             highs.setOptionValue("time_limit", limits.seconds)
         highs.passModel(_model(program))
         interrupted = _run(highs)
-        if highs.getModelStatus() == highspy.HighsModelStatus.kInfeasible:
+        status, known = highs.getModelStatus(), highspy.HighsModelStatus
+        if status in (known.kInfeasible, known.kUnboundedOrInfeasible):  # all columns are bounded
             return Answer(None, -np.inf)
+        if status not in (known.kOptimal, known.kTimeLimit, known.kInterrupt):
+            return Answer(None, np.inf, interrupted=interrupted)
         info = highs.getInfo()
         bound = info.mip_dual_bound if np.isfinite(info.mip_dual_bound) else np.inf
         values = None
