@@ -227,8 +227,8 @@ def demo(structures: tuple[str, ...], seed: int, out: Path, **options: Any) -> N
     train_set, valid_set, test_set = corpora_of(options)
     kind = f"expressions of up to {options['max_tokens']} tokens"
     table = Table(title=f"Trained on {len(train_set)}, tested on {len(test_set)} {kind}; 1 seed")
-    headings = ("accuracy %", "macro F1 %", "with a mean root", "gold arcs %", "epochs", "seconds")
-    table.add_column("structure")
+    headings = ("accuracy %", "F1 %", "mean root %", "gold arcs %", "epochs", "seconds")
+    table.add_column("structure", no_wrap=True)
     for heading in headings:
         table.add_column(heading, justify="right")
     runs = []
@@ -242,7 +242,7 @@ def demo(structures: tuple[str, ...], seed: int, out: Path, **options: Any) -> N
     draw(runs, pick_examples(test_set), figure)
     console.print(table)
     console.print(
-        "With a mean root: the accuracy if all tokens of an expression hung from its root equally."
+        "Mean root: the accuracy if all tokens of an expression hung from its root equally."
     )
     console.print(f"Learning curves and induced trees: {figure}")
 

@@ -38,6 +38,7 @@ STYLE = {
     "ytick.color": INK,
 }
 SMALLEST_WEIGHT = 0.02  # lighter arcs are left out of the drawing
+SMALLEST_NUMBER = 0.15  # and lighter ones than this have no number
 
 
 def draw(runs: Sequence[Run], expressions: Sequence[Expression], path: pathlib.Path) -> None:
@@ -80,7 +81,7 @@ def draw_trees(figure: SubFigure, runs: Sequence[Run], expressions: Sequence[Exp
         0.5,
         0.008,
         "Arcs run from head to modifier, the first token is the root; width and number: weight (no"
-        " number: 1). Below each operator: arguments predicted / true.",
+        " number: 1, or below .15). Below each operator: arguments predicted / true.",
         ha="center",
         color=INK,
         fontsize=8.5,
@@ -165,7 +166,7 @@ def draw_arc(axes: Axes, head: int, modifier: int, weight: float, reach: int, co
     curve = Path([*corners], [Path.MOVETO, *[Path.CURVE4] * 3])
     axes.add_patch(PathPatch(curve, fill=False, linewidth=0.5 + 1.5 * weight, **style))
     axes.plot(modifier, 0.015, marker="v", markersize=3.5, markeredgewidth=0, **style)
-    if weight < 0.995:
+    if SMALLEST_NUMBER <= weight < 0.995:
         background = {"facecolor": "white", "edgecolor": "none", "pad": 0.6}
         axes.text(
             (head + modifier) / 2,

@@ -180,7 +180,7 @@ FAULTS = [
         "all additionals",
     ),
     (
-        with_fault("beliefs", lambda b: b._replace(m=1.01 * b.m)),
+        with_fault("beliefs", lambda b: b._replace(log_partition=1.01 * b.log_partition)),
         check_hessian,
         "all log-partition functions",
     ),

@@ -322,7 +322,7 @@ class TestCommandLine:
         result = CliRunner().invoke(listops.main, arguments, catch_exceptions=False)
         assert result.exit_code == 0, result.output
         assert all(s in result.output for s in ("left-to-right", "tree", "tree+budget"))
-        assert "With a mean root: the accuracy" in " ".join(result.output.split())
+        assert "Mean root: the accuracy" in " ".join(result.output.split())
         assert (tmp_path / "listops.png").stat().st_size > 10_000
 
     def test_experiment_and_report(self, tmp_path: Path) -> None:

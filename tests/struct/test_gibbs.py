@@ -15,7 +15,7 @@ import test_semi_markov
 import test_sequence
 import test_sequence_distance
 from gibbs_checks import check_draws, check_gibbs
-from lpsmap import Alignment, BinaryTree, DepTree, FactorGraph, Sequence, SequenceBudget
+from lpsmap import Alignment, BinaryTree, DepTree, FactorGraph, Matching, Sequence, SequenceBudget
 from lpsmap_core.hypergraph.max_plus import best_derivations
 
 CASES = {
@@ -92,9 +92,9 @@ def test_ragged_rows_are_the_rows_alone():
 
 def test_types_without_sums_say_so():
     graph = FactorGraph()
-    tree = graph.add(DepTree(graph.variable((3, 3))))
-    with pytest.raises(TypeError, match="DepTree sums over no structures"):
-        graph.gibbs(tree)
+    matching = graph.add(Matching(graph.variable((3, 3))))
+    with pytest.raises(TypeError, match="Matching has no inference over its structures"):
+        graph.gibbs(matching)
 
 
 @pytest.mark.parametrize("name", CASES)

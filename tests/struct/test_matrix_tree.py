@@ -102,5 +102,5 @@ def test_huge_scores() -> None:
 def test_samples_are_refused_in_words() -> None:
     graph = FactorGraph()
     gibbs = graph.gibbs(graph.add(DepTree(graph.variable((2, 2)))))
-    with pytest.raises(TypeError, match="DepTree neither draws nor ranks"):
+    with pytest.raises(TypeError, match="DepTree has no inference over its structures"):
         gibbs.sample(3)

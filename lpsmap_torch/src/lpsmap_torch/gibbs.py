@@ -176,4 +176,4 @@ def _finite(scores: Tensor) -> Tensor:
 
 
 def _tensor(array: NDArray[Any]) -> Tensor:
-    return torch.from_numpy(np.ascontiguousarray(array))
+    return torch.from_numpy(np.require(array, requirements=["C", "W"]))

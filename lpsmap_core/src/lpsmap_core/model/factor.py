@@ -139,7 +139,7 @@ class Factor(abc.ABC):
         self.offsets: IntArray = (
             np.arange(self.n_factors + 1, dtype=np.int64) * math.prod(self.event_shape)
             if self.keep is None
-            else _offsets(self.keep.sum(axis=tuple(range(split, self.keep.ndim))).reshape(-1))
+            else np.append(0, np.cumsum(self.keep.sum(axis=tuple(range(split, self.keep.ndim)))))
         )
         self.additionals = given_scores(f"{name}: additionals", additionals)
         self.n_additionals = self._count_additionals()
@@ -285,21 +285,7 @@ class Factor(abc.ABC):
         return None, None
 
     def log_partition(self) -> LogPartition:
-        """Return what sums over the structures of this declaration's factors.
-
-        Where `inference` is given, that. A type that can sum, and not draw or rank, such as by a
-        determinant, overrides this instead.
-
-        Raises
-        ------
-        TypeError
-            If the type has neither.
-        """
-        if type(self).inference is Factor.inference:
-            raise TypeError(
-                f"{type(self).__name__} sums over no structures; expected a DynamicProgram, or a "
-                "type whose log_partition() returns a LogPartition."
-            )
+        """Return what sums over the structures of this declaration's factors; see `inference`."""
         return self.inference()
 
     def inference(self) -> Inference:
@@ -311,8 +297,8 @@ class Factor(abc.ABC):
             If the type has none: see `DynamicProgram`, which brings it.
         """
         raise TypeError(
-            f"{type(self).__name__} neither draws nor ranks structures by their probability; "
-            "expected a DynamicProgram, or a type whose inference() returns an Inference."
+            f"{type(self).__name__} has no inference over its structures; expected a "
+            "DynamicProgram, or a type with log_partition() for sums, or inference() for all."
         )
 
     def kernel_integers(self) -> tuple[Sequence[IntArray], IntArray]:
@@ -510,9 +496,3 @@ class Factor(abc.ABC):
                 f"the batch shape {self.batch_shape}. Broadcast it first."
             )
         return math.prod(shape[batch:])
-
-
-def _offsets(counts: IntArray) -> IntArray:
-    offsets = np.zeros(len(counts) + 1, dtype=np.int64)
-    np.cumsum(counts, out=offsets[1:])
-    return offsets

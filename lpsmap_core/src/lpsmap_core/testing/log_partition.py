@@ -46,7 +46,7 @@ def check_log_partition(factor: Factor, *, seed: int = 0, draws: int = DRAWS) ->
         found, decided = sums.beliefs(rows, scores), sums.beliefs(rows, sharp)
         for r, oracle in enumerate(oracles_of(factor)):
             own, slots = _own(factor, scores, r), factor.slots_of(r)
-            listed = np.where(seen[r] != 0.0, own * seen[r], 0.0).sum(axis=1)
+            listed = (np.where(seen[r] != 0.0, own, 0.0) * seen[r]).sum(axis=1)
             least = np.logaddexp.reduce(listed, initial=-np.inf)
             rounding = SMALL * (1.0 + np.abs(listed[listed > -np.inf]).max(initial=0.0))
             if found.log_partition[r] < least - rounding:

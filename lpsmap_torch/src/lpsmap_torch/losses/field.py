@@ -67,7 +67,7 @@ class CRFLoss(StructuredLoss):
             graph.factors, everything.marginals, given.marginals, strict=True
         ):
             sense = torch.from_numpy(np.where(factor.links(factor.variables.negated), -1.0, 1.0))
-            where = torch.from_numpy(factor.links(factor.variables.index)).to(slopes.device)
+            where = torch.tensor(factor.links(factor.variables.index), device=slopes.device)
             slopes = slopes.index_add(0, where, (m - m_given) * sense.to(m))
         compared = Compared(
             np.maximum(everything.worth - given.worth, 0.0),
@@ -144,7 +144,7 @@ def _links(factor: Factor, values: Tensor) -> Tensor:
     """Return those values, in the shape of a declaration's variables, that take part."""
     if factor.keep is None:
         return values.reshape(-1)
-    return values[torch.from_numpy(factor.keep).to(values.device)]
+    return values[torch.tensor(factor.keep, device=values.device)]
 
 
 def _refuse_shared(layout: Layout) -> None:

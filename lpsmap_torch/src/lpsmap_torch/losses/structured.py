@@ -118,7 +118,8 @@ def differentiable(graph: TorchFactorGraph, compared: Compared) -> Tensor:
             inputs.append(given.reshape(-1))
             slopes.append(difference.reshape(-1))
             item.append(np.repeat(items.of_rows(factor), factor.n_additionals))
-    values = torch.from_numpy(compared.values).to(dtype=like.dtype, device=like.device)
+    dtype = torch.promote_types(like.dtype, torch.float32)  # sums are more than halves can hold
+    values = torch.from_numpy(compared.values).to(dtype=dtype, device=like.device)
     where = [torch.from_numpy(x).to(like.device) for x in item]
     return with_slopes(values, inputs, slopes, where)
 
