@@ -166,7 +166,8 @@ def build_networks(part: Any) -> Networks:
     covered = np.ones(part.n_components, dtype=bool)
     found = []
     for b, bucket in enumerate(part.buckets):
-        tables = bucket.type.as_tables(bucket.factors) if bucket.n_factors else None
+        as_tables = bucket.type.as_tables
+        tables = None if as_tables is None else as_tables(bucket.factors)
         if tables is None:
             covered[bucket.component] = False
             continue
