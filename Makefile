@@ -7,6 +7,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 DOCS_STAMP := $(VENV)/.installed-docs
+COMPILED := $(VENV)/.compiled
 PARALLEL := -n auto --dist worksteal
 PACKAGES := lpsmap_core lpsmap_factors_logic lpsmap_factors_struct lpsmap_torch
 
@@ -23,7 +24,7 @@ help:  ## Show this list
 demo: $(STAMP)  ## Train latent trees on generated ListOps data, about 4 minutes
 	$(BIN)/python examples/listops.py demo --out build/listops
 
-test: $(STAMP)  ## Run the quick tests, with coverage of core and logic
+test: $(STAMP) | $(COMPILED)  ## Run the quick tests, with coverage of core and logic
 	COVERAGE_FILE=.coverage.compiled $(BIN)/python -m pytest -m "not slow" $(PARALLEL) --cov --cov-report=term
 
 test-slow: $(STAMP)  ## Run the slow tests: wheels in empty environments, many draws
@@ -83,6 +84,12 @@ $(STAMP): requirements-dev.txt $(PACKAGES:%=%/pyproject.toml)
 	$(BIN)/python -m pip install --quiet --editable './lpsmap_core[new-plugin,plot]' \
 		$(patsubst %,--editable ./%,$(filter-out lpsmap_core,$(PACKAGES))) \
 		--requirement requirements-dev.txt
+	touch $@
+
+# Once for a machine: here kernels compile beside each other, within the tests they wait for each
+# other. Later changes of the source compile where they are used.
+$(COMPILED): | $(STAMP)
+	$(BIN)/lpsmap compile --all
 	touch $@
 
 $(DOCS_STAMP): docs/requirements.txt $(STAMP)

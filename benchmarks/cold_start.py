@@ -49,7 +49,7 @@ def sequence() -> None:
     """Solve Sequence and AtMostOne."""
     from lpsmap import AtMostOne, Sequence  # noqa: PLC0415
 
-    _solve((6, 3), lambda u: [Sequence(u, [[0.0] * 3] * 3), AtMostOne(u, axis=0)])
+    _solve((3, 6), lambda u: [Sequence(u, [[0.0] * 6] * 6), AtMostOne(u, axis=0)])
 
 
 def _solve(

@@ -180,9 +180,12 @@ def test_scores_that_are_not_finite_harm_their_component_alone() -> None:
     with pytest.warns(ConvergenceWarning):
         relaxed = graph.solve_map()
     assert relaxed.status[0] is Status.NON_FINITE
-    with pytest.warns(ConvergenceWarning):
+    with pytest.warns(ConvergenceWarning, match="1 of 2 components have a score that is NaN"):
         graph.solve_map(exact=True)
     np.testing.assert_array_equal(u.value, [[np.nan, np.nan], [0.0, 1.0]])
+    graph.rescore(u, np.full((2, 2), np.nan))
+    with pytest.raises(ValueError, match=r"block 0 holds nan at \[0, 0\]"):
+        graph.solve_map(exact=True)
 
 
 def frustrated(n: int, rng: np.random.Generator) -> FactorGraph:
@@ -194,6 +197,7 @@ def frustrated(n: int, rng: np.random.Generator) -> FactorGraph:
     return graph
 
 
+@pytest.mark.compiled
 def test_limits_leave_the_best_so_far_and_a_bound(rng: np.random.Generator) -> None:
     graph = frustrated(60, rng)
     for limit in ({"max_nodes": 40}, {"max_time": 0.3}):
@@ -204,6 +208,7 @@ def test_limits_leave_the_best_so_far_and_a_bound(rng: np.random.Generator) -> N
         assert found.bound[0] > found.score[0]
 
 
+@pytest.mark.compiled
 def test_ctrl_c_gives_the_best_so_far(rng: np.random.Generator) -> None:
     graph, seen = frustrated(60, rng), []
 

@@ -24,6 +24,8 @@ def first(scores: list[float], direct: np.ndarray = COUPLED, **options: float) -
 def test_the_first_step_size_follows_the_allowed_scores_of_its_component() -> None:
     found = first([3.0, 4.0, -np.inf, 2.0, 0.0]) / FIRST_STEP_SIZE
     np.testing.assert_allclose(found, np.sqrt([1 + 12.5, 1 + 4.0, 1.0]))
+    decided = first([3.0, 4.0, np.inf, 2.0, np.inf]) / FIRST_STEP_SIZE  # on, in a search
+    np.testing.assert_allclose(decided, np.sqrt([1 + 12.5, 1 + 4.0, 1.0]))
     np.testing.assert_allclose(first([1e200, 1e200, 0, 0, 0])[0], FIRST_STEP_SIZE * 1e200)
 
 

@@ -205,3 +205,15 @@ def test_numpy_makes_no_arrays_of_variables() -> None:
     for make in (np.asarray, np.stack, lambda v: np.array([v, v])):
         with pytest.raises(TypeError, match="Variables are no numbers.*lpsmap.stack"):
             make(u)
+
+
+def test_what_layouts_are_made_of_cannot_be_written() -> None:
+    """Compiled code follows indices without looking: a wrong one would end the process."""
+    graph = FactorGraph()
+    whole, mine = graph.variable((2, 3)), np.arange(2)
+    for view in (whole, whole[0], whole[[1, 0]], ~whole, whole.T, stack([whole[0], whole[1]])):
+        for array in (view.index, view.negated):
+            with pytest.raises(ValueError, match="read-only"):
+                array[...] = 99
+    Variables(graph, mine, mine > 5)
+    mine[0] = 1  # the caller's own stays as it was

@@ -242,7 +242,7 @@ class FactorGraph(DeclaredGraph):
         options = options._replace(tol=min(options.tol, PROVING_TOLERANCE), exact=True)
         relaxed = self._run(options, verbose, warm_start, engine, report_unsolved=False)
         self.solution = assignment = relaxed.decoded(limits)
-        report_unproved(assignment)
+        report_unproved(assignment, self._shapes())
         return assignment
 
     def _run(
@@ -267,7 +267,7 @@ class FactorGraph(DeclaredGraph):
         if isinstance(warm_start, CachedStart):
             warm_start.keep(layout, solution.solved)
         if report_unsolved:
-            report(solution, scores, [tuple(block.shape) for block in self._scores])
+            report(solution, scores, self._shapes())
         if verbose:
             logger.info(
                 "%r; outer iterations: most %d; largest residuals: %.2e primal, %.2e dual",
@@ -388,6 +388,9 @@ class FactorGraph(DeclaredGraph):
         self.solution = None
 
     # ---------------------------------------------------------------- checks
+
+    def _shapes(self) -> list[tuple[int, ...]]:
+        return [tuple(block.shape) for block in self._scores]
 
     def _solved(self, verb: str) -> Solution | Assignment:
         if self.solution is None:

@@ -91,11 +91,11 @@ class TorchFactorGraph(FactorGraph):
             span = variables.span
             whole = span.stop - span.start == len(values)
             return (values if whole else values[span]).reshape(variables.shape).clone()
-        index = torch.from_numpy(np.ascontiguousarray(variables.index)).to(values.device)
+        index = torch.from_numpy(np.array(variables.index)).to(values.device)
         chosen = values[index]
         if not variables.negated.any():
             return chosen
-        negated = torch.from_numpy(np.ascontiguousarray(variables.negated)).to(values.device)
+        negated = torch.from_numpy(np.array(variables.negated)).to(values.device)
         return torch.where(negated, 1.0 - chosen, chosen)
 
     def additionals_of(self, factor: Factor) -> Tensor:

@@ -67,7 +67,7 @@ def first_step_sizes(
 def _root_mean_squares(
     component: IntArray, eta: FloatArray, quadratic: float, out: FloatArray
 ) -> None:
-    """Write ``first sqrt(quadratic + mean(eta^2))``, of each component's allowed scores.
+    """Write ``first sqrt(quadratic + mean(eta^2))``, of each component's finite scores.
 
     Without the quadratic term all that scores are measured by is each other; where all are zero,
     any step size is right.
@@ -75,10 +75,10 @@ def _root_mean_squares(
     n, first = len(out), FIRST_STEP_SIZE if quadratic > 0.0 else FIRST_LINEAR
     scale, squares, count = np.ones(n), np.zeros(n), np.zeros(n)
     for v in range(len(eta)):
-        if eta[v] > -np.inf:
+        if abs(eta[v]) < np.inf:
             scale[component[v]] = max(scale[component[v]], abs(eta[v]))
     for v in range(len(eta)):
-        if eta[v] > -np.inf:
+        if abs(eta[v]) < np.inf:
             c = component[v]
             squares[c] += (eta[v] / scale[c]) ** 2  # which does not overflow
             count[c] += 1.0

@@ -439,5 +439,6 @@ _NO_INTEGERS = np.empty(0, dtype=np.int64), np.empty((0, 2), dtype=np.int64)
 
 def _concatenate(arrays: list[npt.NDArray[Any]], dtype: npt.DTypeLike) -> npt.NDArray[Any]:
     if len(arrays) == 1:
-        return np.ascontiguousarray(arrays[0])
+        # writable, as the others are: to numba arrays that are not are of another type
+        return np.require(arrays[0], requirements=["C", "W"])
     return np.concatenate(arrays) if arrays else np.empty(0, dtype=dtype)

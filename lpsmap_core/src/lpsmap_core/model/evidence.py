@@ -55,6 +55,9 @@ class Conditioned:
         self._on = on
         self._factors = factors
 
+    def __repr__(self) -> str:
+        return f"Conditioned({self.graph!r})"
+
     @overload
     def of(self, what: Variables) -> Variables: ...
 

@@ -68,8 +68,8 @@ class Variables:
         span: slice | None = None,
     ) -> None:
         self._graph = graph
-        self.index = index
-        self.negated = negated
+        self.index: IntArray = _read_only(index)
+        self.negated: BoolArray = _read_only(negated)
         self.span = span
 
     @property
@@ -96,8 +96,8 @@ class Variables:
         return self.graph, weak, self.index, self.negated, self.span
 
     def __setstate__(self, state: tuple[Owner, bool, IntArray, BoolArray, slice | None]) -> None:
-        graph, weak, self.index, self.negated, self.span = state
-        self._graph = weakref.ref(graph) if weak else graph
+        graph, weak, index, negated, span = state
+        self.__init__(weakref.ref(graph) if weak else graph, index, negated, span)  # type: ignore[misc]
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -209,6 +209,13 @@ class Variables:
     def __repr__(self) -> str:
         negated = "some or all negated, " if self.negated.any() else ""
         return f"Variables(shape={self.shape}, {negated}of {self.graph!r})"
+
+
+def _read_only(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """Return a view that cannot be written to: compiled code trusts what a layout is made of."""
+    view = np.asarray(array).view()
+    view.flags.writeable = False
+    return view
 
 
 def stack(variables: Sequence[Variables]) -> Variables:

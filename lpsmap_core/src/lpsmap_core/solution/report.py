@@ -72,15 +72,31 @@ def report(solution: Solution, scores: FloatArray, shapes: Shapes) -> None:
     warnings.warn(" ".join(lines), ConvergenceWarning, stacklevel=stacklevel())
 
 
-def report_unproved(assignment: Assignment) -> None:
-    """Warn once of all components whose assignment is not proved to be the best."""
+def report_unproved(assignment: Assignment, shapes: Shapes) -> None:
+    """Warn once of all components whose assignment is not proved to be the best.
+
+    Parameters
+    ----------
+    assignment
+        What came of the search.
+    shapes
+        As for `report`.
+
+    Raises
+    ------
+    ValueError
+        If no component has finite scores.
+    """
     if assignment.ok:
         return
-    n, none = len(assignment.score), ~assignment.found
-    allowed = ~np.isneginf(assignment.bound)
+    n, none, bad = len(assignment.score), ~assignment.found, np.isnan(assignment.bound)
+    if bad.all():
+        raise ValueError(_non_finite_message(assignment.scores, shapes))
+    allowed = ~(np.isneginf(assignment.bound) | bad)
     lines = []
     for count, words in (
-        ((none & ~allowed).sum(), "have constraints that allow no assignment."),
+        (bad.sum(), "have a score that is NaN or +inf, and NaN values."),
+        ((none & ~allowed & ~bad).sum(), "have constraints that allow no assignment."),
         ((none & allowed).sum(), "have no assignment yet: raise max_time or max_nodes."),
         (
             (~none & ~assignment.proved).sum(),
