@@ -3,8 +3,8 @@
 ``python benchmarks/trees_milp.py`` takes some sentences of every length from the treebank of
 ``examples/treebank.py``, with its scores: non-projective trees of a single root, at most five
 dependents a word, and extra scores for neighbours under one head. HiGHS gets them as a
-mixed-integer program in which a unit of flow goes from the root to every word (Martins et al. 2009). Both run on
-one thread; times are of the processor.
+mixed-integer program in which a unit of flow goes from the root to every word (Martins et al.
+2009). Both run on one thread; times are of the processor.
 """
 
 from __future__ import annotations

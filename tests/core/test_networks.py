@@ -10,6 +10,7 @@ import pytest
 
 import judges
 from lpsmap import AtMostOne, Dense, FactorGraph, Imply, Nand, Or, Pair, Xor
+from lpsmap_core import ConvergenceWarning
 from lpsmap_core.decoding import states as of_states
 from lpsmap_core.decoding.assignments import assignment_scores
 from lpsmap_core.decoding.search import Search
@@ -83,6 +84,26 @@ def test_a_network_scores_every_assignment_as_its_factors_do(draw, seed: int) ->
         eta_on = np.where(on, eta, 0.0).sum()
         true = assignment_scores(part, np.zeros(len(eta)), eta_v, on).sum() + eta_on
         assert found.get(tuple(on), -np.inf) == pytest.approx(true), on
+
+
+@pytest.mark.parametrize("negated", list(itertools.product([False, True], repeat=2)))
+@pytest.mark.parametrize("first", [Xor, Or])
+def test_a_state_that_there_is_no_other_of(negated: tuple[bool, bool], first: type) -> None:
+    """An Xor of one slot leaves one state, which others may see from either side."""
+    graph = FactorGraph()
+    u = graph.variable_from([0.7])
+    kinds = [first, Or if first is Xor else Xor]
+    for kind in kinds:
+        graph.add(kind(u ^ negated[kind is Or]))
+    wanted = [not flag for flag in negated]
+    found = graph.solve_map(exact=True) if wanted[0] == wanted[1] else None
+    if found is not None:
+        assert found.ok
+        assert u.value.tolist() == [float(wanted[0])]
+    else:
+        with pytest.warns(ConvergenceWarning, match="allow no"):
+            found = graph.solve_map(exact=True)
+        assert not found.found.any()
 
 
 def _total(network, given: Potentials, chosen: tuple[int, ...]) -> float:

@@ -166,7 +166,8 @@ def build_networks(part: Any) -> Networks:
     covered = np.ones(part.n_components, dtype=bool)
     found = []
     for b, bucket in enumerate(part.buckets):
-        tables = bucket.type.as_tables(bucket.factors) if bucket.n_factors else None
+        as_tables = bucket.type.as_tables
+        tables = None if as_tables is None else as_tables(bucket.factors)
         if tables is None:
             covered[bucket.component] = False
             continue
@@ -203,7 +204,8 @@ def _agree_on_blocks(
         head[variable], place[variable] = mine, places
         size[blocks.head] = sizes
         always[blocks.head] |= blocks.tables.always
-        turned[variable] = blocks.bucket.negated & ((n_slots > 1) | blocks.tables.always)
+        chosen = (n_slots > 1) | blocks.tables.always
+        turned[variable[chosen]] = blocks.bucket.negated[chosen]
         claims.append((variable, mine, places, n_slots))
     for blocks, (variable, mine, places, n_slots) in zip(found, claims, strict=True):
         odd = (head[variable] != mine) | (place[variable] != places) | (size[mine] != n_slots)
@@ -241,7 +243,7 @@ def _laid_out(
     others = ranges(first_state, of_head[away])
     counts = n_states[of_head[away]]
     missed = others != np.repeat(first_state[of_head[away]] + place[away], counts)
-    pieces = [_piece(blocks, covered, node, n_states, first_state) for blocks in found]
+    pieces = [_piece(blocks, covered, node, n_states, first_state, turned) for blocks in found]
     component = _together([p.component for p in pieces])
     order = np.argsort(component, kind="stable")
     component = component[order]
@@ -305,7 +307,12 @@ class _Piece(NamedTuple):
 
 
 def _piece(
-    blocks: _Blocks, covered: BoolArray, node: IntArray, n_states: IntArray, first_state: IntArray
+    blocks: _Blocks,
+    covered: BoolArray,
+    node: IntArray,
+    n_states: IntArray,
+    first_state: IntArray,
+    turned: BoolArray,
 ) -> _Piece:
     tables, bucket = blocks.tables, blocks.bucket
     inside = covered[bucket.component]
@@ -328,16 +335,14 @@ def _piece(
     own = ranges(first_entry, alone)
     block = np.repeat(first_block[alone], n_entries[alone])
     own_place = np.arange(len(own)) - np.repeat(offsets_of(n_entries[alone])[:-1], n_entries[alone])
-    mine = node[blocks.head[block]]
-    fits = own_place < n_states[mine]
-    own, own_state = own[fits], (first_state[mine] + own_place)[fits]
-    mine_block = block[fits]
-    slots = np.minimum(blocks.first_slot[mine_block] + own_place[fits], bucket.n_links - 1)
-    if not tables.always and bucket.negated.any():  # of one slot: on and off change places
-        turned = bucket.negated[blocks.first_slot[block[fits]]] & (
-            tables.block_sizes[block[fits]] == 1
-        )
-        own_state = np.where(turned, first_state[mine[fits]] + 1 - own_place[fits], own_state)
+    place, mine = own_place, node[blocks.head[block]]
+    if not tables.always:  # of one slot: on and off change places, unless the node's do already
+        flipped = bucket.negated[blocks.first_slot[block]]
+        flipped &= tables.block_sizes[block] == 1
+        place = np.where(flipped & ~turned[blocks.head[block]], 1 - own_place, own_place)
+    fits = place < n_states[mine]
+    own, on = own[fits], (own_place < tables.block_sizes[block])[fits]
+    own_slot = np.minimum((blocks.first_slot[block] + own_place)[fits], bucket.n_links - 1)
     return _Piece(
         component=bucket.component[several],
         n_places=tables.n_blocks[several],
@@ -347,12 +352,10 @@ def _piece(
         fixed=tables.fixed[entries],
         additional=additional[entries],
         link=np.where(off, -1, blocks.first_link + np.minimum(slot, bucket.n_links - 1)),
-        own_state=own_state,
+        own_state=(first_state[mine] + place)[fits],
         own_fixed=tables.fixed[own],
         own_additional=additional[own],
-        own_link=np.where(
-            own_place[fits] < tables.block_sizes[mine_block], blocks.first_link + slots, -1
-        ),
+        own_link=np.where(on, blocks.first_link + own_slot, -1),
     )
 
 
