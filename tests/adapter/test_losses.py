@@ -78,7 +78,7 @@ TREES = torch.tensor([[0, 0, 1], [1, 1, 1], [2, 2, 2]])
 PROBLEMS = {
     "trees": Problem(DepTree, normal(3, 3, 3), TREES, {}),
     "taggings": Problem(
-        tagging, normal(2, 4, 3), torch.tensor([[0, 2, 1, 1], [1, 1, 0, 2]]), {"w": normal(3, 3)}
+        tagging, normal(2, 3, 3), torch.tensor([[0, 2, 1], [1, 1, 0]]), {"w": normal(3, 3)}
     ),
     "matchings": Problem(
         matching, normal(2, 3, 4, seed=1), torch.tensor([[0, 3, 1], [2, 1, 0]]), {}, True

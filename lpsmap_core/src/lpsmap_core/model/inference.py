@@ -65,7 +65,10 @@ class LogPartition(Protocol):
 
 
 class Inference(LogPartition, Protocol):
-    """Sums over the structures of factors, and structures of them by their probability."""
+    """Sums over the structures of factors, and structures of them by their probability.
+
+    `rows` and `scores` are as in `LogPartition`.
+    """
 
     def sample(self, rows: IntArray, scores: Scores, n: int, random: np.random.Generator) -> Found:
         """Draw `n` structures of each factor, independently, by the numbers of `random`."""
