@@ -41,6 +41,7 @@ for _ in range(80):
     loss.backward()
     optimizer.step()
     losses.append(loss.item())
+places = places.tolist()
 
 # %%
 # What it learnt: to go on by one.
@@ -51,5 +52,7 @@ axes[0].set(xlabel="step", ylabel="loss", ylim=(0, None))
 axes[1].bar(["≤ -2", "-1", "0", "1", "≥ 2"], attention.distances.tolist(), color="#0072b2")
 axes[1].set(title="scores of distances")
 axes[2].imshow(weights[0].detach().numpy(), cmap="Blues", vmin=0, vmax=1)
-axes[2].plot(places[0].tolist(), range(rows), "o", color="#d55e00", markerfacecolor="none", markersize=9)
+axes[2].plot(
+    places[0].tolist(), range(rows), "o", color="#d55e00", markerfacecolor="none", markersize=9
+)
 axes[2].set(title="a copy", xlabel="place", ylabel="copy")
