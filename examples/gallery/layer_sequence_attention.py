@@ -41,7 +41,6 @@ for _ in range(80):
     loss.backward()
     optimizer.step()
     losses.append(loss.item())
-places = places.tolist()
 
 # %%
 # What it learnt: to go on by one.
