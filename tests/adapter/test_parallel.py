@@ -8,27 +8,10 @@ import sys
 
 import pytest
 import torch
-from torch import Tensor
-from torch.utils.data import DataLoader, Dataset
+from torch.utils.data import DataLoader
 
 from environments import ROOT
-from lpsmap_torch.layers import LPMatchingAttention, Rationale
-
-
-class Rationales(Dataset):
-    """Items that a worker solves, by layers that came with the data set."""
-
-    def __init__(self) -> None:
-        self.layers = Rationale(2), LPMatchingAttention(threads=2)
-        self.scores = torch.randn(16, 64, generator=torch.Generator().manual_seed(0))
-
-    def __len__(self) -> int:
-        return len(self.scores)
-
-    @torch.no_grad()
-    def __getitem__(self, i: int) -> Tensor:
-        one, two = self.layers
-        return torch.cat([one(self.scores[i]), two(self.scores[i].reshape(8, 8)).reshape(-1)])
+from solved_items import SolvedItems
 
 
 @pytest.mark.filterwarnings("ignore:This DataLoader will create:UserWarning")
@@ -36,11 +19,11 @@ class Rationales(Dataset):
 @pytest.mark.parametrize("context", ["fork", pytest.param("spawn", marks=pytest.mark.slow)])
 def test_eight_workers(context: str) -> None:
     """After this process has solved with threads of its own."""
-    items = Rationales()
+    items = SolvedItems()
     expected = torch.stack([items[i] for i in range(len(items))])
     items.layers[1](torch.randn(256, 8, 8))
     loader = DataLoader(
-        items, batch_size=2, num_workers=8, multiprocessing_context=context, timeout=300
+        items, batch_size=2, num_workers=8, multiprocessing_context=context, timeout=1200
     )
     found = torch.cat(list(loader))
     torch.testing.assert_close(found, expected, rtol=0, atol=0)

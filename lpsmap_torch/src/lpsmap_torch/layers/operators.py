@@ -7,6 +7,7 @@ of the products are products again, and gradients of gradients follow.
 
 from __future__ import annotations
 
+import itertools
 import weakref
 from collections.abc import Callable
 from typing import Any, Protocol
@@ -39,12 +40,12 @@ class Solver(Protocol):
 
 
 _SOLVERS: weakref.WeakValueDictionary[str, Solver] = weakref.WeakValueDictionary()
-_numbered = iter(range(2**62))
+_NUMBERS = itertools.count()
 
 
 def name_for(solver: Solver) -> str:
     """Return a name by which operators find a layer while it lives."""
-    name = f"layer {next(_numbered)}"
+    name = f"layer {next(_NUMBERS)}"
     _SOLVERS[name] = solver
     return name
 
