@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from torch import Tensor
 
 from lpsmap_core import Factor, Variables
 from lpsmap_torch.layers.layer import Lengths, Mask, factor_type
 from lpsmap_torch.layers.layout import Declared
 from lpsmap_torch.layers.matching_start import MatchingStart
-from lpsmap_torch.layers.pairs import PairLayer, rescaled
+from lpsmap_torch.layers.pairs import RelaxedPairLayer
 
 LARGEST = 1e3
 """Scores from which on the solve starts from nothing."""
@@ -21,7 +19,7 @@ LARGEST = 1e3
 __all__ = ["LPMatchingAttention"]
 
 
-class LPMatchingAttention(PairLayer):
+class LPMatchingAttention(RelaxedPairLayer):
     """Attention both ways at once, by LP-SparseMAP over rows and columns.
 
     An `Xor` for every word of the shorter side, and an `AtMostOne` for every word of the longer one
@@ -44,27 +42,6 @@ class LPMatchingAttention(PairLayer):
     and columns. A mask says which pairs are allowed, and broadcasts to the scores; rows and columns
     of no pair have weights of zero.
     """
-
-    def __init__(self, rescale: bool = False, **options: Any) -> None:
-        super().__init__(**options)
-        self.rescale = rescale
-
-    def forward(
-        self, scores: Tensor, *, lengths: Tensor | None = None, mask: Tensor | None = None
-    ) -> Tensor:
-        """Return the weights, see `Layer.forward`.
-
-        Parameters
-        ----------
-        scores
-            Scores of the pairs, ``(..., m, n)``.
-        lengths
-            Numbers of rows and columns.
-        mask
-            Which pairs are allowed.
-        """
-        weights = super().forward(scores, lengths=lengths, mask=mask)
-        return rescaled(weights, lengths, mask) if self.rescale else weights
 
     def declare(self, u: Variables, lengths: Lengths, mask: Mask, n_weights: int) -> Declared:
         """Return the rows and columns that have a pair at all."""
@@ -89,9 +66,6 @@ class LPMatchingAttention(PairLayer):
             return MatchingStart(table, tables, *ends, factor_type("Xor"))
 
         return Declared(factors, start=start)
-
-    def _own_repr(self) -> dict[str, Any]:
-        return {"rescale": self.rescale} if self.rescale else {}
 
 
 def _lines(table: Variables, pairs: NDArray[np.bool_]) -> Iterator[Factor]:

@@ -12,12 +12,12 @@ from torch import Tensor, nn
 from lpsmap_core import Factor, Variables
 from lpsmap_torch.layers.layer import Lengths, Mask, factor_type
 from lpsmap_torch.layers.layout import Declared, Tied
-from lpsmap_torch.layers.pairs import PairLayer, rescaled
+from lpsmap_torch.layers.pairs import RelaxedPairLayer
 
 __all__ = ["LPSequenceAttention"]
 
 
-class LPSequenceAttention(PairLayer):
+class LPSequenceAttention(RelaxedPairLayer):
     """Attention both ways at once: sequences that use each column once on average, at most.
 
     A `Sequence` over the words of the shorter side, whose states are the words of the longer one,
@@ -46,31 +46,13 @@ class LPSequenceAttention(PairLayer):
     """
 
     def __init__(self, rescale: bool = False, **options: Any) -> None:
-        super().__init__(**options)
-        self.rescale = rescale
+        super().__init__(rescale, **options)
         self.transition = nn.Parameter(torch.empty(1))
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
         """Score all steps with zero."""
         nn.init.zeros_(self.transition)
-
-    def forward(
-        self, scores: Tensor, *, lengths: Tensor | None = None, mask: Tensor | None = None
-    ) -> Tensor:
-        """Return the weights, see `Layer.forward`.
-
-        Parameters
-        ----------
-        scores
-            Scores of the pairs, ``(..., m, n)``.
-        lengths
-            Numbers of rows and columns.
-        mask
-            Which pairs are allowed.
-        """
-        weights = super().forward(scores, lengths=lengths, mask=mask)
-        return rescaled(weights, lengths, mask) if self.rescale else weights
 
     def declare(self, u: Variables, lengths: Lengths, mask: Mask, n_weights: int) -> Declared:
         """Return the sequences, and the words that they use."""
@@ -93,9 +75,6 @@ class LPSequenceAttention(PairLayer):
 
     def _weights(self) -> Tensor:
         return self.transition
-
-    def _own_repr(self) -> dict[str, Any]:
-        return {"rescale": self.rescale} if self.rescale else {}
 
 
 def _sequences(

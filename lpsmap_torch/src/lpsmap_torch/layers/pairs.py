@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import torch
 from numpy.typing import NDArray
@@ -10,7 +12,7 @@ from torch import Tensor
 from lpsmap_torch.layers.checks import check_ends, leading
 from lpsmap_torch.layers.layer import Layer, Lengths, Mask
 
-__all__ = ["PairLayer", "rescaled"]
+__all__ = ["PairLayer", "RelaxedPairLayer", "rescaled"]
 
 
 class PairLayer(Layer):
@@ -48,6 +50,44 @@ class PairLayer(Layer):
         )
         forbidden = inside & ~allowed
         return np.stack([rows, columns], axis=-1), forbidden if forbidden.any() else None
+
+
+class RelaxedPairLayer(PairLayer):
+    """A layer of pairs by LP-SparseMAP, whose words agree only as far as the solver got.
+
+    Parameters
+    ----------
+    rescale
+        Whether to divide by the sums of the shorter side's words: "For both LP-SparseMAP
+        approaches, we rescale the result by row sums to ensure feasibility" (Niculae & Martins
+        2020, section 5.2).
+    options
+        As for `Layer`.
+    """
+
+    def __init__(self, rescale: bool = False, **options: Any) -> None:
+        super().__init__(**options)
+        self.rescale = rescale
+
+    def forward(
+        self, scores: Tensor, *, lengths: Tensor | None = None, mask: Tensor | None = None
+    ) -> Tensor:
+        """Return the weights, see `Layer.forward`.
+
+        Parameters
+        ----------
+        scores
+            Scores of the pairs, ``(..., m, n)``.
+        lengths
+            Numbers of rows and columns.
+        mask
+            Which pairs are allowed.
+        """
+        weights = super().forward(scores, lengths=lengths, mask=mask)
+        return rescaled(weights, lengths, mask) if self.rescale else weights
+
+    def _own_repr(self) -> dict[str, Any]:
+        return {"rescale": self.rescale} if self.rescale else {}
 
 
 def rescaled(weights: Tensor, lengths: Tensor | None, mask: Tensor | None) -> Tensor:
