@@ -18,7 +18,7 @@ from lpsmap_core.decoding.states import States
 from lpsmap_core.layout.layout import Part
 from lpsmap_core.tables.bounds import tighten
 from lpsmap_core.tables.cycles import no_triplets, triplets_of
-from lpsmap_core.tables.elimination import eliminate, elimination_order
+from lpsmap_core.tables.elimination import MOST_NODES, eliminate, elimination_order
 from lpsmap_core.tables.messages import Potentials, finite_scores, new_shares
 from lpsmap_core.tables.moves import improve
 
@@ -221,3 +221,21 @@ def test_the_relaxation_from_messages_is_certified(seed: int) -> None:
     exact = graph.solve_map(exact=True)
     assert exact.ok
     assert exact.total <= solution.objective[0] + solution.gap[0] + 1e-9
+
+
+def test_networks_of_many_nodes_take_no_square_tables(rng: np.random.Generator) -> None:
+    """A picture's worth of nodes would take a table of gigabytes: a longer chain is proved too."""
+    n = MOST_NODES + 1
+    scores, pairs = rng.normal(size=n), rng.normal(size=n - 1)
+    graph = FactorGraph()
+    u = graph.variable_from(scores)
+    graph.add(Pair(u[:-1], u[1:], pairs))
+    network = scores_of(graph)[0].networks.of(0)[0]
+    assert elimination_order(network, 1e12).cost == np.inf
+    assert triplets_of(network) is None
+    best = np.array([0.0, scores[0]])
+    for score, pair in zip(scores[1:], pairs, strict=True):
+        best = np.array([best.max(), score + max(best[0], best[1] + pair)])
+    found = graph.solve_map(exact=True)
+    assert found.ok
+    np.testing.assert_allclose(found.total, best.max(), rtol=1e-12)

@@ -17,6 +17,7 @@ from lpsmap_core.kernels.arrays import BoolArray, FloatArray, IntArray
 from lpsmap_core.kernels.compile import kernel, leaf
 from lpsmap_core.layout.network import Network, joined
 from lpsmap_core.layout.ragged import offsets_of
+from lpsmap_core.tables.elimination import MOST_NODES
 from lpsmap_core.tables.messages import Potentials, Shares
 
 __all__ = ["Triplets", "no_triplets", "pass_triplets", "subtract_shares"]
@@ -51,6 +52,8 @@ def triplets_of(network: Network) -> tuple[Network, Triplets] | None:
 
     None if there are none, too many, or tables over more than two nodes.
     """
+    if len(network.n_states) > MOST_NODES:
+        return None
     if not len(network.table) or (np.diff(network.scope_offsets) != 2).any():
         return None
     ends = np.sort(network.scope.reshape(-1, 2), axis=1)

@@ -19,9 +19,12 @@ from lpsmap_core.kernels.compile import kernel, leaf
 from lpsmap_core.kernels.interrupts import interrupted
 from lpsmap_core.layout.network import Network
 
-__all__ = ["Order", "elimination_order", "eliminate"]
+__all__ = ["MOST_NODES", "Order", "elimination_order", "eliminate"]
 
 Bytes = npt.NDArray[np.uint8]
+
+MOST_NODES = 5_000
+"""Nodes of networks that are looked at as a square table of who is next to whom."""
 
 INNER = 256
 """Entries of a joined table that are worked on at a time."""
@@ -36,7 +39,12 @@ class Order(NamedTuple):
 
 
 def elimination_order(network: Network, limit: float) -> Order:
-    """Return the cheaper of two orders, of infinite cost if both are above the limit."""
+    """Return the cheaper of two orders, of infinite cost if both are above the limit.
+
+    Or if there are more than `MOST_NODES`.
+    """
+    if len(network.n_states) > MOST_NODES:
+        return Order(np.arange(len(network.n_states)), np.inf)
     neighbours = _neighbours(network)
     by_fill, cost = _least_fill(network.n_states, neighbours.copy(), limit)
     across = _across(neighbours)
