@@ -12,7 +12,7 @@ from scipy.optimize import Bounds, LinearConstraint, milp
 from scipy.sparse import coo_array
 
 import lpsmap_core
-from lpsmap import AtMostOne, Dense, DepTree, FactorGraph, Knapsack, Pair, Xor
+from lpsmap import AtMostOne, Budget, Dense, DepTree, FactorGraph, Knapsack, Pair, Xor
 from lpsmap_core import Assignment, ConvergenceWarning
 from lpsmap_core.decoding.program import Program
 from lpsmap_core.decoding.solvers import Answer, MapSolver, SolverLimits
@@ -156,16 +156,17 @@ def test_who_solved_and_why_is_said() -> None:
 
 
 def test_auto_hands_over_what_is_not_proved_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    from lpsmap_core import graph as module
     from lpsmap_core.decoding import solvers
+    from lpsmap_core.solution import handing_over
 
     monkeypatch.setattr(solvers, "PREFERRED", "scipy")
-    monkeypatch.setattr(module, "FIRST_NODES", 1)
+    monkeypatch.setattr(handing_over, "FIRST_NODES", 1)
     rng = np.random.default_rng(0)
     graph = FactorGraph()
     u = graph.variable_from(rng.normal(size=12))
     i, j = np.triu_indices(12, 1)
     graph.add(Pair(u[i], u[j], rng.normal(size=len(i))))
+    graph.add(Budget(u, 4))  # no table: it would be eliminated without a search
     easy = graph.variable_from([1.0, 2.0])
     graph.add(Xor(easy))
     found = best(graph)

@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from lpsmap_core.decoding.decode import DEFAULT_GAP, FIRST_NODES, search_limits
+from lpsmap_core.decoding.decode import DEFAULT_GAP, search_limits
 from lpsmap_core.decoding.search import Progress as SearchProgress
-from lpsmap_core.decoding.solvers import choose_solver
+from lpsmap_core.decoding.solvers import choose_map_solver
 from lpsmap_core.engine.choice import AUTO, choose_engine
 from lpsmap_core.engine.options import Options, checked_options, threads_or_default
 from lpsmap_core.engine.warm_start import CachedStart
@@ -27,7 +27,7 @@ from lpsmap_core.model.variables import Variables
 from lpsmap_core.solution.assignment import Assignment
 from lpsmap_core.solution.distribution import Distributions
 from lpsmap_core.solution.gibbs import Gibbs
-from lpsmap_core.solution.handing_over import hand_over, nothing_known
+from lpsmap_core.solution.handing_over import best_assignment, nothing_known
 from lpsmap_core.solution.plan import Plan, make_plan
 from lpsmap_core.solution.ranked import ranked_assignments
 from lpsmap_core.solution.report import report, report_unproved
@@ -254,19 +254,14 @@ class FactorGraph(DeclaredGraph):
         limits = search_limits(gap, max_time, max_nodes, threads, progress)
         options = options._replace(tol=min(options.tol, PROVING_TOLERANCE), exact=True)
         scores, additionals = self._flat()
-        choice = choose_solver(solver, self.factors, [scores, *additionals], max_nodes is not None)
-        if choice.after_own:
-            relaxed = self._run(options, verbose, warm_start, engine, report_unsolved=False)
-            first = limits if choice.solver is None else limits._replace(max_nodes=FIRST_NODES)
-            assignment = relaxed.decoded(first)
-        else:
-            assignment = nothing_known(
-                self._laid_out(), self.factors, scores, additionals, limits.gap
-            )
-        if choice.solver is not None and not assignment.proved.all():
-            assignment = hand_over(assignment, choice.solver, limits)
-        assignment.reason = choice.reason
-        self.solution = assignment
+        limited = max_nodes is not None
+        choice = choose_map_solver(solver, self.factors, [scores, *additionals], limited)
+        self.solution = assignment = best_assignment(
+            choice,
+            limits,
+            lambda: self._run(options, verbose, warm_start, engine, report_unsolved=False),
+            lambda: nothing_known(self._laid_out(), self.factors, scores, additionals, limits.gap),
+        )
         report_unproved(assignment, self._shapes())
         return assignment
 

@@ -11,7 +11,7 @@ from lpsmap_core.engine.choice import AUTO
 from lpsmap_core.kernels.arrays import FloatArray
 from lpsmap_core.model.factor import Factor
 
-__all__ = ["OWN", "Answer", "MapSolver", "SolverChoice", "SolverLimits", "choose_solver"]
+__all__ = ["OWN", "Answer", "MapSolver", "MapSolverChoice", "SolverLimits", "choose_map_solver"]
 __all__ += ["find_solvers_by"]
 
 OWN = "lpsmap"
@@ -64,7 +64,7 @@ class MapSolver(abc.ABC):
         """Solve a program."""
 
 
-class SolverChoice(NamedTuple):
+class MapSolverChoice(NamedTuple):
     """Who looks for the best assignment, and why."""
 
     solver: MapSolver | None
@@ -84,9 +84,9 @@ def find_solvers_by(find: Find) -> None:
     _finders[:] = [find]
 
 
-def choose_solver(
+def choose_map_solver(
     name: str, factors: Sequence[Factor], scores: Sequence[FloatArray], limited: bool
-) -> SolverChoice:
+) -> MapSolverChoice:
     """Return who looks for the best assignment of a graph.
 
     Parameters
@@ -106,7 +106,7 @@ def choose_solver(
         If what it needs is not installed.
     """
     if name == OWN:
-        return SolverChoice(None, True, "was asked for")
+        return MapSolverChoice(None, True, "was asked for")
     (find,) = _finders
     if name == AUTO:
         return _automatic(find, factors, scores, limited)
@@ -116,22 +116,22 @@ def choose_solver(
         raise ModuleNotFoundError(f"solver: {missing}")
     if obstacle:
         raise ValueError(f"solver: {name!r} cannot solve the graph, as {obstacle}. Use {OWN!r}.")
-    return SolverChoice(solver(), False, "was asked for")
+    return MapSolverChoice(solver(), False, "was asked for")
 
 
 def _automatic(
     find: Find, factors: Sequence[Factor], scores: Sequence[FloatArray], limited: bool
-) -> SolverChoice:
+) -> MapSolverChoice:
     if limited:
-        return SolverChoice(None, True, "counts nodes, which max_nodes limits")
+        return MapSolverChoice(None, True, "counts nodes, which max_nodes limits")
     solver = find(PREFERRED)
     if solver.missing():
-        return SolverChoice(None, True, f"is the only one: {PREFERRED} is not installed")
+        return MapSolverChoice(None, True, f"is the only one: {PREFERRED} is not installed")
     obstacle = _obstacle(factors, scores)
     if obstacle:
-        return SolverChoice(None, True, f"is the only one, as {obstacle}")
+        return MapSolverChoice(None, True, f"is the only one, as {obstacle}")
     reason = f"proves most at once; {PREFERRED} takes on what it does not"
-    return SolverChoice(solver(), True, reason)
+    return MapSolverChoice(solver(), True, reason)
 
 
 def _obstacle(factors: Sequence[Factor], scores: Sequence[FloatArray]) -> str | None:

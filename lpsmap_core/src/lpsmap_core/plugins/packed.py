@@ -14,7 +14,7 @@ __all__ = ["file_bytes", "write_text"]
 GZIP = b"\x1f\x8b"
 """How a compressed file begins."""
 
-UNSUSPICIOUS = 2**19
+UNSUSPICIOUS = 2**18
 """Bytes to which any compressed file may grow."""
 
 MOST_GROWTH = 100

@@ -1,31 +1,68 @@
-"""Components that are handed to a solver of whole graphs."""
+"""The best assignment: by core's own search, and by solvers of whole graphs."""
 
 from __future__ import annotations
 
 import dataclasses
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
 from lpsmap_core.decoding.assignments import assignment_scores, best_additionals
-from lpsmap_core.decoding.decode import SearchLimits
+from lpsmap_core.decoding.decode import FIRST_NODES, SearchLimits
 from lpsmap_core.decoding.program import programs
-from lpsmap_core.decoding.solvers import MapSolver, SolverLimits
+from lpsmap_core.decoding.solvers import MapSolver, MapSolverChoice, SolverLimits
 from lpsmap_core.kernels.arrays import BoolArray, FloatArray
 from lpsmap_core.kernels.interrupts import Watch
 from lpsmap_core.layout.layout import Layout
 from lpsmap_core.model.factor import Factor
 from lpsmap_core.solution.assignment import Assignment
+from lpsmap_core.solution.solution import Solution
 from lpsmap_core.solution.solve import non_finite_components
 
-__all__ = ["hand_over", "nothing_known"]
+__all__ = ["best_assignment", "nothing_known"]
 
 ROUNDING = 1e-9
 """Added to solvers' bounds, in units of the summed magnitudes of the scores."""
 
 SMALLEST_GAP = 1e-6
 """What counts as proved by a solver at least: it compares up to tolerances of this size."""
+
+
+def best_assignment(
+    choice: MapSolverChoice,
+    limits: SearchLimits,
+    relax: Callable[[], Solution],
+    nothing: Callable[[], Assignment],
+) -> Assignment:
+    """Return the best assignment that the chosen solvers find.
+
+    Parameters
+    ----------
+    choice
+        Who looks for it.
+    limits
+        Of core's own search, which is short where another solver comes after it.
+    relax
+        Solves the relaxation that it starts from.
+    nothing
+        Returns what is known without it, see `nothing_known`.
+
+    Raises
+    ------
+    ValueError, KeyboardInterrupt
+        As `hand_over`.
+    """
+    if not choice.after_own:
+        assignment = nothing()
+    elif choice.solver is None:
+        assignment = relax().decoded(limits)
+    else:
+        assignment = relax().decoded(limits._replace(max_nodes=FIRST_NODES))
+    if choice.solver is not None and not assignment.proved.all():
+        assignment = hand_over(assignment, choice.solver, limits)
+    assignment.reason = choice.reason
+    return assignment
 
 
 def nothing_known(
