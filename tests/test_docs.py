@@ -29,8 +29,9 @@ WRITTEN = [path for path in sorted(DOCS.rglob("*.md")) if "gallery" not in path.
 PAGES = [*WRITTEN, *sorted(ROOT.glob("*.md")), ROOT / "examples" / "README.md"]
 PAGES += sorted(ROOT.glob("lpsmap_*/README.md"))
 REPLAYED = DOCS / "tutorial" / "writing-factors.md"  # by test_tutorial
+TRAINED = "layer_", "loss_"  # pages that train a network, with the slow tests
 GALLERY = [
-    pytest.param(path, id=path.stem, marks=[pytest.mark.slow] * path.stem.startswith("loss_"))
+    pytest.param(path, id=path.stem, marks=[pytest.mark.slow] * path.stem.startswith(TRAINED))
     for path in sorted((ROOT / "examples" / "gallery").glob("*.py"))
 ]
 HAS_TORCH = importlib.util.find_spec("torch") is not None
