@@ -130,10 +130,12 @@ def exchange(path: Path, rng: np.random.Generator) -> None:
     path.write_bytes(rng.choice(others).read_bytes())
 
 
-DAMAGES = [empty, truncate, extend, flip, overwrite, exchange]
+DAMAGES = [empty, truncate, flip, extend, overwrite, exchange]
 
 
-@pytest.mark.parametrize("damage", DAMAGES)
+@pytest.mark.parametrize(
+    "damage", [pytest.param(x, marks=[pytest.mark.slow] * (i > 2)) for i, x in enumerate(DAMAGES)]
+)
 def test_a_damaged_file_is_compiled_anew(package: Package, damage, rng) -> None:
     assert package.run()[0] == "6.0 1"
     files = package.kept()
