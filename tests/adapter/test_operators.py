@@ -169,6 +169,9 @@ def test_a_lost_layer_is_named() -> None:
 def test_solutions_live_as_long_as_their_graph(case: Case) -> None:
     """Nothing is kept without gradients, or after them; nothing waits for the collector."""
     layer, scores = trained(case), normal(2, *case.shape)
+    once = torch.autograd.grad(layer(scores).square().sum(), scores, create_graph=True)[0]
+    torch.autograd.grad(once.square().sum(), scores)  # loads kernels, which leaves cycles behind
+    del once
     gc.collect()
     gc.disable()
     try:
