@@ -16,6 +16,7 @@ from lpsmap_core.kernels.arrays import FloatArray
 from lpsmap_torch.graph import TorchFactorGraph
 from lpsmap_torch.losses.envelope import with_slopes
 from lpsmap_torch.losses.labels import Items, Labels, labels_of, read_target
+from lpsmap_torch.readable import is_compiled
 
 __all__ = ["Compared", "Factors", "StructuredLoss", "reduced"]
 
@@ -81,8 +82,12 @@ class StructuredLoss(nn.Module, abc.ABC):
         Tensor
             A number, or ``(batch,)`` numbers without a reduction.
         """
-        name = type(self).__name__
-        scores = checked_scores(name, scores)
+        loss = torch.compiler.disable(self._loss) if is_compiled() else self._loss
+        found: Tensor = loss(scores, target, arguments)
+        return found
+
+    def _loss(self, scores: Tensor, target: Any, arguments: dict[str, Any]) -> Tensor:
+        scores = checked_scores(type(self).__name__, scores)
         known = read_target(scores, target)
         graph = TorchFactorGraph()
         u = graph.variable_from(self._augmented(scores, known))
