@@ -85,7 +85,7 @@ class SparseMAP(Layer):
         lengths: Tensor | None = None,
         mask: Tensor | None = None,
     ) -> Tensor:
-        """Return the marginals.
+        """Return the marginals, see `Layer.forward`.
 
         Parameters
         ----------
@@ -96,19 +96,6 @@ class SparseMAP(Layer):
             all instances or with the batch's axes in front.
         lengths, mask
             As the factor type takes them, in tensors.
-
-        Returns
-        -------
-        Tensor
-            Like the scores; zeros in the padding.
-
-        Raises
-        ------
-        TypeError
-            If the scores are no floating-point tensor, the lengths none of integers, or the mask
-            none of booleans.
-        ValueError
-            If a shape or a device does not fit.
         """
         return self._marginals(scores, additionals, lengths, mask)
 
@@ -120,7 +107,7 @@ class SparseMAP(Layer):
         lengths: Tensor | None = None,
         mask: Tensor | None = None,
     ) -> Distributions:
-        """Return the few structures whose mean the marginals are, with their probabilities.
+        """Return structures and their probabilities, see `Layer.structures`.
 
         Parameters
         ----------

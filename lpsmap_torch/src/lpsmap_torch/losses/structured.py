@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from lpsmap_core import Factor, Variables
 from lpsmap_core.kernels.arrays import FloatArray
-from lpsmap_torch.graph import TorchFactorGraph
+from lpsmap_torch.graph import TorchFactorGraph, in_factors
 from lpsmap_torch.losses.envelope import with_slopes
 from lpsmap_torch.losses.labels import Items, Labels, labels_of, read_target
 from lpsmap_torch.readable import is_compiled
@@ -89,11 +89,15 @@ class StructuredLoss(nn.Module, abc.ABC):
     def _loss(self, scores: Tensor, target: Any, arguments: dict[str, Any]) -> Tensor:
         scores = checked_scores(type(self).__name__, scores)
         known = read_target(scores, target)
+        scores = self._augmented(scores, known)
         graph = TorchFactorGraph()
-        u = graph.variable_from(self._augmented(scores, known))
+        u = graph.variable_from(scores)
         made = self.factors(u, **arguments)
         for factor in made if isinstance(made, (list, tuple)) else [made]:
             graph.add(factor)  # type: ignore[type-var]
+        padding = ~in_factors(graph)[u.index]
+        if padding.any():
+            graph.rescore(u, scores.masked_fill(torch.from_numpy(padding).to(scores.device), 0.0))
         return reduced(self._items_losses(u, labels_of(u, known)), self.reduction)
 
     def _augmented(self, scores: Tensor, known: FloatArray) -> Tensor:
