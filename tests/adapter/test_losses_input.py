@@ -285,6 +285,11 @@ def test_bad_options_are_refused_in_words() -> None:
         SparseMAPLoss(DepTree)(torch.zeros(3, 3), torch.tensor([0, 0, 1]))
 
 
+def test_transforms_are_refused_in_words() -> None:
+    with pytest.raises(RuntimeError, match="inside a transform of torch.func"):
+        torch.func.grad(lambda x: SparseMAPLoss(DepTree)(x, HEADS))(SCORES)
+
+
 def test_words_of_a_loss() -> None:
     assert repr(StructuredHingeLoss(DepTree, cost=0.5)) == (
         "StructuredHingeLoss(DepTree, reduction='mean', cost=0.5)"

@@ -16,7 +16,7 @@ from lpsmap_core.kernels.arrays import FloatArray
 from lpsmap_torch.graph import TorchFactorGraph, in_factors
 from lpsmap_torch.losses.envelope import with_slopes
 from lpsmap_torch.losses.labels import Items, Labels, labels_of, read_target
-from lpsmap_torch.readable import is_compiled
+from lpsmap_torch.readable import as_tensor, is_compiled
 
 __all__ = ["Compared", "Factors", "StructuredLoss", "reduced"]
 
@@ -82,9 +82,10 @@ class StructuredLoss(nn.Module, abc.ABC):
         Tensor
             A number, or ``(batch,)`` numbers without a reduction.
         """
-        loss = torch.compiler.disable(self._loss) if is_compiled() else self._loss
-        found: Tensor = loss(scores, target, arguments)
-        return found
+        if not is_compiled():
+            return self._loss(scores, target, arguments)
+        eager: Callable[..., Tensor] = torch.compiler.disable(self._loss)  # type: ignore[no-untyped-call]
+        return eager(scores, target, arguments)
 
     def _loss(self, scores: Tensor, target: Any, arguments: dict[str, Any]) -> Tensor:
         scores = checked_scores(type(self).__name__, scores)
@@ -180,6 +181,8 @@ def checked_scores(name: str, scores: Any) -> Tensor:
         If they are no tensor of floating-point numbers.
     ValueError
         If there is no batch.
+    RuntimeError
+        If a transform of torch stands in for the numbers.
     """
     if not isinstance(scores, Tensor) or not scores.is_floating_point():
         got = f"dtype {scores.dtype}" if isinstance(scores, Tensor) else type(scores).__name__
@@ -189,4 +192,5 @@ def checked_scores(name: str, scores: Any) -> Tensor:
         )
     if not scores.ndim:
         raise ValueError(f"{name}: scores have no axis; expected the batch first, (batch, ...).")
+    scores = as_tensor(f"{name}: scores", scores)
     return scores if scores.dtype == torch.float64 else scores.float()
