@@ -192,5 +192,5 @@ def checked_scores(name: str, scores: Any) -> Tensor:
         )
     if not scores.ndim:
         raise ValueError(f"{name}: scores have no axis; expected the batch first, (batch, ...).")
-    scores = as_tensor(f"{name}: scores", scores)
-    return scores if scores.dtype == torch.float64 else scores.float()
+    tensor = as_tensor(f"{name}: scores", scores)
+    return tensor if tensor.dtype == torch.float64 else tensor.float()
