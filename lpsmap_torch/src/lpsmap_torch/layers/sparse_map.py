@@ -85,7 +85,7 @@ class SparseMAP(Layer):
         lengths: Tensor | None = None,
         mask: Tensor | None = None,
     ) -> Tensor:
-        """Return the marginals, see `Layer.forward`.
+        """Return the marginals.
 
         Parameters
         ----------
@@ -96,6 +96,11 @@ class SparseMAP(Layer):
             all instances or with the batch's axes in front.
         lengths, mask
             As the factor type takes them, in tensors.
+
+        Returns
+        -------
+        Tensor
+            Like the scores; zeros in the padding.
         """
         return self._marginals(scores, additionals, lengths, mask)
 
@@ -107,7 +112,7 @@ class SparseMAP(Layer):
         lengths: Tensor | None = None,
         mask: Tensor | None = None,
     ) -> Distributions:
-        """Return structures and their probabilities, see `Layer.structures`.
+        """Return the few structures whose mean the marginals are, with their probabilities.
 
         Parameters
         ----------
