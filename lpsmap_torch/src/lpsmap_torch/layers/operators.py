@@ -22,9 +22,6 @@ from lpsmap_torch.readable import numbers
 
 __all__ = ["Solver", "marginals", "name_for"]
 
-Given = tuple[Tensor, Tensor | None, Tensor | None, Tensor | None, str]
-"""Scores, parameters, lengths, mask, and the name of the layer."""
-
 
 class Solver(Protocol):
     """What operators ask of a layer."""

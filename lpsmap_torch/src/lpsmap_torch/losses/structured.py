@@ -18,7 +18,15 @@ from lpsmap_torch.losses.envelope import with_slopes
 from lpsmap_torch.losses.labels import Items, Labels, labels_of, read_target
 from lpsmap_torch.readable import as_tensor, is_compiled
 
-__all__ = ["Compared", "Factors", "StructuredLoss", "reduced"]
+__all__ = [
+    "Compared",
+    "Factors",
+    "StructuredLoss",
+    "checked_cost",
+    "checked_reduction",
+    "differentiable",
+    "reduced",
+]
 
 Factors: TypeAlias = Callable[..., Factor | Sequence[Factor]]
 """Makes factors over variables, as factor types do: ``factors(u, **arguments)``."""
