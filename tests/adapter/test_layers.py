@@ -16,14 +16,36 @@ import judges
 from layer_cases import CASES, Case, normal, trained
 from lpsmap import Sequence, TorchFactorGraph
 from lpsmap_core import Factor
-from lpsmap_torch.layers import LPMatchingAttention, LPSequenceAttention, SparseMAP, TopK
+from lpsmap_torch.layers import (
+    LatentTree,
+    LPMatchingAttention,
+    LPSequenceAttention,
+    SparseMAP,
+    TopK,
+)
 
 every_layer = pytest.mark.parametrize("case", CASES.values(), ids=CASES)
 
 
 @every_layer
 def test_marginals_are_the_judges(case: Case) -> None:
-    layer, scores = trained(case), normal(3, *case.shape)
+    hold_to_the_judge(trained(case), case)
+
+
+@pytest.mark.parametrize("projective", [False, True])
+@pytest.mark.parametrize("single_root", [False, True])
+@pytest.mark.parametrize("budget", [None, 1, 2])
+def test_options_of_latent_trees(projective: bool, single_root: bool, budget: int | None) -> None:
+    """All together: crossing arcs, roots, and budgets of heads, the root's with them or without."""
+    for root in {False, budget is not None}:
+        layer = LatentTree(
+            projective=projective, single_root=single_root, budget=budget, budget_root=root
+        )
+        hold_to_the_judge(layer, CASES["LatentTree"])
+
+
+def hold_to_the_judge(layer: nn.Module, case: Case) -> None:
+    scores = normal(3, *case.shape)
     found = layer(scores).detach().numpy()
     for values, eta in zip(found, scores.detach().numpy(), strict=True):
         whole = np.zeros((eta.size, case.shown))
