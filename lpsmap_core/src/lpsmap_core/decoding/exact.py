@@ -31,8 +31,12 @@ MOST_COPIES = 32
 
 MOST_LINKS = 50_000
 
-ROOT_ITERATIONS, ITERATIONS = 2000, 30
-"""Iterations of the relaxation for the first node, and for the others, which start near by."""
+ROOT_ITERATIONS, ITERATIONS, CLOSE_ITERATIONS = 2000, 30, 300
+"""Iterations of the relaxation for the first node, for others, which start near by, and for those
+that little more would close."""
+
+CLOSE = 1e-4
+"""How little, relative to the score."""
 
 TOLERANCE = 1e-10
 """Of the relaxations: a tight one is a proof only if its bound is as sharp as the gap asked for."""
@@ -59,6 +63,8 @@ class Node(NamedTuple):
     """Where its relaxation starts from: the parent's means and duals, and step size."""
     duals: FloatArray
     step_size: float
+    bound: float = np.inf
+    """The parent's."""
 
 
 class Assignments(Space[Node, BoolArray]):
@@ -127,8 +133,7 @@ class Assignments(Space[Node, BoolArray]):
         n, n_variables = len(nodes), len(self._eta)
         decided = np.full((self.batch, n_variables), OPEN, dtype=np.int8)
         decided[:n] = [node.decided for node in nodes]
-        first = not any(node.step_size for node in nodes)
-        state = self._relax(nodes, self._given(decided), ROOT_ITERATIONS if first else ITERATIONS)
+        state = self._relax(nodes, self._given(decided), _iterations(nodes, score))
         iterate, progress = state.problem.iterate, state.problem.progress
         on = np.where((decided == 1) & np.isfinite(self._eta), self._eta, 0.0).sum(axis=1)
         bounds = linear_bounds(state) + on + self._rounding
@@ -151,7 +156,8 @@ class Assignments(Space[Node, BoolArray]):
                 bound = float(scores[i])
             children: list[Node] = []
             if bound > max(score, scores[i]):
-                kept = Node(decided[i], u[i].copy(), duals[i].copy(), step_size)
+                least = min(bound, nodes[i].bound)
+                kept = Node(decided[i], u[i].copy(), duals[i].copy(), step_size, least)
                 children = _branched(kept, means[i])
             looks.append(Look(bound, children, rounded[i].copy(), float(scores[i])))
         return looks
@@ -215,6 +221,14 @@ class Assignments(Space[Node, BoolArray]):
         options = Options(max_iter=most, tol=TOLERANCE, threads=self._threads, quadratic=0.0)
         warm = WarmStart(u.reshape(-1), duals.reshape(-1), step_size, step_size > 0.0)
         return solve_linear(part, eta.reshape(-1), self._eta_v, unused, options, warm)
+
+
+def _iterations(nodes: Sequence[Node], score: float) -> int:
+    """Return how far it pays to solve the relaxations of nodes, given the best score so far."""
+    if not any(node.step_size for node in nodes):
+        return ROOT_ITERATIONS
+    left = max(node.bound for node in nodes) - score
+    return CLOSE_ITERATIONS if left <= CLOSE * max(1.0, abs(score)) else ITERATIONS
 
 
 def _branched(node: Node, means: FloatArray) -> list[Node]:

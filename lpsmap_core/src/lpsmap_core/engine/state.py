@@ -279,8 +279,8 @@ class _Scores(NamedTuple):
 def _solvers(part: Part, scores: _Scores, options: Options) -> list[LocalSolver]:
     """Return the solvers of the buckets' local problems.
 
-    Near the solution of LP-MAP few structures matter, and the oracle finds them sooner than a closed
-    form that iterates.
+    Near the solution of LP-MAP few structures matter, and the oracle finds them sooner than a
+    closed form that iterates.
     """
     limited = options.max_inner_iter is not None or options.quadratic == 0.0
     return [
