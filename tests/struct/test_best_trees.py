@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import judges
-from lpsmap import Budget, DepTree, FactorGraph, Pair
+from lpsmap import Budget, DepTree, FactorGraph
 from lpsmap_core import Assignment
 
 
@@ -39,25 +39,12 @@ def _allowed(heads: tuple[int, ...], projective: bool) -> bool:
     return not projective or not any(a < c < b < d for a, b in arcs for c, d in arcs)
 
 
-@pytest.mark.parametrize("projective", [False, True])
-def test_words_that_are_there_several_times(projective: bool) -> None:
-    """Their trees score the same, the relaxation is amid them all, and still one is soon proved."""
-    rng, n = np.random.default_rng(0), 24
-    kinds = rng.integers(0, 8, size=n)  # of words: three of each
-    graph = FactorGraph()
-    u = graph.variable_from(4.0 * rng.normal(size=(8, 8))[kinds][:, kinds])
-    graph.add(DepTree(u, projective=projective, single_root=True))
-    graph.add(Budget(u, 5, axis=0, mask=~np.eye(n, dtype=bool)))
-    found = graph.solve_map(exact=True, max_nodes=300, threads=1)
-    assert isinstance(found, Assignment)
-    assert found.ok
-    heads = u.value.argmax(axis=1)
-    assert u.value.sum() == n
-    assert (np.bincount(heads[heads != np.arange(n)], minlength=n) <= 5).all()
+def test_words_that_are_there_several_times() -> None:
+    """Their trees score the same, the relaxation is amid them all, and still one is soon proved.
 
-
-def test_a_bound_that_is_nearly_closed_is_solved_on() -> None:
-    """Instead of branching, which opens as many nodes as it closes."""
+    Without noise nothing allowed is found, and unless a bound that is nearly closed is solved on,
+    it is not proved: both were tried.
+    """
     rng, n = np.random.default_rng(1), 20
     kinds = rng.integers(0, 12, size=n)
     graph = FactorGraph()
@@ -67,3 +54,6 @@ def test_a_bound_that_is_nearly_closed_is_solved_on() -> None:
     found = graph.solve_map(exact=True, max_nodes=50, threads=1)
     assert isinstance(found, Assignment)
     assert found.ok
+    heads = u.value.argmax(axis=1)
+    assert u.value.sum() == n
+    assert (np.bincount(heads[heads != np.arange(n)], minlength=n) <= 3).all()
