@@ -71,6 +71,19 @@ def test_a_start_saves_nodes() -> None:
     assert warm.n_nodes <= plain.n_nodes
 
 
+def test_a_bound_that_is_known_ends_it() -> None:
+    """Where an answer reaches it, nothing is looked at."""
+    found = Search("any", start=(2.0, "answer"), bound=2.0).run(Unseen())
+    assert (found.finished, found.n_nodes, found.bound) == (True, 0, 2.0)
+
+
+class Unseen(Space[str, str]):
+    """A space that nobody may look at."""
+
+    def look(self, nodes: Sequence[str], score: float) -> Sequence[Look[str, str]]:
+        raise AssertionError(nodes)
+
+
 @pytest.mark.parametrize(
     ("space", "options"),
     [

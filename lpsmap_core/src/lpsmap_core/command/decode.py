@@ -17,13 +17,12 @@ from typing import Any
 import click
 
 from lpsmap_core.command.answers import numbers
+from lpsmap_core.command.limits import limit_options
 from lpsmap_core.command.models import told_in_words
 from lpsmap_core.corpus.journal import Journal, JournalError
 from lpsmap_core.corpus.outcome import Outcome
 from lpsmap_core.corpus.solve_many import solve_many
 from lpsmap_core.corpus.work import MAP, TASKS
-from lpsmap_core.decoding.decode import DEFAULT_GAP
-from lpsmap_core.engine.choice import AUTO
 
 __all__ = ["decode"]
 
@@ -42,23 +41,7 @@ UNSOLVED, FAILED, INTERRUPTED = 3, 1, 130
 @click.option("--task", type=click.Choice(list(TASKS)), default=MAP, show_default=True)
 @click.option("--workers", type=click.IntRange(1), help="Processes.  [default: all cores]")
 @click.option("--scheduler", metavar="ADDRESS", help="Of a dask cluster, whose workers then work.")
-@click.option(
-    "--max-time", type=click.FloatRange(0.0, min_open=True), help="Seconds for each model."
-)
-@click.option(
-    "--gap",
-    type=click.FloatRange(0.0),
-    default=DEFAULT_GAP,
-    show_default=True,
-    help="With --task map: how near to the best, relative to its score, is good enough.",
-)
-@click.option(
-    "--solver",
-    metavar="NAME",
-    default=AUTO,
-    show_default=True,
-    help="With --task map: who looks for the best, as for `lpsmap solve`.",
-)
+@limit_options
 @click.option("-q", "--quiet", is_flag=True, help="Say nothing on standard error.")
 def decode(
     patterns: tuple[str, ...],

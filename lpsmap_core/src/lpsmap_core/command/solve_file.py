@@ -11,11 +11,10 @@ from typing import Any
 import click
 
 from lpsmap_core.command.answers import JSON, TABLE, UAI, answer_text, check_form
+from lpsmap_core.command.limits import limit_options
 from lpsmap_core.command.models import MODEL, told_in_words
 from lpsmap_core.command.narration import Narration
 from lpsmap_core.corpus.work import LP_MAP, MAP, SPARSEMAP, TASKS, solve_as
-from lpsmap_core.decoding.decode import DEFAULT_GAP
-from lpsmap_core.engine.choice import AUTO
 from lpsmap_core.plugins.files import read_evidence, read_graph
 from lpsmap_core.plugins.formats import NamedGraph
 from lpsmap_core.plugins.registry import DuplicateNameError
@@ -57,24 +56,7 @@ UNSOLVED = 3
     show_default=True,
     help="How exactly factors have to agree.",
 )
-@click.option(
-    "--max-time", type=click.FloatRange(0.0, min_open=True), help="Seconds.  [default: no limit]"
-)
-@click.option(
-    "--gap",
-    type=click.FloatRange(0.0),
-    default=DEFAULT_GAP,
-    show_default=True,
-    help="With --task map: how near to the best, relative to its score, is good enough.",
-)
-@click.option(
-    "--solver",
-    metavar="NAME",
-    default=AUTO,
-    show_default=True,
-    help="With --task map: who looks for the best. lpsmap is the library's own search; "
-    "`lpsmap plugins` lists others.",
-)
+@limit_options
 @click.option(
     "--output",
     "form",

@@ -122,7 +122,7 @@ def decode_part(
             variables = slice(*part.first_variable[c : c + 2].tolist())
             if c not in begun:
                 known = (float(score[c]), chosen[variables]) if score[c] > -math.inf else None
-                begun[c] = _begin(part, c, eta, eta_v, limits, start, known)
+                begun[c] = _begin(part, c, eta, eta_v, limits, start, known, float(bound[c]))
             search, network = begun[c]
             space = network or Assignments(part, c, eta[variables], eta_v, limits.threads)
             report = None if limits.report is None else functools.partial(limits.report, c)
@@ -155,12 +155,13 @@ def _begin(
     limits: SearchLimits,
     start: WarmStart | None,
     known: tuple[float, BoolArray] | None,
+    bound: float,
 ) -> _Begun:
-    """Begin the search of a component, from an assignment that is known."""
+    """Begin the search of a component, from an assignment and a bound that are known."""
     if part.networks.covered[c]:
         states = States(part, c, eta, eta_v, limits.gap)
         if states.serves:
-            return _Begun(Search(states.root(), limits.gap, known), states)
+            return _Begun(Search(states.root(), limits.gap, known, bound), states)
     variables = slice(*part.first_variable[c : c + 2].tolist())
     space = Assignments(part, c, eta[variables], eta_v, limits.threads)
-    return _Begun(Search(space.root(start), limits.gap, known), None)
+    return _Begun(Search(space.root(start), limits.gap, known, bound), None)

@@ -31,14 +31,21 @@ MOST_COPIES = 32
 
 MOST_LINKS = 50_000
 
-ROOT_ITERATIONS, ITERATIONS = 2000, 30
-"""Iterations of the relaxation for the first node, and for the others, which start near by."""
+ROOT_ITERATIONS, ITERATIONS, CLOSE_ITERATIONS = 2000, 30, 300
+"""Iterations of the relaxation for the first node, for others, which start near by, and for those
+that little more would close."""
+
+CLOSE = 1e-4
+"""How little, relative to the score."""
 
 TOLERANCE = 1e-10
 """Of the relaxations: a tight one is a proof only if its bound is as sharp as the gap asked for."""
 
 WHOLE = 1e-6
 """Distance from 0 and 1 within which a marginal counts as whole."""
+
+NEARLY, DETOURS, DETOUR_ITERATIONS = 1e-3, (0.25, 0.1, 0.04, 0.016), 300
+"""Likewise for `Assignments._disturb`; deviations of its noise, in units of the scores'."""
 
 ROUNDING = 1e-13
 """Added to bounds, in units of the summed magnitudes of the scores: what rounding may hide."""
@@ -56,6 +63,8 @@ class Node(NamedTuple):
     """Where its relaxation starts from: the parent's means and duals, and step size."""
     duals: FloatArray
     step_size: float
+    bound: float = np.inf
+    """The parent's."""
 
 
 class Assignments(Space[Node, BoolArray]):
@@ -94,7 +103,8 @@ class Assignments(Space[Node, BoolArray]):
         self._eta_v = self._tiled(own)
         finite = np.abs(np.concatenate([eta, own]))
         self._rounding = ROUNDING * (1.0 + float(finite[np.isfinite(finite)].sum()))
-        self._n_links, self._threads = n_links, threads
+        self._spread = float(np.sqrt(np.square(finite[np.isfinite(finite)]).mean()))
+        self._n_links, self._threads, self._first = n_links, threads, True
         counts = [np.bincount(bucket.variable) for bucket in self._copies.buckets]
         self._distinct = [bool((count <= 1).all()) for count in counts]
 
@@ -123,7 +133,7 @@ class Assignments(Space[Node, BoolArray]):
         n, n_variables = len(nodes), len(self._eta)
         decided = np.full((self.batch, n_variables), OPEN, dtype=np.int8)
         decided[:n] = [node.decided for node in nodes]
-        state = self._relax(nodes, decided)
+        state = self._relax(nodes, self._given(decided), _iterations(nodes, score))
         iterate, progress = state.problem.iterate, state.problem.progress
         on = np.where((decided == 1) & np.isfinite(self._eta), self._eta, 0.0).sum(axis=1)
         bounds = linear_bounds(state) + on + self._rounding
@@ -133,6 +143,12 @@ class Assignments(Space[Node, BoolArray]):
         if out_of_time():  # nor are bounds that were cut short any
             return None
         u, duals = iterate.u.reshape(self.batch, -1), iterate.duals.reshape(self.batch, -1)
+        if self._first and bounds[0] > max(score, scores[0]):
+            self._first = False
+            kept = Node(decided[0], u[0], duals[0], float(progress.step_size[0]))
+            near, of_near = self._disturb(kept, means[0])
+            if of_near > scores[0]:
+                rounded[0], scores[0] = near, of_near
         looks: list[Look[Node, BoolArray]] = []
         for i in range(n):
             bound, step_size = float(bounds[i]), float(progress.step_size[i])
@@ -140,7 +156,8 @@ class Assignments(Space[Node, BoolArray]):
                 bound = float(scores[i])
             children: list[Node] = []
             if bound > max(score, scores[i]):
-                kept = Node(decided[i], u[i].copy(), duals[i].copy(), step_size)
+                least = min(bound, nodes[i].bound)
+                kept = Node(decided[i], u[i].copy(), duals[i].copy(), step_size, least)
                 children = _branched(kept, means[i])
             looks.append(Look(bound, children, rounded[i].copy(), float(scores[i])))
         return looks
@@ -170,24 +187,48 @@ class Assignments(Space[Node, BoolArray]):
             best_scores = np.where(better, scores, best_scores)
         return best, best_scores
 
-    def _relax(self, nodes: Sequence[Node], decided: ByteArray) -> PartState:
-        """Solve the nodes' relaxations side by side, as far as it pays."""
+    def _given(self, decided: ByteArray) -> FloatArray:
+        """Return the scores of nodes' variables, infinite where they are decided."""
+        return np.where(decided == OPEN, self._eta, np.where(decided == 1, np.inf, -np.inf))
+
+    def _disturb(self, node: Node, means: FloatArray) -> tuple[BoolArray, float]:
+        """Return an assignment near a node's relaxation, and its score.
+
+        What is nearly whole is held, and the other scores are disturbed. Where several assignments
+        score the same, as if a sentence has a word twice, the relaxation is amid them all; but few
+        are as good once the scores have changed a bit.
+        """
+        decided = np.where(means > 0.5, 1, 0).astype(np.int8)
+        decided[np.abs(means - 0.5) < 0.5 - NEARLY] = OPEN
+        decided = np.where(node.decided == OPEN, decided, node.decided)
+        every = np.tile(decided, (self.batch, 1))
+        sizes = self._spread * np.resize(DETOURS, (self.batch, 1))
+        noise = sizes * np.random.default_rng(0).standard_normal(every.shape)
+        given = self._given(every)
+        state = self._relax([node] * self.batch, given + noise, DETOUR_ITERATIONS)
+        rounded, scores = self._round(state.marginals().reshape(every.shape), every)
+        best = int(scores.argmax())
+        return rounded[best], float(scores[best])
+
+    def _relax(self, nodes: Sequence[Node], eta: FloatArray, most: int) -> PartState:
+        """Solve relaxations side by side from where the nodes are, as far as it pays."""
         part, n = self._copies, len(nodes)
-        eta = np.where(decided == OPEN, self._eta, np.where(decided == 1, np.inf, -np.inf))
         unused = np.arange(self.batch) >= n
         u, duals = np.zeros((self.batch, eta.shape[1])), np.zeros((self.batch, self._n_links))
         step_size = np.zeros(self.batch)
         for i, node in enumerate(nodes):
             u[i], duals[i], step_size[i] = node.u, node.duals, node.step_size
-        first = not step_size[:n].any()
-        options = Options(
-            max_iter=ROOT_ITERATIONS if first else ITERATIONS,
-            tol=TOLERANCE,
-            threads=self._threads,
-            quadratic=0.0,
-        )
+        options = Options(max_iter=most, tol=TOLERANCE, threads=self._threads, quadratic=0.0)
         warm = WarmStart(u.reshape(-1), duals.reshape(-1), step_size, step_size > 0.0)
         return solve_linear(part, eta.reshape(-1), self._eta_v, unused, options, warm)
+
+
+def _iterations(nodes: Sequence[Node], score: float) -> int:
+    """Return how far it pays to solve the relaxations of nodes, given the best score so far."""
+    if not any(node.step_size for node in nodes):
+        return ROOT_ITERATIONS
+    left = max(node.bound for node in nodes) - score
+    return CLOSE_ITERATIONS if left <= CLOSE * max(1.0, abs(score)) else ITERATIONS
 
 
 def _branched(node: Node, means: FloatArray) -> list[Node]:

@@ -126,6 +126,8 @@ class Search(Generic[Node, Answer]):
         The search ends once the bound is within ``gap * max(1, abs(score))`` of the best score.
     start
         The score of an answer that is known, and the answer.
+    bound
+        No answer scores higher, if that is known.
 
     Attributes
     ----------
@@ -134,14 +136,18 @@ class Search(Generic[Node, Answer]):
     """
 
     def __init__(
-        self, root: Node, gap: float = 0.0, start: tuple[float, Answer] | None = None
+        self,
+        root: Node,
+        gap: float = 0.0,
+        start: tuple[float, Answer] | None = None,
+        bound: float = math.inf,
     ) -> None:
         self.found: Found[Answer] = Found()
         if start is not None:
             self.found.score, self.found.answer = start
         self._gap = gap
         self._open: _Open[Node] = _Open()
-        self._open.add(math.inf, [root])
+        self._open.add(bound, [root])
 
     def run(
         self,

@@ -280,13 +280,18 @@ class _Scores(NamedTuple):
 
 
 def _solvers(part: Part, scores: _Scores, options: Options) -> list[LocalSolver]:
-    """Return the solvers of the buckets' local problems."""
+    """Return the solvers of the buckets' local problems.
+
+    Near the solution of LP-MAP few structures matter, and the oracle finds them sooner than a
+    closed form that iterates.
+    """
+    limited = options.max_inner_iter is not None or options.quadratic == 0.0
     return [
         local_solver(
             bucket,
             part.delta[part.links_of(b)],
             options.generic,
-            options.max_inner_iter is not None,
+            limited,
             scores.barred[part.additionals_of(b)] if scores.forbids else None,
         )
         for b, bucket in enumerate(part.buckets)

@@ -229,6 +229,14 @@ def installed() -> Registry:
     return registry
 
 
+def _offered(option: str, name: str, offers: Offers, others: list[str]) -> Any:
+    """Return what a plugin offers by a name; the others are names that nobody offers."""
+    if name not in offers:
+        expected = ", ".join([*others, *offers])
+        raise ValueError(f"{option}: got {name!r}; expected one of {expected}.")
+    return offers[name].value
+
+
 def engine_named(name: str) -> type[Engine]:
     """Return an engine that an installed plugin offers.
 
@@ -239,11 +247,7 @@ def engine_named(name: str) -> type[Engine]:
     DuplicateNameError
         If two plugins claim it.
     """
-    offers = installed().engines
-    if name not in offers:
-        names = ", ".join([AUTO, *offers])
-        raise ValueError(f"engine: got {name!r}; expected one of {names}.")
-    found: type[Engine] = offers[name].value
+    found: type[Engine] = _offered("engine", name, installed().engines, [AUTO])
     return found
 
 
@@ -257,12 +261,7 @@ def solver_named(name: str) -> type[MapSolver]:
     DuplicateNameError
         If two plugins claim it.
     """
-    offers = installed().solvers
-    if name not in offers:
-        raise ValueError(
-            f"solver: got {name!r}; expected one of {', '.join([AUTO, OWN_SEARCH, *offers])}."
-        )
-    found: type[MapSolver] = offers[name].value
+    found: type[MapSolver] = _offered("solver", name, installed().solvers, [AUTO, OWN_SEARCH])
     return found
 
 
