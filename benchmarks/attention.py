@@ -21,7 +21,6 @@ from rich.table import Table
 from torch import Tensor, nn
 
 from lpsmap_torch.layers import LPMatchingAttention, MatchingAttention
-from lpsmap_torch.layers.matching_duals import matching_duals
 from lpsmap_torch.readable import numbers
 
 SIZE, PREMISE, HYPOTHESIS, WORDS = 128, 24, 12, 2_000
@@ -117,8 +116,7 @@ class Trained:
         with torch.no_grad():
             scores = self.model.scores(*map(self.model.project, (premise, hypothesis)))
         scores.requires_grad_()
-        array, size = numbers(scores), np.full(SIZE, PREMISE)
-        duals = np.empty((SIZE, PREMISE)), np.empty((SIZE, HYPOTHESIS)), np.empty(SIZE)
+        array = numbers(scores)
         value = layer(scores)
         direction = torch.ones_like(value)
         solved = layer.solved(array, None, None, None)
@@ -128,9 +126,6 @@ class Trained:
             "backward": lambda: torch.autograd.grad(value, scores, direction, retain_graph=True),
             "  of it the product": lambda: solved.pull_back(numbers(direction)),
         }
-        if isinstance(layer, LPMatchingAttention):
-            ends = size, np.full(SIZE, HYPOTHESIS)
-            parts["  of the solve, Newton's method"] = lambda: matching_duals(array, *ends, *duals)
         for name, call in parts.items():
             begin = time.process_time()
             call()

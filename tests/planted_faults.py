@@ -7,7 +7,7 @@ import time
 import numpy as np
 
 from lpsmap_core import LOWER, Factor, FactorGraph
-from lpsmap_factors_logic import Pair
+from lpsmap_factors_logic import AtMostOne, Pair
 from sound_types import Allowed, Block, Closed, ClosedKernel, Compiled, OneOf
 
 FAULTS: dict[str, list[type[Factor]]] = {}
@@ -289,6 +289,23 @@ class KnownByAnObject(OneOf):
     def solve_map(self, eta_u, eta_v):
         sign = 1.0 if self.key in self.known else -1.0
         return super().solve_map(sign * eta_u, eta_v)
+
+
+# counts
+
+
+@caught_by("check_count_bounds")
+class BoundsOfOthers(OneOf):
+    @staticmethod
+    def count_bounds(factors):
+        return 0, 1
+
+
+@caught_by("check_count_bounds")
+class BoundsOfMore(AtMostOne):
+    @staticmethod
+    def count_bounds(factors):
+        return 0, 2
 
 
 # compiled oracles

@@ -93,6 +93,10 @@ class Closed(OneOf):
         u = FactorGraph().variable((3, 4))
         return [cls(u), cls(u, lengths=[4, 1, 2])]
 
+    @staticmethod
+    def count_bounds(factors):
+        return 1, 1
+
     @classmethod
     def solve_sparsemap(cls, a, eta_v, delta, parameters, link_parameter):
         xp = array_namespace(a)

@@ -468,7 +468,7 @@ def test_numbers_that_are_none_stay_in_their_item(loss: type) -> None:
 
 
 def test_what_is_not_solved_is_warned_of() -> None:
-    problem = PROBLEMS["matchings"]
+    problem = PROBLEMS["limited trees"]
     with pytest.warns(ConvergenceWarning, match="were not solved"):
         value = losses(SparseMAPLoss, problem, 10.0 * problem.scores, max_iter=1)
     assert (value >= 0.0).all()

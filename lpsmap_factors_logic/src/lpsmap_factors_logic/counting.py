@@ -105,6 +105,23 @@ def _disjunctions(factors: Factors) -> Tables | None:
     return Tables(arity, sizes, False, fixed, np.full(n_entries, -1))
 
 
+def _ones(factors: Factors) -> tuple[float, float]:
+    return 1.0, 1.0
+
+
+def _one_at_most(factors: Factors) -> tuple[float, float]:
+    return 0.0, 1.0
+
+
+def _one_at_least(factors: Factors) -> tuple[float, FloatArray]:
+    return 1.0, np.diff(factors.offsets)
+
+
+def _budgets(factors: Factors) -> tuple[FloatArray, FloatArray]:
+    budget, forced = factors.parameters.T
+    return np.where(forced != 0.0, budget, 0.0), budget
+
+
 class _Counting(LogicFactor):
     """A constraint ``sum_i delta_i z_i <= B``, ``= B`` or ``>= B``."""
 
@@ -164,6 +181,7 @@ class Xor(_Counting):
 
     map_kernel = staticmethod(oracles.one)
     as_tables = staticmethod(_exactly_one)
+    count_bounds = staticmethod(_ones)
     projection_kernel = staticmethod(_xor)
 
     def __init__(
@@ -212,6 +230,7 @@ class Or(_Counting):
 
     map_kernel = staticmethod(oracles.one_or_more)
     as_tables = staticmethod(_disjunctions)
+    count_bounds = staticmethod(_one_at_least)
     projection_kernel = staticmethod(_or)
 
     def __init__(
@@ -256,6 +275,7 @@ class AtMostOne(_Counting):
 
     map_kernel = staticmethod(oracles.at_most_one)
     as_tables = staticmethod(_one_or_none)
+    count_bounds = staticmethod(_one_at_most)
     projection_kernel = staticmethod(_at_most_one)
 
     def solve_map(self, eta_u: FloatArray, eta_v: FloatArray) -> Assignment:
@@ -302,6 +322,7 @@ class Budget(_Counting):
 
     row_parameters = ("budget", "force_budget")
     map_kernel = staticmethod(oracles.budget)
+    count_bounds = staticmethod(_budgets)
     projection_kernel = staticmethod(project_box_rows)
 
     def __init__(

@@ -34,6 +34,7 @@ from lpsmap_core.engine.anderson import (
     review_acceleration,
 )
 from lpsmap_core.engine.faces import Work, draw_general_position, make_work
+from lpsmap_core.engine.first_duals import start_from_multipliers
 from lpsmap_core.engine.infeasible import FIRST_TEST, InfeasibilityTest
 from lpsmap_core.engine.options import Options
 from lpsmap_core.engine.polish import (
@@ -228,6 +229,7 @@ def _iterate(
     running, looks_again = np.empty(0, dtype=np.bool_), False
     if iteration == 0 and len(polish.numbers) > 0:
         draw_general_position(selection, problem, polish.numbers)
+        start_from_multipliers(selection, problem)
     while len(selection.components) > 0 and iteration < limits.stop:
         iteration += 1
         only, alone = selection.components[0], len(selection.components) == 1

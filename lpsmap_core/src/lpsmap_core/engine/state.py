@@ -15,6 +15,7 @@ from lpsmap_core.engine.threads import in_shares
 from lpsmap_core.kernels.arrays import BoolArray, ByteArray, FloatArray, IntArray
 from lpsmap_core.kernels.compile import leaf
 from lpsmap_core.layout.arrangement import Blocks, Links
+from lpsmap_core.layout.counts import Counts
 from lpsmap_core.layout.layout import Part
 from lpsmap_core.local.active.sets import ActiveSets
 from lpsmap_core.local.forced import FORBIDDEN
@@ -93,7 +94,7 @@ class Progress(NamedTuple):
     rounding: FloatArray
     """What rounding leaves of `dual_residual`, whatever tolerance is asked for."""
     warm: BoolArray
-    """Whether the loop started from an earlier solution."""
+    """Whether the loop started from an earlier solution, or from multipliers."""
 
 
 class LoopProblem(NamedTuple):
@@ -106,6 +107,7 @@ class LoopProblem(NamedTuple):
     progress: Progress
     direct: BoolArray
     """For each component, whether its one factor's local problem is the whole."""
+    counts: Counts
     quadratic: float
     """1 with the quadratic term, 0 without."""
 
@@ -259,6 +261,7 @@ def initial_state(
             warm=from_earlier,
         ),
         direct=direct,
+        counts=part.counts,
         quadratic=options.quadratic,
     )
     if warm is not None:

@@ -18,6 +18,7 @@ import numpy.typing as npt
 from lpsmap_core.kernels.arrays import BoolArray, FloatArray, IntArray
 from lpsmap_core.kernels.records import Factors
 from lpsmap_core.layout.arrangement import Arrangement, Blocks, Links, Table, arrange
+from lpsmap_core.layout.counts import Counts, find_counts
 from lpsmap_core.layout.latest import arranged
 from lpsmap_core.layout.network import Networks, build_networks
 from lpsmap_core.layout.ragged import offsets_of, ranges
@@ -155,6 +156,13 @@ class Part:
     """For each component, its number of links."""
     direct: BoolArray
     """For each component, whether it is one factor of distinct variables: solved without ADMM."""
+
+    @functools.cached_property
+    def counts(self) -> Counts:
+        """The components whose factors all bound counts."""
+        types, factors = [b.type for b in self.buckets], [b.factors for b in self.buckets]
+        links = self.links, self.link_variable, self.negated
+        return find_counts(types, factors, self.blocks, *links, self.direct)
 
     @functools.cached_property
     def networks(self) -> Networks:

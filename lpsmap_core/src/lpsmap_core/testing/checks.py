@@ -13,6 +13,7 @@ from lpsmap_core.testing.best import (
     check_ties,
 )
 from lpsmap_core.testing.compiled import check_map_kernel, check_vertex_sizes
+from lpsmap_core.testing.counts import check_count_bounds
 from lpsmap_core.testing.declarations import check_larger, check_lengths, check_lists
 from lpsmap_core.testing.derivatives import (
     check_jvp,
@@ -149,6 +150,8 @@ def checks_of(factor: Factor) -> list[Check]:
         raise ValueError(f"factor: {factor!r} holds no factor; expected at least one to check.")
     cls = type(factor)
     checks = [*FIRST, *ORACLE, *SOLUTION]
+    if cls.count_bounds is not None:
+        checks = [*checks, check_count_bounds]
     if has_log_partition(cls):
         checks = [*checks, *SUMS]
     if has_sums(cls):

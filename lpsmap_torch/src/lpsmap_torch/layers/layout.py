@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from lpsmap_core import Factor, FactorGraph, Solution, Variables
-from lpsmap_core.engine.warm_start import CachedStart
 
 __all__ = ["Declared", "Layout", "Solved", "Tied"]
 
@@ -45,8 +43,6 @@ class Declared(NamedTuple):
     tied: tuple[Tied, ...] = ()
     shown: Any = Ellipsis
     """The index of those variables that have the layer's scores."""
-    start: Callable[[FloatArray], CachedStart] | None = None
-    """Returns where to start from for scores, without those of the padding."""
 
 
 class Layout:
@@ -82,10 +78,7 @@ class Layout:
         options
             Those of `FactorGraph.solve`.
         """
-        masked = self._masked(scores)
-        self.graph.rescore(self.variables, self.placed(masked))
-        if self.declared.start is not None:
-            options = {**options, "warm_start": self.declared.start(masked)}
+        self.graph.rescore(self.variables, self.placed(self._masked(scores)))
         for tied in self.declared.tied:
             rows = with_zeros(parameters)[tied.entries(parameters.shape[1])]
             self.graph.rescore(tied.factor, rows.reshape(np.shape(tied.factor.additionals)))

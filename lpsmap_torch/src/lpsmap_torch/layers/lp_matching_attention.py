@@ -10,11 +10,7 @@ from numpy.typing import NDArray
 from lpsmap_core import Factor, Variables
 from lpsmap_torch.layers.layer import Lengths, Mask, factor_type
 from lpsmap_torch.layers.layout import Declared
-from lpsmap_torch.layers.matching_start import MatchingStart
 from lpsmap_torch.layers.pairs import RelaxedPairLayer
-
-LARGEST = 1e3
-"""Scores from which on the solve starts from nothing."""
 
 __all__ = ["LPMatchingAttention"]
 
@@ -54,18 +50,7 @@ class LPMatchingAttention(RelaxedPairLayer):
             *_lines(table, allowed & wide[:, None, None]),
             *_lines(table.transpose(0, 2, 1), (allowed & ~wide[:, None, None]).transpose(0, 2, 1)),
         ]
-        inside = (np.arange(m)[:, None] < heights[:, None, None]) & (
-            np.arange(n) < widths[:, None, None]
-        )
-        plain = (allowed == inside).all(axis=(1, 2))  # no holes, and padding behind
-
-        def start(scores: NDArray[np.float64]) -> MatchingStart:
-            tables = np.ascontiguousarray(scores.reshape(-1, m, n))
-            usable = plain & (np.abs(tables).max(axis=(1, 2), initial=0.0) < LARGEST)
-            ends = heights * usable, widths * usable
-            return MatchingStart(table, tables, *ends, factor_type("Xor"))
-
-        return Declared(factors, start=start)
+        return Declared(factors)
 
 
 def _lines(table: Variables, pairs: NDArray[np.bool_]) -> Iterator[Factor]:

@@ -1,0 +1,116 @@
+"""Components whose factors all bound how many of their variables are on."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from lpsmap_core.kernels.arrays import BoolArray, FloatArray, FloatTable, IntArray
+from lpsmap_core.kernels.compile import kernel
+from lpsmap_core.kernels.records import Factors
+from lpsmap_core.layout.arrangement import Blocks, Links
+from lpsmap_core.model.factor import Factor
+
+__all__ = ["Counts", "find_counts"]
+
+MOST_FACTORS = 256
+"""Components of more factors are left out: equations with all multipliers would take too long."""
+
+
+class Counts(NamedTuple):
+    """What the factors of some components bound, for kernels.
+
+    Factors of a component are numbered from 0: first those of the bucket that has most factors,
+    which seldom share variables with each other, so that equations with all of them stay sparse.
+    """
+
+    covered: BoolArray
+    """For each component, whether all its factors bound counts, and are few enough."""
+    first: IntArray
+    """(components + 1,) component c has the entries ``first[c]:first[c + 1]`` of the next four."""
+    begin: IntArray
+    end: IntArray
+    """Between which links a factor's lie."""
+    low: FloatArray
+    high: FloatArray
+    """Bounds on the sum of a factor's variables, of which the negated ones count -1."""
+    number: npt.NDArray[np.uint32]
+    """For each link, in the order of the variables, its factor's number in the component."""
+    variable: IntArray
+    """For each link, in the order of the factors, its variable."""
+    negated: BoolArray
+    """Likewise, whether its slot is negated."""
+
+
+def find_counts(
+    types: Sequence[type[Factor]],
+    factors: Sequence[Factors],
+    blocks: Blocks,
+    links: Links,
+    variable: IntArray,
+    negated: BoolArray,
+    direct: BoolArray,
+) -> Counts:
+    """Return what the factors of a part's components bound, from its buckets and other fields."""
+    covered, n = ~direct, len(blocks.component)
+    in_bucket = [slice(*blocks.first_factor[b : b + 2]) for b in range(len(types))]
+    for mine, factor_type in zip(in_bucket, types, strict=True):
+        if factor_type.count_bounds is None:
+            covered[blocks.component[mine]] = False
+    if not covered.any():
+        return _nothing(len(direct))
+    bounds, first_link = np.zeros((2, n)), np.empty(n, dtype=np.int64)
+    for b, (mine, some) in enumerate(zip(in_bucket, factors, strict=True)):
+        np.add(some.offsets[:-1], blocks.first_link[b], out=first_link[mine])
+        count_bounds = types[b].count_bounds
+        if count_bounds is not None:
+            bounds[0, mine], bounds[1, mine] = count_bounds(some)
+    first, (begin, end) = np.empty(len(direct) + 1, np.int64), np.empty((2, n), np.int64)
+    number, (low, high) = np.empty(len(variable), np.uint32), np.empty((2, n))
+    counts = Counts(covered, first, begin, end, low, high, number, variable, negated)
+    order = np.argsort([-len(some.offsets) for some in factors], kind="stable")
+    _fill(order, first_link, bounds, blocks, links, counts)
+    return counts
+
+
+def _nothing(n_components: int) -> Counts:
+    """Return that no component is covered."""
+    integers, floats = np.empty(0, np.int64), np.empty(0)
+    by_link = np.empty(0, np.uint32), integers, np.empty(0, np.bool_)
+    none = np.zeros(n_components, np.bool_)
+    return Counts(none, integers, integers, integers, floats, floats, *by_link)
+
+
+@kernel
+def _fill(
+    bucket_order: IntArray,
+    first_link: IntArray,
+    bounds: FloatTable,
+    blocks: Blocks,
+    links: Links,
+    counts: Counts,
+) -> None:
+    """Fill the arrays of `Counts`; bounds are in the order of the factors."""
+    first, n_links, i = counts.first, len(counts.variable), 0
+    number = np.empty(n_links, dtype=np.uint32)  # in the order of the factors
+    for c in range(len(counts.covered)):
+        first[c] = i
+        for b in bucket_order:
+            for row in range(blocks.first_row[c, b], blocks.first_row[c + 1, b]):
+                f, n_negated = blocks.first_factor[b] + row, 0
+                begin = first_link[f]
+                end = first_link[f + 1] if f + 1 < len(first_link) else n_links
+                for link in range(begin, end):
+                    number[link] = i - first[c]
+                    n_negated += counts.negated[link]
+                counts.begin[i], counts.end[i] = begin, end
+                counts.low[i] = bounds[0, f] - n_negated
+                counts.high[i] = bounds[1, f] - n_negated
+                i += 1
+        counts.covered[c] &= i - first[c] <= MOST_FACTORS
+    first[-1] = i
+    for e in range(n_links):
+        counts.number[e] = number[links.order[e]]
