@@ -5,6 +5,7 @@ TORCH ?= torch==2.13.0
 
 VENV := .venv
 BIN := $(VENV)/bin
+PACKAGES_STAMP := $(VENV)/.installed-packages
 STAMP := $(VENV)/.installed
 DOCS_STAMP := $(VENV)/.installed-docs
 COMPILED := $(VENV)/.compiled
@@ -21,7 +22,7 @@ TARGETS := $(shell sed -n 's/^\([a-z-]*\):.*\#\# .*/\1/p' Makefile)
 help:  ## Show this list
 	@sed -n 's/^\([a-z][a-z-]*\):.*## \(.*\)/  make \1\t\2/p' $(firstword $(MAKEFILE_LIST)) | expand -t 22
 
-demo: $(STAMP)  ## Train latent trees on generated ListOps data, about 3 minutes
+demo: $(PACKAGES_STAMP)  ## Train latent trees on generated ListOps data, about 3 minutes
 	$(BIN)/python examples/listops.py demo --out build/listops
 
 test: $(STAMP) | $(COMPILED)  ## Run the quick tests, with coverage of core and logic
@@ -77,12 +78,17 @@ clean:  ## Remove the environment and everything that was generated
 	rm -rf $(VENV) $(VENV)-oldest build docs/gallery .coverage .coverage.* .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache
 	find . -name __pycache__ -prune -exec rm -rf {} +
 
-# torch comes first and pinned, so that nothing that depends on it chooses another build.
-$(STAMP): requirements-dev.txt $(PACKAGES:%=%/pyproject.toml)
+# torch comes first and pinned, so that nothing that depends on it chooses another build. Bytecode
+# is made where it is used: torch alone has thousands of modules.
+$(PACKAGES_STAMP): $(PACKAGES:%=%/pyproject.toml)
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet $(TORCH)
-	$(BIN)/python -m pip install --quiet --editable './lpsmap_core[new-plugin,plot]' \
-		$(patsubst %,--editable ./%,$(filter-out lpsmap_core,$(PACKAGES))) \
+	$(BIN)/python -m pip install --quiet --no-compile $(TORCH)
+	$(BIN)/python -m pip install --quiet --no-compile --editable './lpsmap_core[plot,progress]' \
+		$(patsubst %,--editable ./%,$(filter-out lpsmap_core,$(PACKAGES)))
+	touch $@
+
+$(STAMP): requirements-dev.txt $(PACKAGES_STAMP)
+	$(BIN)/python -m pip install --quiet --editable './lpsmap_core[new-plugin]' \
 		--requirement requirements-dev.txt
 	touch $@
 

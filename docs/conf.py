@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import sys
+import warnings
 from pathlib import Path
 
 import matplotlib as mpl
 
 import lpsmap
+from lpsmap_core.kernels.cache import CompilationNotice
 
 sys.path.insert(0, str(Path(__file__).parent / "_ext"))
 
@@ -58,6 +60,7 @@ copybutton_prompt_text = r">>> |\.\.\. |\$ "
 copybutton_prompt_is_regexp = True
 
 mpl.rcParams["figure.dpi"] = 110
+warnings.filterwarnings("ignore", category=CompilationNotice)  # no part of a page
 
 sphinx_gallery_conf = {
     "examples_dirs": "../examples/gallery",
@@ -67,7 +70,7 @@ sphinx_gallery_conf = {
     "abort_on_example_error": True,
     "remove_config_comments": True,
     "run_stale_examples": True,
-    "ignore_repr_types": r"matplotlib|list",
+    "ignore_repr_types": r"matplotlib|list|Generator",
     "show_memory": False,
     "show_signature": False,
     "download_all_examples": False,

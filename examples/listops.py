@@ -73,7 +73,6 @@ def make_settings(structure: str, seed: int, options: dict[str, Any]) -> Setting
             options["max_iter"],
             options["max_inner_iter"],
             options["tol"],
-            options["step_size"],
             options["threads"],
         ),
     )
@@ -113,8 +112,6 @@ def record(run: Run, test: Measured, options: dict[str, Any]) -> dict[str, Any]:
         "options": {name: str(value) for name, value in options.items()},
         "epochs": run.curve[-1].epoch,
         "seconds": run.curve[-1].seconds,
-        "trees inferred": run.model.n_inferred,
-        "trees not solved to tolerance": run.model.n_unsolved,
         "validation": asdict(run.best.validation),
         "test": asdict(test.scores),
         "test without the root": asdict(test.without_root),
@@ -203,7 +200,6 @@ def shared_options(
         click.option("--max-iter", type=count, default=Inference.max_iter, help=latent + "loop."),
         click.option("--max-inner-iter", type=count, help=latent + "active sets."),
         click.option("--tol", type=positive, default=Inference.tol, help=latent + "residuals."),
-        click.option("--step-size", type=positive, help="Of the solver's loop; left out: adapted."),
         click.option("--threads", type=count, help="Threads of the solver; left out: all cores."),
         click.option("--out", type=folder, default=Path("build/listops")),
     ]  # fmt: skip
@@ -220,7 +216,7 @@ def main() -> None:
 @main.command()
 @click.option("--seed", type=int, default=0)
 @shared_options(
-    epochs=8, sizes=(8000, 500, 1500), max_tokens=40, curriculum=(20, 40), lr=2e-3, evaluations=1
+    epochs=6, sizes=(8000, 500, 1500), max_tokens=40, curriculum=(20, 40), lr=2e-3, evaluations=1
 )
 def demo(structures: tuple[str, ...], seed: int, out: Path, **options: Any) -> None:
     """Train on generated expressions for a few minutes; print a table, draw curves and trees."""

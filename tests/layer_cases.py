@@ -121,28 +121,24 @@ def neighbours(layer: nn.Module, shape: tuple[int, ...]) -> list[Any]:
     return [chain, *(over(column, judges.at_most_one(length)) for column in index.T)]
 
 
-def limited_trees(layer: nn.Module, shape: tuple[int, ...]) -> list[Any]:
+def crosses(heads: tuple[int, ...]) -> bool:
+    """Whether two arcs of a tree cross, the root's from before the first word among them."""
+    arcs = [sorted((word, -1 if head == word else head)) for word, head in enumerate(heads)]
+    return any(a < c < b < d for a, b in arcs for c, d in arcs)
+
+
+def latent_trees(layer: nn.Module, shape: tuple[int, ...]) -> list[Any]:
     n = shape[0]
     index = np.arange(n * n).reshape(n, n)
-    factors = [over(index, judges.trees(n))]
-    for head in range(n):
-        modifiers = np.delete(index[:, head], head)
-        factors.append(over(modifiers, judges.budget(n - 1, layer.budget)))
-    return [*factors, over(np.diagonal(index), judges.budget(n, layer.budget))]
-
-
-def single_root(layer: nn.Module, shape: tuple[int, ...]) -> list[Any]:
-    n = shape[0]
-    heads = [
-        h
-        for h in judges.tree_heads(n, single_root=True)
-        if not any(
-            a < c < b < d
-            for a, b in (sorted((-1 if h[i] == i else h[i], i)) for i in range(n))
-            for c, d in (sorted((-1 if h[i] == i else h[i], i)) for i in range(n))
-        )
-    ]
-    return [vertices(np.eye(n)[np.array(heads)].reshape(len(heads), -1))]
+    heads = judges.tree_heads(n, single_root=layer.single_root)
+    kept = np.array([h for h in heads if not (layer.projective and crosses(h))])
+    factors = [vertices(np.eye(n)[kept].reshape(len(kept), -1))]
+    if layer.budget is not None:
+        limited = [np.delete(index[:, head], head) for head in range(n)]
+        if layer.budget_root:
+            limited.append(np.diagonal(index))
+        factors += [over(each, judges.budget(len(each), layer.budget)) for each in limited]
+    return factors
 
 
 def rationales(layer: nn.Module, shape: tuple[int, ...]) -> list[Any]:
@@ -163,9 +159,9 @@ CASES: dict[str, Case] = {
     "LPMatchingAttention": Case(LPMatchingAttention, (4, 3), 2, rows_and_columns),
     "SequenceAttention": Case(SequenceAttention, (3, 4), 2, distances),
     "LPSequenceAttention": Case(LPSequenceAttention, (4, 3), 2, neighbours),
-    "LatentTree": Case(lambda: LatentTree(budget=1, budget_root=True), (4, 4), 1, limited_trees),
+    "LatentTree": Case(lambda: LatentTree(budget=1, budget_root=True), (4, 4), 1, latent_trees),
     "projective LatentTree": Case(
-        lambda: LatentTree(projective=True, single_root=True), (4, 4), 1, single_root
+        lambda: LatentTree(projective=True, single_root=True), (4, 4), 1, latent_trees
     ),
     "Rationale": Case(lambda: Rationale(2), (5,), 1, rationales, shown=2),
     "TopK": Case(lambda: TopK(2), (5,), 1, subsets),

@@ -8,11 +8,13 @@ import importlib.util
 import re
 import runpy
 import subprocess
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import matplotlib
+import numpy as np
 import pytest
 
 import lpsmap_core
@@ -30,10 +32,8 @@ PAGES = [*WRITTEN, *sorted(ROOT.glob("*.md")), ROOT / "examples" / "README.md"]
 PAGES += sorted(ROOT.glob("lpsmap_*/README.md"))
 REPLAYED = DOCS / "tutorial" / "writing-factors.md"  # by test_tutorial
 TRAINED = "layer_", "loss_"  # pages that train a network, with the slow tests
-GALLERY = [
-    pytest.param(path, id=path.stem, marks=[pytest.mark.slow] * path.stem.startswith(TRAINED))
-    for path in sorted((ROOT / "examples" / "gallery").glob("*.py"))
-]
+GALLERY = sorted((ROOT / "examples" / "gallery").glob("*.py"))
+LEARNING = [path for path in GALLERY if path.stem.startswith(TRAINED)]
 HAS_TORCH = importlib.util.find_spec("torch") is not None
 
 
@@ -54,12 +54,43 @@ def test_code_runs_as_printed(page: Path, monkeypatch: pytest.MonkeyPatch) -> No
     plt.close("all")
 
 
-@pytest.mark.parametrize("example", GALLERY)
+def stem_of(path: Path) -> str:
+    return path.stem
+
+
+@pytest.mark.parametrize("example", [p for p in GALLERY if p not in LEARNING], ids=stem_of)
 def test_gallery_runs(example: Path) -> None:
     skip_without_torch(example)
     runpy.run_path(str(example))
     assert plt.get_fignums(), "an example of the gallery shows a figure"
     plt.close("all")
+
+
+def has_learned(curve: np.ndarray) -> bool:
+    """Whether a loss fell by two fifths, or a share of right answers rose far enough."""
+    first, last = curve[:5].mean(), curve[-5:].mean()
+    return bool(last < 0.6 * first or min(first + 0.15, 0.8) <= last <= 1.0)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("example", LEARNING, ids=stem_of)
+def test_pages_that_train_a_network(example: Path) -> None:
+    """In a minute the curve that is drawn last has learned, and structures are drawn beside it."""
+    begin = time.process_time()
+    runpy.run_path(str(example))
+    assert time.process_time() - begin < 60.0
+    curves, *others = [ax for n in plt.get_fignums() for ax in plt.figure(n).axes]
+    assert has_learned(np.asarray(curves.lines[-1].get_ydata(), dtype=float)), example.stem
+    assert any(ax.has_data() for ax in others), "an axes for the structures"
+    plt.close("all")
+
+
+@pytest.mark.skipif(not HAS_TORCH, reason="needs torch")
+def test_every_layer_and_loss_has_a_page() -> None:
+    modules = [importlib.import_module(f"lpsmap_torch.{name}") for name in ("layers", "losses")]
+    text = "".join(path.read_text(encoding="utf-8") for path in LEARNING)
+    for name in (name for module in modules for name in module.__all__ if name[0].isupper()):
+        assert re.search(rf"^from lpsmap_torch.* import .*\b{name}\b", text, flags=re.M), name
 
 
 @pytest.mark.parametrize("page", PAGES, ids=name_of)
@@ -92,6 +123,8 @@ def test_broken_links_of_a_site_are_found(tmp_path: Path, monkeypatch: pytest.Mo
         "lpsmap_core.graph",
         "lpsmap_torch.graph",
         "lpsmap_torch.layers.sparse_map",
+        "lpsmap_torch.losses.field",
+        "lpsmap_torch.losses.maxima",
     ],
 )
 def test_docstring_examples(module: str) -> None:

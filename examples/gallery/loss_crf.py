@@ -102,7 +102,7 @@ for known, (_, curve) in trained.items():
     axes[0].plot(curve, label=f"{known:.0%} of the heads known")
 axes[0].set(xlabel="update", title="Right heads", ylim=(0, 1.02))
 axes[0].legend(loc="lower right")
-(table,) = marginals(trained[0.1][0], test_kinds[:1])
+(table,) = marginals(trained[0.1][0], test_kinds[:1]).numpy()
 image = axes[1].imshow(table, cmap="Blues", vmin=0, vmax=1)
 axes[1].plot(test_heads[0], range(7), "o", color="#d55e00")
 axes[1].set(xlabel="head (the diagonal: root)", ylabel="word", title="Trained with gaps")

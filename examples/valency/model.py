@@ -5,14 +5,13 @@ Niculae & Martins (2020), section 5.1 and appendix E.2.
 
 from __future__ import annotations
 
-import warnings
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from enum import Enum
 
 import torch
 from torch import Tensor, nn
 
-from lpsmap import Budget, ConvergenceWarning, DepTree, TorchFactorGraph
+from lpsmap_torch.layers import LatentTree
 from valency.batches import N_CLASSES, Batch
 from valency.expressions import MAX_ARGUMENTS, VOCABULARY
 
@@ -33,78 +32,38 @@ class Structure(str, Enum):
 
 @dataclass(frozen=True)
 class Inference:
-    """Options of the LP-SparseMAP solver, as `FactorGraph.solve` takes them.
-
-    A step size that is given stays fixed, as in the paper; None: the solver chooses and adapts it.
-    """
+    """Options of the solver, as layers take them."""
 
     max_iter: int = 1000
     max_inner_iter: int | None = None
     tol: float = 1e-6
-    step_size: float | None = None
     threads: int | None = None
 
 
-def latent_arcs(
-    scores: Tensor,
-    lengths: Tensor,
-    budget: int | None = None,
-    inference: Inference | None = None,
-    *,
-    budget_on_root: bool = True,
-) -> tuple[Tensor, int]:
+def latent_arcs(tree: LatentTree, scores: Tensor, lengths: Tensor) -> Tensor:
     """Sparse arc probabilities of a ragged batch of sentences, differentiable in the scores.
 
-    The first token of a sentence is its root. Solves Eq. 10 of Niculae & Martins (2020): for every
-    sentence a non-projective tree factor over the arcs to all other tokens and, with a budget, one
-    Budget factor per head over the arcs to its modifiers.
+    The first token of a sentence is its root: the trees of the layer are over all others.
 
     Parameters
     ----------
+    tree : LatentTree
     scores : Tensor (size, length, length)
         `scores[b, m, h]` for the arc from head h to modifier m. The scores of the first token's
         heads, of a token to itself and beyond a sentence's length are not looked at.
     lengths : Tensor (size,) of int64
-    budget : int, optional
-        The most modifiers that a token may have.
-    budget_on_root
-        Whether that goes for the root, too.
 
     Returns
     -------
-    arcs : Tensor (size, length, length)
+    Tensor (size, length, length)
         The rows of a sentence's tokens but the first sum to 1; all else is 0.
-    n_unsolved : int
-        How many sentences the solver did not solve to its tolerance within its limits. Training
-        can live with their approximate arcs, so they are counted here and not warned of.
     """
-    options = inference or Inference()
-    n_words, length = lengths - 1, scores.shape[1]
-    valid = torch.arange(length - 1) < n_words[:, None]
-    inside = valid[:, :, None] & valid[:, None, :]
-    is_root = torch.eye(length - 1, dtype=torch.bool)
-    graph = TorchFactorGraph()
-    words = graph.variable_from(torch.where(is_root, scores[:, 1:, :1], scores[:, 1:, 1:]))
-    graph.add(DepTree(words, packed=True, lengths=n_words))
-    if budget is not None:
-        graph.add(Budget(words, budget, axis=-2, mask=inside & ~is_root))
-        if budget_on_root:
-            places = torch.arange(length - 1).numpy()
-            graph.add(Budget(words[:, places, places], budget, mask=valid))
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ConvergenceWarning)
-        solution = graph.solve(
-            max_iter=options.max_iter,
-            max_inner_iter=options.max_inner_iter,
-            tol=options.tol,
-            step_size=options.step_size,
-            adapt=options.step_size is None,
-            threads=options.threads,
-        )
-    found = torch.where(inside, words.value, 0.0)
+    diagonal = torch.eye(scores.shape[1] - 1, dtype=torch.bool)
+    words = torch.where(diagonal, scores[:, 1:, :1], scores[:, 1:, 1:])
+    found = tree(words, lengths=lengths - 1)
     from_root = found.diagonal(dim1=-2, dim2=-1)[..., None]
-    arcs = torch.cat([from_root, found.masked_fill(is_root, 0.0)], dim=-1)
-    return nn.functional.pad(arcs, (0, 0, 1, 0)), len(solution.failed)
+    arcs = torch.cat([from_root, found.masked_fill(diagonal, 0.0)], dim=-1)
+    return nn.functional.pad(arcs, (0, 0, 1, 0))
 
 
 def fixed_arcs(heads: Tensor, valid: Tensor) -> Tensor:
@@ -150,11 +109,6 @@ class ValencyTagger(nn.Module):
         Whether the budget goes for the root, too, as for all other heads.
     size : int
         Size of the embedding, of the BiLSTM output, of the arc and the graph hidden layers.
-
-    Attributes
-    ----------
-    n_inferred, n_unsolved : int
-        How many latent trees were inferred so far, and how many of those not to tolerance.
     """
 
     def __init__(
@@ -167,9 +121,12 @@ class ValencyTagger(nn.Module):
     ) -> None:
         super().__init__()
         self.structure = structure
-        self.inference = inference
-        self.budget_on_root = budget_on_root
-        self.n_inferred = self.n_unsolved = 0
+        budgeted = structure is Structure.TREE_BUDGET
+        self.tree = LatentTree(
+            budget=MAX_ARGUMENTS if budgeted else None,
+            budget_root=budgeted and budget_on_root,
+            **asdict(inference or Inference()),
+        )
         self.embedding = nn.Embedding(len(VOCABULARY), size)
         self.encoder = BiLSTM(size, size // 2)
         self.as_head = nn.Linear(size, size)
@@ -198,17 +155,8 @@ class ValencyTagger(nn.Module):
             Those of `scores`, if they are known.
         """
         if self.structure.is_latent:
-            budget = MAX_ARGUMENTS if self.structure is Structure.TREE_BUDGET else None
-            arcs, n_unsolved = latent_arcs(
-                self.scores(batch) if scores is None else scores,
-                batch.lengths,
-                budget,
-                self.inference,
-                budget_on_root=self.budget_on_root,
-            )
-            self.n_inferred += len(arcs)
-            self.n_unsolved += n_unsolved
-            return arcs
+            known = self.scores(batch) if scores is None else scores
+            return latent_arcs(self.tree, known, batch.lengths)
         if self.structure is Structure.GOLD:
             return fixed_arcs(batch.heads, batch.valid)
         to_the_left = (torch.arange(batch.tokens.shape[1]) - 1).clamp(min=0)

@@ -211,10 +211,13 @@ def update(
         What the mean square of the arcs' scores adds to the loss.
     """
     optimizer.zero_grad()
-    scores = model.scores(batch)
+    scores = model.scores(batch) if model.structure.is_latent else None
     logits = model.tag(model.arcs(batch, scores))
     loss = cross_entropy(logits.flatten(0, 1), batch.labels.flatten(), ignore_index=UNLABELLED)
-    inside = batch.valid[:, :, None] & batch.valid[:, None, :]
-    (loss + score_decay * scores[inside].square().mean()).backward()  # type: ignore[no-untyped-call]
+    pull = torch.zeros(())
+    if scores is not None:
+        inside = batch.valid[:, :, None] & batch.valid[:, None, :]
+        pull = score_decay * scores[inside].square().mean()
+    (loss + pull).backward()  # type: ignore[no-untyped-call]
     optimizer.step()
     return loss.item()

@@ -10,14 +10,9 @@ import torch
 from torch import Tensor
 from torch.autograd import gradcheck, gradgradcheck
 
+from layer_cases import normal
 from lpsmap import Alignment, DepTree, FactorGraph, Sequence, TorchFactorGraph
 from lpsmap_torch.gibbs import TorchGibbs
-
-
-def normal(*shape: int, seed: int = 0, dtype: torch.dtype = torch.float64) -> Tensor:
-    """Draw a tensor that requires gradients."""
-    generator = torch.Generator().manual_seed(seed)
-    return torch.randn(*shape, generator=generator, dtype=dtype).requires_grad_()
 
 
 def sequences(eta: Tensor, w: Tensor, negated: bool = False) -> TorchGibbs:

@@ -11,15 +11,10 @@ import torch
 from torch import Tensor
 
 import lpsmap_torch
+from layer_cases import normal
 from lpsmap import AtMostOne, Budget, DepTree, FactorGraph, OrOut, Pair, TorchFactorGraph, Xor
 from lpsmap_core import ConvergenceWarning, Variables, stack
 from random_graphs import random_graph
-
-
-def normal(*shape: int, seed: int = 0, dtype: torch.dtype = torch.float64) -> Tensor:
-    """Draw a tensor that requires gradients."""
-    generator = torch.Generator().manual_seed(seed)
-    return torch.randn(*shape, generator=generator, dtype=dtype).requires_grad_()
 
 
 def matching(eta: Tensor) -> Tensor:

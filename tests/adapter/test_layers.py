@@ -16,14 +16,36 @@ import judges
 from layer_cases import CASES, Case, normal, trained
 from lpsmap import Sequence, TorchFactorGraph
 from lpsmap_core import Factor
-from lpsmap_torch.layers import LPMatchingAttention, LPSequenceAttention, SparseMAP, TopK
+from lpsmap_torch.layers import (
+    LatentTree,
+    LPMatchingAttention,
+    LPSequenceAttention,
+    SparseMAP,
+    TopK,
+)
 
 every_layer = pytest.mark.parametrize("case", CASES.values(), ids=CASES)
 
 
 @every_layer
 def test_marginals_are_the_judges(case: Case) -> None:
-    layer, scores = trained(case), normal(3, *case.shape)
+    hold_to_the_judge(trained(case), case)
+
+
+@pytest.mark.parametrize("projective", [False, True])
+@pytest.mark.parametrize("single_root", [False, True])
+@pytest.mark.parametrize("budget", [None, 1, 2])
+def test_options_of_latent_trees(projective: bool, single_root: bool, budget: int | None) -> None:
+    """All together: crossing arcs, roots, and budgets of heads, the root's with them or without."""
+    for root in {False, budget is not None}:
+        layer = LatentTree(
+            projective=projective, single_root=single_root, budget=budget, budget_root=root
+        )
+        hold_to_the_judge(layer, CASES["LatentTree"])
+
+
+def hold_to_the_judge(layer: nn.Module, case: Case) -> None:
+    scores = normal(3, *case.shape)
     found = layer(scores).detach().numpy()
     for values, eta in zip(found, scores.detach().numpy(), strict=True):
         whole = np.zeros((eta.size, case.shown))
@@ -77,7 +99,8 @@ def masks_of(case: Case, scores: Tensor, places: list[tuple[slice, ...]], ndim: 
 def test_padding(case: Case, how: str) -> None:
     """Values and gradients of 64 ragged items are those of each by itself, zero elsewhere."""
     layer = trained(case)
-    scores, lengths, places = ragged(case, 64 if how == "lengths" else 8)
+    layer.tol = 1e-10
+    scores, lengths, places = ragged(case, 64)
     given = {"lengths": lengths}
     if how == "mask":
         given = {"mask": masks_of(case, scores, places, layer.mask_ndim)}
@@ -91,13 +114,13 @@ def test_padding(case: Case, how: str) -> None:
         own = scores.detach()[b][place].clone().requires_grad_()
         one = layer(own[None])[0]
         (one * weights[b][place]).sum().backward()
-        torch.testing.assert_close(values[b][place], one, rtol=0, atol=1e-5)
-        torch.testing.assert_close(scores.grad[b][place], own.grad, rtol=0, atol=1e-4)
+        torch.testing.assert_close(values[b][place], one, rtol=0, atol=1e-9)
+        torch.testing.assert_close(scores.grad[b][place], own.grad, rtol=0, atol=1e-9)
         outside[b][place] = False
     assert not values[outside].any()
     assert not scores.grad[outside].any()
     for found, parameter in zip(together, layer.parameters(), strict=True):
-        torch.testing.assert_close(found, parameter.grad, rtol=0, atol=1e-3)
+        torch.testing.assert_close(found, parameter.grad, rtol=0, atol=1e-8)
 
 
 @every_layer

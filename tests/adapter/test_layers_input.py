@@ -9,88 +9,109 @@ import torch
 
 from layer_cases import CASES, Case, normal, trained
 from lpsmap import Xor
-from lpsmap_torch.layers import (
-    LatentTree,
-    LPMatchingAttention,
-    LPSequenceAttention,
-    MatchingAttention,
-    Rationale,
-    SequenceAttention,
-    SparseMAP,
-    TopK,
-)
+from lpsmap_torch import layers
 
 every_layer = pytest.mark.parametrize("case", CASES.values(), ids=CASES)
 X, W = torch.zeros(2, 3, 4), torch.zeros(2, 5)
 
 WRONG: dict[str, tuple[Any, type[Exception], str]] = {
-    "integers": (lambda: TopK(2)(W.long()), TypeError, r"dtype torch.int64; .*Use scores.float"),
-    "no tensor": (lambda: TopK(2)(W.numpy()), TypeError, "scores is a ndarray; .*torch.as_tensor"),
-    "complex": (lambda: TopK(2)(W + 0j), TypeError, "complex64; expected real numbers"),
-    "sparse": (lambda: TopK(2)(W.to_sparse()), TypeError, r"Use to_dense\(\)"),
-    "meta": (lambda: TopK(2)(W.to("meta")), TypeError, "a meta tensor, which has no numbers"),
-    "axes": (lambda: MatchingAttention()(W[0]), ValueError, r"\(5,\); expected 2 axes or more"),
+    "integers": (
+        lambda: layers.TopK(2)(W.long()),
+        TypeError,
+        r"dtype torch.int64; .*Use scores.float",
+    ),
+    "no tensor": (
+        lambda: layers.TopK(2)(W.numpy()),
+        TypeError,
+        "scores is a ndarray; .*torch.as_tensor",
+    ),
+    "complex": (lambda: layers.TopK(2)(W + 0j), TypeError, "complex64; expected real numbers"),
+    "sparse": (lambda: layers.TopK(2)(W.to_sparse()), TypeError, r"Use to_dense\(\)"),
+    "meta": (
+        lambda: layers.TopK(2)(W.to("meta")),
+        TypeError,
+        "a meta tensor, which has no numbers",
+    ),
+    "axes": (
+        lambda: layers.MatchingAttention()(W[0]),
+        ValueError,
+        r"\(5,\); expected 2 axes or more",
+    ),
     "device": (
-        lambda: LPSequenceAttention().to("meta")(X),
+        lambda: layers.LPSequenceAttention().to("meta")(X),
         ValueError,
         r"parameters on meta, but scores on cpu; .*Move the layer",
     ),
     "mask's dtype": (
-        lambda: TopK(2)(W, mask=torch.ones(2, 5)),
+        lambda: layers.TopK(2)(W, mask=torch.ones(2, 5)),
         TypeError,
         r"mask is torch.float32; .*Use mask.bool\(\)",
     ),
     "mask's shape": (
-        lambda: LPMatchingAttention()(X, mask=torch.ones(2, 4, 3, dtype=torch.bool)),
+        lambda: layers.LPMatchingAttention()(X, mask=torch.ones(2, 4, 3, dtype=torch.bool)),
         ValueError,
         r"mask has shape \(2, 4, 3\); expected one that broadcasts to \(2, 3, 4\)",
     ),
     "mask of words": (
-        lambda: LatentTree()(torch.zeros(2, 4, 4), mask=torch.ones(2, 4, 4, dtype=torch.bool)),
+        lambda: layers.LatentTree()(
+            torch.zeros(2, 4, 4), mask=torch.ones(2, 4, 4, dtype=torch.bool)
+        ),
         ValueError,
         r"mask has shape \(2, 4, 4\); expected one that broadcasts to \(2, 4\)",
     ),
     "padding first": (
-        lambda: Rationale(2)(W, mask=torch.arange(5).expand(2, 5) > 1),
+        lambda: layers.Rationale(2)(W, mask=torch.arange(5).expand(2, 5) > 1),
         ValueError,
         "mask of instance 0 leaves out words before others .*expected padding behind",
     ),
     "lengths' dtype": (
-        lambda: TopK(2)(W, lengths=torch.ones(2)),
+        lambda: layers.TopK(2)(W, lengths=torch.ones(2)),
         TypeError,
         r"lengths is torch.float32; expected a tensor of integers",
     ),
-    "a list": (lambda: TopK(2)(W, lengths=[1, 2]), TypeError, r"Use torch.tensor\(lengths\)"),
+    "a list": (
+        lambda: layers.TopK(2)(W, lengths=[1, 2]),
+        TypeError,
+        r"Use torch.tensor\(lengths\)",
+    ),
     "lengths' shape": (
-        lambda: TopK(2)(W, lengths=torch.tensor([1])),
+        lambda: layers.TopK(2)(W, lengths=torch.tensor([1])),
         ValueError,
         r"lengths has shape \(1,\); expected \(2,\), one for every instance",
     ),
     "lengths of pairs": (
-        lambda: MatchingAttention()(X, lengths=torch.ones(2, 3).long()),
+        lambda: layers.MatchingAttention()(X, lengths=torch.ones(2, 3).long()),
         ValueError,
         r"expected \(2,\), one for every .*, or \(2, 2\) for rows and columns",
     ),
     "too long": (
-        lambda: LPMatchingAttention()(X, lengths=torch.tensor([[3, 4], [3, 5]])),
+        lambda: layers.LPMatchingAttention()(X, lengths=torch.tensor([[3, 4], [3, 5]])),
         ValueError,
         r"lengths of instance 1 are \(3, 5\); expected 0 to \(3, 4\)",
     ),
     "words too long": (
-        lambda: LatentTree()(torch.zeros(2, 4, 4), lengths=torch.tensor([4, -1])),
+        lambda: layers.LatentTree()(torch.zeros(2, 4, 4), lengths=torch.tensor([4, -1])),
         ValueError,
         "lengths of instance 1 is -1; expected 0 to 4",
     ),
     "additionals": (
-        lambda: SparseMAP(Xor)(W, torch.zeros(3)),
+        lambda: layers.SparseMAP(Xor)(W, torch.zeros(3)),
         TypeError,
         "unexpected keyword argument 'additionals'",
     ),
-    "no type": (lambda: SparseMAP("Xor"), TypeError, "factor_type is 'Xor'; expected a factor"),  # type: ignore[arg-type]
-    "axis": (lambda: SparseMAP(Xor, axis=0), ValueError, "axis is 0; expected a negative one"),
-    "no budget": (lambda: LatentTree(budget_root=True), ValueError, "expected a budget"),
-    "option": (lambda: TopK(2, tol=-1.0), ValueError, "tol: got -1.0; expected"),
-    "k": (lambda: TopK(-1), ValueError, "k: got -1; expected an integer of at least 0"),
+    "no type": (
+        lambda: layers.SparseMAP("Xor"),
+        TypeError,
+        "factor_type is 'Xor'; expected a factor",
+    ),  # type: ignore[arg-type]
+    "axis": (
+        lambda: layers.SparseMAP(Xor, axis=0),
+        ValueError,
+        "axis is 0; expected a negative one",
+    ),
+    "no budget": (lambda: layers.LatentTree(budget_root=True), ValueError, "expected a budget"),
+    "option": (lambda: layers.TopK(2, tol=-1.0), ValueError, "tol: got -1.0; expected"),
+    "k": (lambda: layers.TopK(-1), ValueError, "k: got -1; expected an integer of at least 0"),
 }
 
 
@@ -129,20 +150,20 @@ def test_masks_with_holes() -> None:
     mask = torch.rand(2, 3, 4, generator=torch.Generator().manual_seed(0)) < 0.8
     mask[0, :, :3] |= torch.eye(3, dtype=torch.bool)
     mask[1, 1] = False
-    found = LPMatchingAttention()(scores, mask=mask)
+    found = layers.LPMatchingAttention()(scores, mask=mask)
     assert not found[~mask].any()
     torch.testing.assert_close(found[0].sum(1), torch.ones(3, dtype=torch.float64))
-    without = LPMatchingAttention()(scores[1, ::2], mask=mask[1, ::2])
+    without = layers.LPMatchingAttention()(scores[1, ::2], mask=mask[1, ::2])
     torch.testing.assert_close(found[1, ::2], without, rtol=0, atol=1e-5)
     mask[1] = True
     forbidden = scores.masked_fill(~mask, -torch.inf)
-    for layer in (MatchingAttention(), SequenceAttention().double()):
+    for layer in (layers.MatchingAttention(), layers.SequenceAttention().double()):
         torch.testing.assert_close(layer(scores, mask=mask), layer(forbidden), rtol=0, atol=1e-6)
 
 
 def test_mixed_dtypes_keep_their_own() -> None:
     """Parameters in single precision serve scores in another."""
-    layer, scores = SequenceAttention(), normal(2, 3, 4, dtype=torch.bfloat16)
+    layer, scores = layers.SequenceAttention(), normal(2, 3, 4, dtype=torch.bfloat16)
     values = layer(scores)
     values.sum().backward()
     assert values.dtype == scores.grad.dtype == torch.bfloat16
@@ -154,7 +175,7 @@ def test_one_bad_item_leaves_the_others() -> None:
     scores[1, 2] = torch.nan
     scores.requires_grad_()
     with pytest.warns(UserWarning, match="NaN"):
-        values = TopK(2)(scores)
+        values = layers.TopK(2)(scores)
     assert values[1].isnan().all()
     values[[0, 2]].square().sum().backward()
     assert scores.grad.isfinite().all()

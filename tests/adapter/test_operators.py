@@ -91,6 +91,17 @@ def test_opcheck(ragged: bool) -> None:
     torch.library.opcheck(operators._push_forward, (d_scores, d_weights, ticket, *given))
 
 
+def test_opcheck_without_parameters() -> None:
+    layer = trained(CASES["LatentTree"])
+    scores, d_scores = normal(2, 4, 4), normal(2, 4, 4, seed=2)
+    mask = torch.arange(4) < torch.tensor([[4], [2]])
+    given = scores, None, None, mask, layer._name
+    _, ticket = operators._solve(*given)
+    torch.library.opcheck(operators._solve, given)
+    torch.library.opcheck(operators._pull_back, (d_scores, ticket, *given))
+    torch.library.opcheck(operators._push_forward, (d_scores, None, ticket, *given))
+
+
 @every_layer
 def test_products_with_jacobians(case: Case) -> None:
     """Both modes of torch.func say what rows of the Jacobian by backward() say."""

@@ -16,6 +16,7 @@ from torch import nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 import listops
+from lpsmap_torch.layers import LatentTree
 from valency.batches import UNLABELLED, Batch, Corpus
 from valency.expressions import (
     OPERATORS,
@@ -216,8 +217,8 @@ class TestModel:
         torch.manual_seed(0)
         scores = torch.randn(16, n, n, dtype=torch.float64)
         scores[..., 0] += 2.0  # the root would like many modifiers
-        arcs, n_unsolved = latent_arcs(scores, batch.lengths, budget, budget_on_root=on_root)
-        assert n_unsolved == 0
+        tree = LatentTree(budget=budget, budget_root=budget is not None and on_root)
+        arcs = latent_arcs(tree, scores, batch.lengths)
         assert (arcs >= 0).all()
         torch.testing.assert_close(arcs.sum(-1), not_first(batch).double(), rtol=0, atol=1e-4)
         assert (arcs[~batch.valid] == 0).all()
@@ -236,16 +237,21 @@ class TestModel:
         inside = batch.valid[:, :, None] & batch.valid[:, None, :]
         spoiled = torch.where(inside, scores, 100.0)
         for budget in (None, 3):
-            expected, _ = latent_arcs(scores, batch.lengths, budget)
-            torch.testing.assert_close(latent_arcs(spoiled, batch.lengths, budget)[0], expected)
+            tree = LatentTree(budget=budget)
+            expected = latent_arcs(tree, scores, batch.lengths)
+            torch.testing.assert_close(latent_arcs(tree, spoiled, batch.lengths), expected)
 
-    @pytest.mark.compiled
-    def test_sentences_beyond_the_limits_are_counted(self, corpus: Corpus) -> None:
-        batch = small_batch(corpus)
-        model = ValencyTagger(Structure.TREE_BUDGET, Inference(max_iter=1, tol=1e-9))
-        model(batch)
-        assert model.n_inferred == 16
-        assert 0 < model.n_unsolved <= 16
+    def test_options_reach_the_layer(self) -> None:
+        inference = Inference(max_iter=7, tol=1e-3)
+        made = {
+            structure: ValencyTagger(structure, inference, budget_on_root=on_root).tree
+            for structure, on_root in [(Structure.TREE, True), (Structure.TREE_BUDGET, False)]
+        }
+        limits = "max_iter=7, tol=0.001"
+        assert repr(made[Structure.TREE]) == f"LatentTree({limits})"
+        assert repr(made[Structure.TREE_BUDGET]) == f"LatentTree(budget=5, {limits})"
+        full = ValencyTagger(Structure.TREE_BUDGET).tree
+        assert repr(full) == "LatentTree(budget=5, budget_root=True)"
 
 
 class TestTraining:

@@ -106,18 +106,46 @@ def _disjunctions(factors: Factors) -> Tables | None:
 
 
 def _ones(factors: Factors) -> tuple[float, float]:
+    """Return the least and the most slots that are on: one.
+
+    Parameters
+    ----------
+    factors
+        All of a bucket.
+    """
     return 1.0, 1.0
 
 
 def _one_at_most(factors: Factors) -> tuple[float, float]:
+    """Return the least and the most slots that are on: none, and one.
+
+    Parameters
+    ----------
+    factors
+        All of a bucket.
+    """
     return 0.0, 1.0
 
 
 def _one_at_least(factors: Factors) -> tuple[float, FloatArray]:
+    """Return the least and the most slots that are on: one, and all.
+
+    Parameters
+    ----------
+    factors
+        All of a bucket.
+    """
     return 1.0, np.diff(factors.offsets)
 
 
 def _budgets(factors: Factors) -> tuple[FloatArray, FloatArray]:
+    """Return the least and the most slots that are on: none, or the budget where it is forced.
+
+    Parameters
+    ----------
+    factors
+        All of a bucket.
+    """
     budget, forced = factors.parameters.T
     return np.where(forced != 0.0, budget, 0.0), budget
 

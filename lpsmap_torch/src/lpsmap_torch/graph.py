@@ -15,7 +15,7 @@ from lpsmap_torch.function import attach, attach_probabilities
 from lpsmap_torch.gibbs import TorchGibbs
 from lpsmap_torch.readable import as_tensor, check_not_compiled, numbers
 
-__all__ = ["TorchFactorGraph"]
+__all__ = ["TorchFactorGraph", "in_factors"]
 
 
 class TorchFactorGraph(FactorGraph):
@@ -135,3 +135,11 @@ class TorchFactorGraph(FactorGraph):
 
     def _forbid(self, scores: Tensor, flags: NDArray[np.bool_]) -> Tensor:
         return scores.masked_fill(torch.from_numpy(flags).to(scores.device), -torch.inf)
+
+
+def in_factors(graph: FactorGraph) -> NDArray[np.bool_]:
+    """Return (n_variables,) which variables of a graph are in a factor; others are padding."""
+    inside = np.zeros(graph.n_variables, dtype=bool)
+    for factor in graph.factors:
+        inside[factor.links(factor.variables.index)] = True
+    return inside

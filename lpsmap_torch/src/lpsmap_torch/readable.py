@@ -13,7 +13,7 @@ from torch.autograd import forward_ad
 
 from lpsmap_core.model.inputs import check_readable, real_numbers
 
-__all__ = ["as_tensor", "check_not_compiled", "numbers", "on_host"]
+__all__ = ["as_tensor", "check_not_compiled", "is_compiled", "numbers", "on_host"]
 
 
 def as_tensor(name: str, scores: Any) -> Tensor:
@@ -65,16 +65,18 @@ def check_not_compiled(verb: str) -> None:
     RuntimeError
         If so.
     """
-    if torch.compiler.is_compiling() or _dynamo_is_on():
+    if is_compiled():
         raise RuntimeError(
             f"{verb}: torch.compile cannot compile a solve. Put what makes and solves the graph "
             "into a function of its own, and decorate that with @torch.compiler.disable."
         )
 
 
-def _dynamo_is_on() -> bool:
-    """Whether a compiled function calls us. Importing the compiler to ask it takes seconds."""
-    if "torch._dynamo" not in sys.modules:
+def is_compiled() -> bool:
+    """Return whether torch.compile traces us, or would: a function that it compiled calls us."""
+    if torch.compiler.is_compiling():
+        return True
+    if "torch._dynamo" not in sys.modules:  # importing the compiler to ask it takes seconds
         return False
     eval_frame: Any = torch._C._dynamo.eval_frame
     return callable(eval_frame.get_eval_frame_callback())

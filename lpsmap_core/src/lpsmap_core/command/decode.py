@@ -73,10 +73,10 @@ def decode(
 ) -> None:
     """Solve the models in all files that GLOB matches, and write a line of JSON for each.
 
-    GLOB is the name of a file, or a pattern in quotes, such as "models/**/*.uai". Lines come as the
-    results do. Each has the file's name, the status and score of every component, and the values of
-    the variables; or the error that the model ended with. Other models do not suffer from it, nor
-    from a worker that dies.
+    GLOB is the name of a file, or a pattern in quotes, such as "models/grid*.uai"; ** is for any
+    folders. Lines come as the results do. Each has the file's name, the status and score of every
+    component, and the values of the variables; or the error that the model ended with. Other models
+    do not suffer from it, nor from a worker that dies.
 
     With --out the command can be interrupted and run again: what is done is not done again.
 

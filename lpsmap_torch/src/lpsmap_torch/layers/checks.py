@@ -51,7 +51,7 @@ def check_scores(name: str, scores: Any, ndim: int) -> None:
         )
 
 
-def check_parameters(name: str, what: str, parameters: Tensor, scores: Tensor) -> None:
+def check_parameters(name: str, parameters: Tensor, scores: Tensor) -> None:
     """Refuse parameters that lie elsewhere than the scores.
 
     Raises
@@ -61,8 +61,8 @@ def check_parameters(name: str, what: str, parameters: Tensor, scores: Tensor) -
     """
     if parameters.device != scores.device:
         raise ValueError(
-            f"{name}: {what} on {parameters.device}, but scores on {scores.device}; expected one "
-            "device. Move the layer, or the tensors, with to()."
+            f"{name}: parameters on {parameters.device}, but scores on {scores.device}; expected "
+            "one device. Move the layer, or the tensors, with to()."
         )
 
 

@@ -189,7 +189,7 @@ class Layer(nn.Module):
         lengths = checked_lengths(name, lengths, batch, self.most_lengths)
         mask = checked_mask(name, mask, shape[: len(batch) + self.mask_ndim])
         if weights is not None:
-            check_parameters(name, "parameters", weights, scores)
+            check_parameters(name, weights, scores)
             weights = weights.expand(*batch, weights.shape[-1])
         return weights, lengths, mask
 

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lpsmap_core import Factor, FactorGraph, Solution, Variables
+from lpsmap_torch.graph import in_factors
 
 __all__ = ["Declared", "Layout", "Solved", "Tied"]
 
@@ -60,10 +61,7 @@ class Layout:
         self.graph, self.variables, self.declared = graph, variables, declared
         for factor in declared.factors:
             graph.add(factor)
-        inside = np.zeros(graph.n_variables, dtype=bool)
-        for factor in declared.factors:
-            inside[factor.links(factor.variables.index)] = True
-        shown = inside.reshape(variables.shape)[declared.shown]
+        shown = in_factors(graph).reshape(variables.shape)[declared.shown]
         self.keep = None if shown.all() else shown
 
     def solve(self, scores: FloatArray, parameters: FloatArray, options: dict[str, Any]) -> Solved:

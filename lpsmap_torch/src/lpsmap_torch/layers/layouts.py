@@ -17,15 +17,12 @@ MOST_LAYOUTS = 8
 class Layouts:
     """The layouts that were used last, by what they depend on.
 
-    One that is in use is taken out, so that no two threads share it. Copies and pickles are empty.
+    One that is in use is taken out, so that no two threads share it.
     """
 
     def __init__(self) -> None:
         self._kept: OrderedDict[Hashable, Layout] = OrderedDict()
         self._lock = threading.Lock()
-
-    def __reduce__(self) -> tuple[type[Layouts], tuple[()]]:
-        return type(self), ()
 
     def __len__(self) -> int:
         return len(self._kept)

@@ -22,9 +22,6 @@ from lpsmap_torch.readable import numbers
 
 __all__ = ["Solver", "marginals", "name_for"]
 
-Given = tuple[Tensor, Tensor | None, Tensor | None, Tensor | None, str]
-"""Scores, parameters, lengths, mask, and the name of the layer."""
-
 
 class Solver(Protocol):
     """What operators ask of a layer."""
@@ -166,15 +163,11 @@ class _Solve(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, gradient: Tensor, _: Any) -> tuple[Tensor | None, ...]:
-        ticket, given = _saved(ctx)
-        d_scores, d_parameters = _call(_pull_back, _PullBack, gradient, ticket, *given)
-        return d_scores, None if given[1] is None else d_parameters, None, None, None
+        return *_pulled_back(ctx, gradient), None, None, None
 
     @staticmethod
     def jvp(ctx: Any, d_scores: Tensor | None, d_parameters: Tensor | None, *_: Any) -> Any:
-        ticket, given = _saved(ctx)
-        d_scores = torch.zeros_like(given[0]) if d_scores is None else d_scores
-        return _call(_push_forward, _PushForward, d_scores, d_parameters, ticket, *given), None
+        return _pushed_forward(ctx, d_scores, d_parameters), None
 
 
 class _PullBack(torch.autograd.Function):
@@ -192,9 +185,7 @@ class _PullBack(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, d_scores: Tensor, d_parameters: Tensor) -> tuple[Tensor | None, ...]:
-        ticket, given = _saved(ctx)
-        along = None if given[1] is None else d_parameters
-        return _call(_push_forward, _PushForward, d_scores, along, ticket, *given), *(None,) * 6
+        return _pushed_forward(ctx, d_scores, d_parameters), *(None,) * 6
 
     @staticmethod
     def jvp(ctx: Any, gradient: Tensor | None, *_: Any) -> Any:
@@ -219,15 +210,28 @@ class _PushForward(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
-        ticket, given = _saved(ctx)
-        d_scores, d_parameters = _call(_pull_back, _PullBack, gradient, ticket, *given)
+        d_scores, d_parameters = _pulled_back(ctx, gradient)
         return d_scores, d_parameters if ctx.along_parameters else None, *(None,) * 6
 
     @staticmethod
     def jvp(ctx: Any, d_scores: Tensor | None, d_parameters: Tensor | None, *_: Any) -> Any:
-        ticket, given = _saved(ctx)
-        d_scores = torch.zeros_like(given[0]) if d_scores is None else d_scores
-        return _call(_push_forward, _PushForward, d_scores, d_parameters, ticket, *given)
+        return _pushed_forward(ctx, d_scores, d_parameters)
+
+
+def _pulled_back(ctx: Any, gradient: Tensor) -> tuple[Tensor, Tensor | None]:
+    """Return gradients in the scores, and in the parameters if there are any."""
+    ticket, given = _saved(ctx)
+    d_scores, d_parameters = _call(_pull_back, _PullBack, gradient, ticket, *given)
+    return d_scores, None if given[1] is None else d_parameters
+
+
+def _pushed_forward(ctx: Any, d_scores: Tensor | None, d_parameters: Tensor | None) -> Tensor:
+    """Return the change of marginals along one of scores, and of parameters if there are any."""
+    ticket, given = _saved(ctx)
+    d_scores = torch.zeros_like(given[0]) if d_scores is None else d_scores
+    along = None if given[1] is None else d_parameters
+    found: Tensor = _call(_push_forward, _PushForward, d_scores, along, ticket, *given)
+    return found
 
 
 def _call(operator: Any, function: Any, *given: Any) -> Any:

@@ -72,7 +72,7 @@ class RelaxedPairLayer(PairLayer):
     def forward(
         self, scores: Tensor, *, lengths: Tensor | None = None, mask: Tensor | None = None
     ) -> Tensor:
-        """Return the weights, see `Layer.forward`.
+        """Return the weights.
 
         Parameters
         ----------
@@ -82,6 +82,11 @@ class RelaxedPairLayer(PairLayer):
             Numbers of rows and columns.
         mask
             Which pairs are allowed.
+
+        Returns
+        -------
+        Tensor
+            Like the scores; zeros in the padding.
         """
         weights = super().forward(scores, lengths=lengths, mask=mask)
         return rescaled(weights, lengths, mask) if self.rescale else weights

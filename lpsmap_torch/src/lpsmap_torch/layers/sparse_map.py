@@ -101,14 +101,6 @@ class SparseMAP(Layer):
         -------
         Tensor
             Like the scores; zeros in the padding.
-
-        Raises
-        ------
-        TypeError
-            If the scores are no floating-point tensor, the lengths none of integers, or the mask
-            none of booleans.
-        ValueError
-            If a shape or a device does not fit.
         """
         return self._marginals(scores, additionals, lengths, mask)
 

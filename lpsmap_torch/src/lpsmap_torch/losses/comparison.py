@@ -15,7 +15,7 @@ from lpsmap_core.kernels.arrays import FloatArray
 from lpsmap_core.kernels.callers import stacklevel
 from lpsmap_torch.graph import TorchFactorGraph
 from lpsmap_torch.losses.given import given_additionals, refuse_forbidden
-from lpsmap_torch.losses.labels import Items, Labels
+from lpsmap_torch.losses.labels import Items, Labels, all_variables
 from lpsmap_torch.losses.structured import Compared
 
 __all__ = ["maxima_compared"]
@@ -53,7 +53,7 @@ def maxima_compared(
     """
     items = Items(best.layout, labels)
     refuse_forbidden(best.scores, labels.known == 1.0, items)
-    everything = _everything(graph)
+    everything = all_variables(graph)
     found = Point(
         best.values,
         best.additionals,
@@ -71,12 +71,6 @@ def maxima_compared(
         [a - b for a, b in zip(found.additionals, given.additionals, strict=True)],
         items,
     )
-
-
-def _everything(graph: TorchFactorGraph) -> Variables:
-    """Return a view of all variables of a graph."""
-    n = graph.n_variables
-    return Variables(graph, np.arange(n), np.zeros(n, dtype=np.bool_), slice(0, n))
 
 
 def _structure(best: Found, labels: Labels, items: Items, like: Point) -> Point:
@@ -102,7 +96,7 @@ def _completed(
     solve: Callable[[TorchFactorGraph], Found],
 ) -> Point:
     """Return what is best given the labels."""
-    everything = _everything(graph)
+    everything = all_variables(graph)
     conditioned = graph.condition([(everything, labels.known)])
     inner, view = conditioned.graph, conditioned.of(everything)
     found = solve(inner)

@@ -14,7 +14,7 @@ from lpsmap_core.kernels.arrays import FloatArray
 from lpsmap_core.layout.layout import Layout, build_layout
 from lpsmap_torch.graph import TorchFactorGraph
 from lpsmap_torch.losses.given import given_additionals, refuse_forbidden
-from lpsmap_torch.losses.labels import Items, Labels
+from lpsmap_torch.losses.labels import Items, Labels, all_variables
 from lpsmap_torch.losses.structured import Compared, StructuredLoss, differentiable
 
 __all__ = ["CRFLoss"]
@@ -104,9 +104,7 @@ def _sums(
 
 def _completions(graph: TorchFactorGraph, scores: FloatArray, labels: Labels, items: Items) -> Sums:
     """Return the sums over what agrees with the labels."""
-    n = len(scores)
-    all_variables = Variables(graph, np.arange(n), np.zeros(n, dtype=np.bool_), slice(0, n))
-    conditioned = graph.condition([(all_variables, labels.known)])
+    conditioned = graph.condition([(all_variables(graph), labels.known)])
     own = [conditioned.of(factor) for factor in graph.factors]
     given = _sums(conditioned.graph, own, graph.factors, items)
     wrong = np.flatnonzero(np.isneginf(given.worth))

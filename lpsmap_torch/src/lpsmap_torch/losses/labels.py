@@ -7,13 +7,13 @@ from typing import Any, NamedTuple
 import numpy as np
 from torch import Tensor
 
-from lpsmap_core import Factor, Variables
+from lpsmap_core import Factor, FactorGraph, Variables
 from lpsmap_core.kernels.arrays import FloatArray, IntArray
 from lpsmap_core.layout.layout import Layout
 from lpsmap_core.model.inputs import real_numbers
 from lpsmap_torch.readable import numbers
 
-__all__ = ["Items", "Labels", "labels_of", "read_target"]
+__all__ = ["Items", "Labels", "all_variables", "labels_of", "read_target"]
 
 
 def read_target(scores: Tensor, target: Any) -> FloatArray:
@@ -79,6 +79,12 @@ def _one_of_each_row(chosen: Any, shape: tuple[int, ...]) -> FloatArray:
     values: FloatArray = (chosen[..., None] == np.arange(shape[-1])).astype(np.float64)
     values[chosen < 0] = np.nan
     return values
+
+
+def all_variables(graph: FactorGraph) -> Variables:
+    """Return a view of all variables of a graph."""
+    n = graph.n_variables
+    return Variables(graph, np.arange(n), np.zeros(n, dtype=np.bool_), slice(0, n))
 
 
 class Labels(NamedTuple):

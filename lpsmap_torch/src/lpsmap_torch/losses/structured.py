@@ -13,11 +13,20 @@ from torch import Tensor, nn
 
 from lpsmap_core import Factor, Variables
 from lpsmap_core.kernels.arrays import FloatArray
-from lpsmap_torch.graph import TorchFactorGraph
+from lpsmap_torch.graph import TorchFactorGraph, in_factors
 from lpsmap_torch.losses.envelope import with_slopes
 from lpsmap_torch.losses.labels import Items, Labels, labels_of, read_target
+from lpsmap_torch.readable import as_tensor, is_compiled
 
-__all__ = ["Compared", "Factors", "StructuredLoss", "reduced"]
+__all__ = [
+    "Compared",
+    "Factors",
+    "StructuredLoss",
+    "checked_cost",
+    "checked_reduction",
+    "differentiable",
+    "reduced",
+]
 
 Factors: TypeAlias = Callable[..., Factor | Sequence[Factor]]
 """Makes factors over variables, as factor types do: ``factors(u, **arguments)``."""
@@ -81,14 +90,23 @@ class StructuredLoss(nn.Module, abc.ABC):
         Tensor
             A number, or ``(batch,)`` numbers without a reduction.
         """
-        name = type(self).__name__
-        scores = checked_scores(name, scores)
+        if not is_compiled():
+            return self._loss(scores, target, arguments)
+        eager: Callable[..., Tensor] = torch.compiler.disable(self._loss)  # type: ignore[no-untyped-call]
+        return eager(scores, target, arguments)
+
+    def _loss(self, scores: Tensor, target: Any, arguments: dict[str, Any]) -> Tensor:
+        scores = checked_scores(type(self).__name__, scores)
         known = read_target(scores, target)
+        scores = self._augmented(scores, known)
         graph = TorchFactorGraph()
-        u = graph.variable_from(self._augmented(scores, known))
+        u = graph.variable_from(scores)
         made = self.factors(u, **arguments)
         for factor in made if isinstance(made, (list, tuple)) else [made]:
             graph.add(factor)  # type: ignore[type-var]
+        padding = ~in_factors(graph)[u.index]
+        if padding.any():
+            graph.rescore(u, scores.masked_fill(torch.from_numpy(padding).to(scores.device), 0.0))
         return reduced(self._items_losses(u, labels_of(u, known)), self.reduction)
 
     def _augmented(self, scores: Tensor, known: FloatArray) -> Tensor:
@@ -171,6 +189,8 @@ def checked_scores(name: str, scores: Any) -> Tensor:
         If they are no tensor of floating-point numbers.
     ValueError
         If there is no batch.
+    RuntimeError
+        If a transform of torch stands in for the numbers.
     """
     if not isinstance(scores, Tensor) or not scores.is_floating_point():
         got = f"dtype {scores.dtype}" if isinstance(scores, Tensor) else type(scores).__name__
@@ -180,4 +200,5 @@ def checked_scores(name: str, scores: Any) -> Tensor:
         )
     if not scores.ndim:
         raise ValueError(f"{name}: scores have no axis; expected the batch first, (batch, ...).")
-    return scores if scores.dtype == torch.float64 else scores.float()
+    tensor = as_tensor(f"{name}: scores", scores)
+    return tensor if tensor.dtype == torch.float64 else tensor.float()
