@@ -20,6 +20,7 @@ from lpsmap_core import Factor, FactorGraph
 from lpsmap_core.command.cli import main
 from lpsmap_core.command.explain import FILE
 from lpsmap_core.kernels.compile import COMPILED
+from lpsmap_core.layout import latest
 from lpsmap_core.layout.layout import build_layout
 from lpsmap_core.local.active.sets import ActiveSets
 from lpsmap_core.local.solvers import choose_solver, local_solver
@@ -212,10 +213,13 @@ def trees(rng: np.random.Generator) -> FactorGraph:
 @pytest.mark.compiled
 @pytest.mark.parametrize("make", [alignments, choices, sequences, trees])
 def test_memory_is_what_a_solve_takes(
-    rng: np.random.Generator, make: Callable[[np.random.Generator], FactorGraph]
+    rng: np.random.Generator,
+    make: Callable[[np.random.Generator], FactorGraph],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     make(rng).solve(threads=1)  # loads what is compiled
     graph, planned = make(rng), make(rng).plan(threads=1).memory.total
+    monkeypatch.setattr(latest, "_latest", [])  # as if this structure were new
     gc.collect()
     tracemalloc.start()
     graph.solve(threads=1)

@@ -39,7 +39,9 @@ MOST_TRIALS = 60
 
 
 @leaf
-def maximise(dual: TreeDual, n: int, width: int, count: int, free: int, tolerance: float) -> float:
+def maximise(
+    dual: TreeDual, n: int, width: int, count: int, free: int, tolerance: float, again: bool
+) -> float:
     """Find the best multipliers of the cuts, from those in ``sigma``, and x with them.
 
     Parameters
@@ -48,6 +50,8 @@ def maximise(dual: TreeDual, n: int, width: int, count: int, free: int, toleranc
         The first so many cuts, one at most, hold with equality: their multipliers have any sign.
     tolerance
         What x may exceed a cut by, before rounding is added.
+    again
+        Whether x is that of the multipliers already, but for words that no cut held before.
 
     Returns
     -------
@@ -55,6 +59,7 @@ def maximise(dual: TreeDual, n: int, width: int, count: int, free: int, toleranc
         What x exceeds no cut by.
     """
     list_cuts(dual, n, count)
+    evaluate(dual, n, width, count, not again)
     excess, solved = _climb(dual, n, width, count, free, tolerance)
     if solved or stopped():
         return excess
@@ -70,10 +75,12 @@ def maximise(dual: TreeDual, n: int, width: int, count: int, free: int, toleranc
     sigma /= scale
     dual.size[0] = 1.0
     for _ in range(levels):
+        evaluate(dual, n, width, count, True)
         _climb(dual, n, width, count, free, tolerance)
         y *= GROWTH
         margin *= GROWTH
         sigma *= GROWTH
+    evaluate(dual, n, width, count, True)
     excess, _ = _climb(dual, n, width, count, free, tolerance)
     return excess
 
@@ -82,9 +89,11 @@ def maximise(dual: TreeDual, n: int, width: int, count: int, free: int, toleranc
 def _climb(
     dual: TreeDual, n: int, width: int, count: int, free: int, tolerance: float
 ) -> tuple[float, bool]:
-    """Take Newton steps; return what x exceeds no cut by, and whether rounding explains it."""
+    """Take Newton steps from a point that is evaluated.
+
+    Returns what x exceeds no cut by, and whether rounding explains it.
+    """
     sigma, gradient, order = dual.sigma, dual.gradient, dual.order
-    evaluate(dual, n, width, count)
     excess = 0.0
     for _ in range(MOST_STEPS):
         terms = 16 + 2 * dual.n_on[:n].sum()  # that the x inside a cut is summed up from
@@ -175,7 +184,7 @@ def _search(dual: TreeDual, n: int, width: int, count: int, flat: bool, limit: f
             sigma[k] = base[k] + at * direction[k]
             if at == limit and abs(sigma[k]) <= 4 * EPSILON * base[k]:
                 sigma[k] = 0.0
-        evaluate(dual, n, width, count)
+        evaluate(dual, n, width, count, True)
         slope = _slope(dual, count)
         enough = at == limit or (at >= SHORT and not flat)
         if (slope >= 0.0 and enough) or abs(slope) <= 0.1 * start:

@@ -100,7 +100,7 @@ def violated_sets(
     """
     residual, near, degree, direct, supply, ready, seen, towards, queue = memory
     negligible, enough, size = tolerance / (n * n), 1.0 - tolerance, np.uint64(n)
-    _neighbours(capacity, size, near, degree)
+    _neighbours(capacity, size, near, degree, queue)
     copy(capacity[: n * n], residual)
     search, n_ready = 0, 0
     for word in range(size):
@@ -147,17 +147,22 @@ def _nearest(n: np.uint64, direct: FloatArray, seen: IntArray) -> np.uint64:
 
 
 @leaf
-def _neighbours(capacity: FloatArray, n: np.uint64, near: WordArray, degree: WordArray) -> None:
-    """List for each word the others that an arc of some capacity joins it with."""
-    degree[:n] = 0
+def _neighbours(
+    capacity: FloatArray, n: np.uint64, near: WordArray, degree: WordArray, n_heads: WordArray
+) -> None:
+    """List for each word the others that an arc of some capacity joins it with: heads first."""
     for word in range(n):
-        for head in range(n):
-            if capacity[word * n + head] > 0.0 and head != word:
-                near[word * n + degree[word]] = head
-                degree[word] += ONE
-                if capacity[head * n + word] == 0.0:
-                    near[head * n + degree[head]] = word
-                    degree[head] += ONE
+        begin, last = word * n, np.uint64(0)
+        for head in range(n):  # without branches, most of which would be guessed wrong
+            near[begin + last] = head
+            last += np.uint64((capacity[begin + head] > 0.0) & (head != word))
+        degree[word] = n_heads[word] = last
+    for word in range(n):
+        for j in range(word * n, word * n + n_heads[word]):
+            head = near[j]
+            if capacity[head * n + word] == 0.0:
+                near[head * n + degree[head]] = word
+                degree[head] += ONE
 
 
 @leaf

@@ -218,8 +218,10 @@ def least_threshold(
 ) -> float:
     """Return the threshold of a row's `support` alone, a lower bound of the row's.
 
-    A good one if the support is that of scores or multipliers close by; far below if it is empty.
+    A good one if the support is that of scores or multipliers close by; -inf if it is empty.
     """
+    if len(support) == 0:
+        return -np.inf
     total, weight, first = -1.0, 0.0, np.uint64(begin)
     for arc in support:
         i = np.uint64(arc)
@@ -232,8 +234,11 @@ def least_threshold(
 
 
 @leaf
-def evaluate(dual: TreeDual, n: int, width: int, count: int) -> None:
-    """Find x, its support and the gradient at ``sigma``; rows in no cut stay as they are."""
+def evaluate(dual: TreeDual, n: int, width: int, count: int, anew: bool) -> None:
+    """Find x, its support and the gradient at ``sigma``; rows in no cut stay as they are.
+
+    Unless all is to be found `anew`, rows that were looked at stay, too.
+    """
     # Each field is read once: handing the tuple to a kernel costs a reference count per array.
     y, q, x, tau, arcs, n_arcs = dual.y, dual.q, dual.x, dual.tau, dual.arcs, dual.n_arcs
     head, on, n_on, sigma, size = dual.head, dual.on, dual.n_on, dual.sigma, dual.size
@@ -242,6 +247,8 @@ def evaluate(dual: TreeDual, n: int, width: int, count: int) -> None:
     margin, near, scale = dual.margin, dual.near, dual.scale
     lowest = min(0.0, sigma[0]) if count > 0 else 0.0  # the others are not negative
     for word in range(n):
+        if not anew and margin[word] > -np.inf:
+            continue
         n_own, begin = cuts_of(word, holding, count, own), word * width
         if n_own == 0:
             continue

@@ -367,8 +367,8 @@ def _add_cuts(
     that hold with equality.
     """
     sigma, member, x = dual.sigma, dual.member, dual.x
-    for _ in range(MOST_ROUNDS * n):
-        excess = maximise(dual, n, width, count, free, TOLERANCE)
+    for attempt in range(MOST_ROUNDS * n):
+        excess = maximise(dual, n, width, count, free, TOLERANCE, attempt > 0)
         kept = free
         for k in range(free, count):
             if sigma[k] > 0.0:

@@ -110,9 +110,10 @@ def solve_part(
     skip: BoolArray,
     options: Options,
     warm: WarmStart | None = None,
+    largest: FloatArray | None = None,
 ) -> PartState:
-    """Solve one part; the arguments are those of `Engine.solve`."""
-    state = initial_state(part, eta, eta_v, options, warm)
+    """Solve one part; the arguments are those of `Engine.solve` and of `initial_state`."""
+    state = initial_state(part, eta, eta_v, options, warm, largest)
     run_loop(state, ~skip, options)
     return state
 

@@ -38,6 +38,7 @@ from lpsmap_core.engine.protocol import WarmStart
 from lpsmap_core.engine.state import (
     PartState,
     initial_state,
+    largest_scores,
     restart_components,
 )
 from lpsmap_core.engine.step_size import first_step_sizes
@@ -80,8 +81,10 @@ def solve_on_any_scale(
     warm: WarmStart | None = None,
 ) -> PartState:
     """Solve one part, whatever the magnitudes of its scores; the arguments are `Engine.solve`'s."""
-    if not (any_large(eta) or (eta_v.size and any_large(eta_v))):
-        return solve_part(part, eta, eta_v, skip, options, warm)
+    largest = largest_scores(part, eta, eta_v)  # infinite where something is forbidden
+    moderate = not (largest > RATIO).any()
+    if moderate or not (any_large(eta) or (eta_v.size and any_large(eta_v))):
+        return solve_part(part, eta, eta_v, skip, options, warm, largest)
     largest = largest_magnitudes(part, eta, eta_v)
     largest[skip] = 0.0
     split = Split(part, np.concatenate([eta, eta_v]), largest)

@@ -68,7 +68,7 @@ class SolvedGraph(abc.ABC):
 
     @abc.abstractmethod
     def marginals(self) -> FloatArray:
-        """Return one number in [0, 1] a variable."""
+        """Return one number in [0, 1] a variable, in an array of the caller's own."""
 
     @abc.abstractmethod
     def additionals(self) -> FloatArray:

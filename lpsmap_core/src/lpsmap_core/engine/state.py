@@ -30,6 +30,7 @@ __all__ = [
     "PartState",
     "Progress",
     "initial_state",
+    "largest_scores",
     "restart_components",
     "scale_additionals",
     "sums",
@@ -214,10 +215,14 @@ def initial_state(
     eta_v: FloatArray,
     options: Options,
     warm: WarmStart | None = None,
+    largest: FloatArray | None = None,
 ) -> PartState:
-    """Return the state before the first iteration; see `Engine.solve`."""
+    """Return the state before the first iteration; see `Engine.solve`.
+
+    `largest` is what `largest_scores` returns, where it is known.
+    """
     direct = part.direct if options.quadratic else np.zeros_like(part.direct)
-    scores = _prepare(part, direct, eta, eta_v, options)
+    scores = _prepare(part, direct, eta, eta_v, options, largest)
     forbids = scores.forbids
     n, n_links, n_variables = part.n_components, part.n_links, part.n_variables
     duals, z = np.zeros((2, n_links))
@@ -299,12 +304,17 @@ def _solvers(part: Part, scores: _Scores, options: Options) -> list[LocalSolver]
 
 
 def _prepare(
-    part: Part, direct: BoolArray, eta: FloatArray, eta_v: FloatArray, options: Options
+    part: Part,
+    direct: BoolArray,
+    eta: FloatArray,
+    eta_v: FloatArray,
+    options: Options,
+    largest: FloatArray | None = None,
 ) -> _Scores:
     """Set scores of ``-inf`` apart, and choose the first step sizes."""
     step_size = first_step_sizes(part.component, direct, eta, options)
     score, barred = eta / part.root_degree, np.zeros(len(eta_v), dtype=np.int8)
-    largest = _largest_scores(part, eta, eta_v)
+    largest = largest_scores(part, eta, eta_v) if largest is None else largest
     forbids = bool(np.isinf(largest).any())
     if forbids:
         eta, eta_v, largest = _made_finite(part, eta, eta_v, barred)
@@ -320,7 +330,7 @@ def _made_finite(
     """
     barred[:] = np.isneginf(eta_v)
     eta, eta_v = np.where(np.isinf(eta), 0.0, eta), np.where(barred, 0.0, eta_v)
-    largest = _largest_scores(part, eta, eta_v)
+    largest = largest_scores(part, eta, eta_v)
     return eta, np.where(barred, -FORBIDDEN * largest[part.additional_component], eta_v), largest
 
 
@@ -379,7 +389,7 @@ def _take_active_sets(old: PartState, solvers: list[LocalSolver], problem: LoopP
             solver.copy_from(other)
 
 
-def _largest_scores(part: Part, eta: FloatArray, eta_v: FloatArray) -> FloatArray:
+def largest_scores(part: Part, eta: FloatArray, eta_v: FloatArray) -> FloatArray:
     """Return the largest magnitude of the scores of every component, at least 1."""
     largest = np.empty(part.n_components)
     _magnitudes(part.blocks, eta, eta_v, largest)
@@ -388,16 +398,30 @@ def _largest_scores(part: Part, eta: FloatArray, eta_v: FloatArray) -> FloatArra
 
 @leaf
 def _magnitudes(blocks: Blocks, eta: FloatArray, eta_v: FloatArray, largest: FloatArray) -> None:
-    """Write what `_largest_scores` returns."""
+    """Write what `largest_scores` returns."""
+    first = blocks.first_variable
     for c in range(len(largest)):
-        largest[c] = 1.0
-        for v in range(blocks.first_variable[c], blocks.first_variable[c + 1]):
-            largest[c] = max(largest[c], abs(eta[v]))
+        largest[c] = _larger(eta[first[c] : first[c + 1]], 1.0)
     if len(eta_v) > 0:
+        first = blocks.additional_offsets
         for f in range(len(blocks.component)):
             c = blocks.component[f]
-            for i in range(blocks.additional_offsets[f], blocks.additional_offsets[f + 1]):
-                largest[c] = max(largest[c], abs(eta_v[i]))
+            largest[c] = _larger(eta_v[first[f] : first[f + 1]], largest[c])
+
+
+@leaf
+def _larger(scores: FloatArray, least: float) -> float:
+    """Return the largest magnitude of some scores, or `least` if that is larger."""
+    whole = len(scores) - len(scores) % 4
+    a = b = c = d = least
+    for i in range(0, whole, 4):  # four chains of comparisons, which a processor runs at once
+        a = max(a, abs(scores[i]))
+        b = max(b, abs(scores[i + 1]))
+        c = max(c, abs(scores[i + 2]))
+        d = max(d, abs(scores[i + 3]))
+    for i in range(whole, len(scores)):
+        a = max(a, abs(scores[i]))
+    return max(max(a, b), max(c, d))
 
 
 @leaf

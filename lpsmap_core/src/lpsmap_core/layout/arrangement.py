@@ -10,7 +10,7 @@ import numpy.typing as npt
 from lpsmap_core.kernels.arrays import BoolArray, FloatArray, IntArray
 from lpsmap_core.kernels.compile import kernel, leaf
 
-__all__ = ["Blocks", "Links", "Table", "arrange", "tabulate"]
+__all__ = ["Arrangement", "Blocks", "Links", "Table", "arrange", "tabulate"]
 
 
 class Links(NamedTuple):
@@ -203,6 +203,16 @@ def _label_factors(
 # -------------------------------------------------------------------- what is to be solved
 
 
+class Arrangement(NamedTuple):
+    """The fields of a `Part` that take a pass over its factors, links or variables."""
+
+    blocks: Blocks
+    links: Links
+    delta: FloatArray
+    sizes: IntArray
+    direct: BoolArray
+
+
 def arrange(
     starts: IntArray,
     component: IntArray,
@@ -211,8 +221,8 @@ def arrange(
     link_variable: IntArray,
     negated: BoolArray,
     n_components: int,
-) -> tuple[Blocks, Links, FloatArray, IntArray, BoolArray]:
-    """Return the fields of a `Part` that take a pass over its factors, links or variables.
+) -> Arrangement:
+    """Arrange what is to be solved.
 
     `starts` and `bucket_offsets`, those of the additionals, are as in `Table`, but of the buckets
     that are to be solved. The arrays are made here, for the reason that `tabulate` gives.
@@ -242,7 +252,7 @@ def arrange(
     _fill_blocks(starts, component, of_factor, bucket_offsets, blocks)
     _fill_links(link_variable, component, negated, links.offsets.view(np.int64), links)
     _fill_sizes(starts, link_variable, blocks, links, delta, sizes, direct)
-    return blocks, links, delta, sizes, direct
+    return Arrangement(blocks, links, delta, sizes, direct)
 
 
 @leaf

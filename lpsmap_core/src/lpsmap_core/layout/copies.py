@@ -43,7 +43,7 @@ def copies_of(part: Part, component: int, n_copies: int) -> Part:
     starts = np.array([[0, 0, 0], *counts]).cumsum(axis=0).T.copy()
     variable = np.concatenate([b.variable for b in buckets])
     negated = np.concatenate([b.negated for b in buckets])
-    blocks, links, delta, sizes, direct = arrange(
+    arrangement = arrange(
         starts,
         np.repeat(np.arange(n_copies), n_variables),
         np.concatenate([b.component for b in buckets]),
@@ -54,12 +54,13 @@ def copies_of(part: Part, component: int, n_copies: int) -> Part:
     )
     return Part(
         buckets=buckets,
-        blocks=blocks,
-        links=links,
+        blocks=arrangement.blocks,
+        links=arrangement.links,
         variables=np.arange(n_copies * n_variables),
+        whole=True,
         link_variable=variable,
-        delta=delta,
+        delta=arrangement.delta,
         negated=negated,
-        sizes=sizes,
-        direct=direct,
+        sizes=arrangement.sizes,
+        direct=arrangement.direct,
     )

@@ -17,8 +17,9 @@ import numpy.typing as npt
 
 from lpsmap_core.kernels.arrays import BoolArray, FloatArray, IntArray
 from lpsmap_core.kernels.records import Factors
-from lpsmap_core.layout.arrangement import Blocks, Links, Table, arrange, tabulate
+from lpsmap_core.layout.arrangement import Arrangement, Blocks, Links, Table, arrange
 from lpsmap_core.layout.counts import Counts, find_counts
+from lpsmap_core.layout.latest import arranged
 from lpsmap_core.layout.network import Networks, build_networks
 from lpsmap_core.layout.ragged import offsets_of, ranges
 from lpsmap_core.model.factor import Factor
@@ -144,6 +145,8 @@ class Part:
     links: Links
     variables: IntArray
     """For each variable of the part, its id in the graph."""
+    whole: bool
+    """Whether these are all of the graph's variables in the graph's order."""
     link_variable: IntArray
     """For each link, its variable; in the order of the factors' slots, as are the next two."""
     delta: FloatArray
@@ -180,6 +183,10 @@ class Part:
     def n_components(self) -> int:
         """Number of connected components."""
         return len(self.direct)
+
+    def of_graph(self, numbers: FloatArray) -> FloatArray:
+        """Return the numbers of the part's variables from those of the graph's, a copy."""
+        return numbers.copy() if self.whole else numbers[self.variables]
 
     def links_of(self, b: int) -> slice:
         """Return where a bucket lies in arrays of links."""
@@ -302,11 +309,11 @@ def build_layout(n_variables: int, factors: Sequence[Factor]) -> Layout:
     variable = _concatenate([d.links(d.variables.index) for d in declarations], np.int64)
     negated = _concatenate([d.links(d.variables.negated) for d in declarations], np.bool_)
     slots = _concatenate([d.offsets for d in declarations], np.int64)
-    table = tabulate(n_variables, numbers, slots, variable)
+    table, arrangement = arranged(n_variables, numbers, slots, variable, negated)
     buckets = [
         _bucket(b, some, table, variable, negated) for b, some in enumerate(by_type.values())
     ]
-    part = _part(buckets, table, variable, negated)
+    part = _part(buckets, table, arrangement, variable, negated)
     return Layout(n_variables, table.n_components, table.component, buckets, part)
 
 
@@ -383,11 +390,15 @@ def _chosen(factors: Factors, rows: IntArray, slots: IntArray) -> Factors:
 # -------------------------------------------------------------------- what is to be solved
 
 
-def _part(buckets: list[Bucket], table: Table, variable: IntArray, negated: BoolArray) -> Part:
-    component, starts, of_factor = table.component, table.starts, table.of_factor
-    additional_offsets = table.additional_offsets
-    variables = np.arange(len(component))
-    if not table.in_order:
+def _part(
+    buckets: list[Bucket],
+    table: Table,
+    arrangement: Arrangement | None,
+    variable: IntArray,
+    negated: BoolArray,
+) -> Part:
+    component = table.component
+    if arrangement is None:
         variables = np.flatnonzero(component >= 0)
         variables = variables[_stable_order(component[variables])]
         position = np.empty(len(component), dtype=np.int64)
@@ -404,19 +415,22 @@ def _part(buckets: list[Bucket], table: Table, variable: IntArray, negated: Bool
             replace(b, variable=variable[lo:hi])  # a view: graphs of millions of links are many
             for b, lo, hi in zip(buckets, starts[1, :-1], starts[1, 1:], strict=True)
         ]
-    blocks, links, delta, sizes, direct = arrange(
-        starts, component, of_factor, additional_offsets, variable, negated, table.n_components
-    )
+        arrangement = arrange(
+            starts, component, of_factor, additional_offsets, variable, negated, table.n_components
+        )
+    else:
+        variables = arrangement.blocks.counting[: len(component)]
     return Part(
         buckets=buckets,
-        blocks=blocks,
-        links=links,
+        blocks=arrangement.blocks,
+        links=arrangement.links,
         variables=variables,
+        whole=table.in_order,
         link_variable=variable,
-        delta=delta,
+        delta=arrangement.delta,
         negated=negated,
-        sizes=sizes,
-        direct=direct,
+        sizes=arrangement.sizes,
+        direct=arrangement.direct,
     )
 
 

@@ -237,10 +237,6 @@ class Solution:
                 f"vjp: d_values has {len(d)} entries; expected {len(self.values)}, one for each "
                 "variable of the graph."
             )
-        out = np.zeros(len(d))
-        if self.free.size and self.solved.quadratic:
-            inside = self.free[(self.scores[self.free] > 0.0) & (self.scores[self.free] < 1.0)]
-            out[inside] = d[inside]
         d_extra = self._checked_extra(d_additionals)
         usable = None if self.ok else ~self._has(Status.NON_FINITE, Status.INFEASIBLE)
 
@@ -249,11 +245,20 @@ class Solution:
         if d_extra:
             shaped = [_flat(d, f) for d, f in zip(d_extra, self.factors, strict=True)]
             flat = part.by_bucket(shaped, self.factors)
-        product, product_v = self.solved.multiply(d[part.variables], flat, usable, self.threads)
-        out[part.variables] = product
+        product, product_v = self.solved.multiply(part.of_graph(d), flat, usable, self.threads)
+        out = product if part.whole else self._with_free(d, product)
         return out, part.by_declaration(product_v, self.factors)
 
     jvp = vjp
+
+    def _with_free(self, d: FloatArray, product: FloatArray) -> FloatArray:
+        """Return the product for all variables, also for those in no factor."""
+        out = np.zeros(len(d))
+        if self.free.size and self.solved.quadratic:
+            inside = self.free[(self.scores[self.free] > 0.0) & (self.scores[self.free] < 1.0)]
+            out[inside] = d[inside]
+        out[self.layout.part.variables] = product
+        return out
 
     def _checked_extra(self, given: Sequence[npt.ArrayLike] | None) -> list[FloatArray]:
         """Return gradients in the additionals as arrays, one for each declaration or none."""

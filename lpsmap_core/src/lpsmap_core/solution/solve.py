@@ -54,7 +54,7 @@ def solve(
         Components with a score that is NaN or ``+inf`` have NaN values and status ``NON_FINITE``.
     """
     part = layout.part
-    eta, eta_v = scores[part.variables], part.by_bucket(additionals, factors)
+    eta, eta_v = part.of_graph(scores), part.by_bucket(additionals, factors)
     if are_scores(scores) and are_scores(eta_v):
         bad = np.zeros(layout.n_components, dtype=np.bool_)
     else:
@@ -103,13 +103,13 @@ def _gather(
 ) -> Solution:
     """Collect the results in the graph's order."""
     part = layout.part
-    if len(part.variables) < layout.n_variables:
+    values = solved.marginals()
+    if not part.whole:
         # what is in no factor
         best = np.clip(scores, 0.0, 1.0) if solved.quadratic else np.where(scores > 0.0, 1.0, 0.0)
-        values = np.where((scores == np.inf) | np.isnan(scores), np.nan, best)
-    else:
-        values = np.empty(layout.n_variables)
-    values[part.variables] = solved.marginals()
+        best = np.where((scores == np.inf) | np.isnan(scores), np.nan, best)
+        best[part.variables] = values
+        values = best
     status = solved.status()
     if bad.any():
         status[bad] = Status.NON_FINITE
