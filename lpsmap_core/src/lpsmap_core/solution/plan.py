@@ -9,6 +9,8 @@ from typing import Any
 
 import numpy as np
 
+from lpsmap_core.engine.anderson import MOST_LINKS as MOST_ACCELERATED
+from lpsmap_core.engine.anderson import MOST_MOVES
 from lpsmap_core.engine.choice import EngineChoice
 from lpsmap_core.engine.compiled import CompiledEngine
 from lpsmap_core.engine.polish import MOST_LINKS
@@ -29,7 +31,9 @@ PER_LINK, PER_LINK_POLISHED = 4, 6
 PER_VARIABLE, PER_VARIABLE_POLISHED = 5, 6
 PER_ADDITIONAL, PER_ADDITIONAL_POLISHED = 2, 3
 PER_FACTOR = 1
-"""Numbers that a solve takes beside the layout: always, and beyond that in a polished graph.
+PER_LINK_ACCELERATED = 2 * MOST_MOVES + 3
+"""Numbers that a solve takes beside the layout: always, and beyond that in a polished graph;
+and each thread's for the largest component, once that takes many iterations.
 The test for contradictions, which only graphs that are slow to agree come to, takes about ten more
 a link while it lasts. A test holds these numbers against what solves take."""
 
@@ -223,7 +227,9 @@ def make_plan(layout: Layout, choice: EngineChoice, threads: int, limited: bool)
         shares=tuple(Share(len(some), int(part.sizes[some].sum())) for some in shares),
         threads=min(threads, len(shares)),
         available_threads=threads,
-        memory=_memory(layout, found) if own else Memory(_array_bytes(layout), 0, 0),
+        memory=_memory(layout, found, min(threads, len(shares)))
+        if own
+        else Memory(_array_bytes(layout), 0, 0),
     )
 
 
@@ -284,8 +290,9 @@ def _name(function: Callable[..., Any]) -> str:
 # -------------------------------------------------------------------- memory
 
 
-def _memory(layout: Layout, found: list[Chosen]) -> Memory:
+def _memory(layout: Layout, found: list[Chosen], threads: int) -> Memory:
     part = layout.part
+    accelerated = part.sizes[~part.direct & (part.sizes <= MOST_ACCELERATED)].max(initial=0)
     polished = bool((~part.direct & (part.sizes <= MOST_LINKS)).any())
     factors = sum(bucket.n_factors for bucket in part.buckets)
     additionals = sum(bucket.n_additionals for bucket in part.buckets)
@@ -294,6 +301,7 @@ def _memory(layout: Layout, found: list[Chosen]) -> Memory:
     numbers += PER_VARIABLE_POLISHED * polished * part.n_variables
     numbers += (PER_ADDITIONAL + PER_ADDITIONAL_POLISHED * polished) * additionals
     numbers += PER_FACTOR * factors
+    numbers += PER_LINK_ACCELERATED * threads * int(accelerated)
     sets = sum(_active_set_bytes(bucket) for bucket, choice in found if choice.by_structures)
     return Memory(_array_bytes(layout), FLOAT * numbers, sets)
 
