@@ -61,7 +61,7 @@ def decode(scores, together):
     graph = TorchFactorGraph()
     u = graph.variable_from(scores.detach())
     graph.add(pairs(u, together.detach()))
-    graph.solve_map(tol=1e-4)
+    graph.solve_map(tol=1e-4)  # more digits than on or off takes
     return u.value > 0.5
 
 
