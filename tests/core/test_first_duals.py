@@ -92,14 +92,14 @@ def test_other_components_start_as_they_do() -> None:
     graph.add(Xor(u))
     graph.add(Budget(u[:, :3], 1))
     graph.add(Pair(u[0, 0], u[0, 1], [0.5]))
-    counts = graph.solve().layout.part.counts
+    counts = graph.solve().layout.part.counts.record
     assert counts.covered.tolist() == [False, True]
 
 
 def test_many_factors_start_from_nothing() -> None:
     large, _ = matching(0.1 * np.random.default_rng(0).standard_normal((130, 130)))
     solution = large.solve()
-    assert not solution.layout.part.counts.covered.any()
+    assert not solution.layout.part.counts.record.covered.any()
     assert solution.ok
 
 

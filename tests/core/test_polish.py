@@ -29,8 +29,8 @@ class Looks:
         graph.add(AtMostOne(u, axis=1))
         self.state: PartState = graph.solve().solved.state
         part, self.problem = self.state.part, self.state.problem
-        self.polish = make_polish(self.state, True)
-        self.work = make_work(part, 0)
+        self.polish = make_polish(self.state, True).record
+        self.work = make_work(part).record
         self.everything = select_components(self.problem.blocks, 0, part.n_components)
         draw_general_position(self.everything, self.problem, self.polish.numbers)
 

@@ -26,6 +26,7 @@ from lpsmap_core.engine.threads import default_threads
 from lpsmap_core.graph import FactorGraph
 from lpsmap_core.kernels.arrays import FloatArray
 from lpsmap_core.kernels.compile import COMPILED
+from lpsmap_core.kernels.late import compile_all
 from lpsmap_core.local.flows.chains import ChainFlows
 from lpsmap_core.model.factor import Factor
 from lpsmap_core.plugins.registry import installed
@@ -161,6 +162,7 @@ def main(name: str) -> None:
     with event.install_recorder("numba:compile") as recorder:
         for factor in _examples(name):
             _use(factor)
+        compile_all()
     print(json.dumps(len(recorder.buffer) // 2))
 
 

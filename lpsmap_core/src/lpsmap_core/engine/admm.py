@@ -27,14 +27,13 @@ import numpy as np
 
 from lpsmap_core.engine.anderson import (
     History,
-    accelerate,
     begin_history,
     make_history,
     note_start,
     review_acceleration,
 )
-from lpsmap_core.engine.faces import Work, draw_general_position, make_work
-from lpsmap_core.engine.first_duals import start_from_multipliers
+from lpsmap_core.engine.faces import Work, draw_general_position, make_work, work_at
+from lpsmap_core.engine.first_duals import bounds_counts
 from lpsmap_core.engine.infeasible import FIRST_TEST, InfeasibilityTest
 from lpsmap_core.engine.options import Options
 from lpsmap_core.engine.polish import (
@@ -42,11 +41,13 @@ from lpsmap_core.engine.polish import (
     PERIOD,
     WHOLE_TRY,
     Polish,
+    find_due,
     make_polish,
-    polish_settled,
+    polish_at,
     take_back_polish,
     wants_polish,
 )
+from lpsmap_core.engine.problem import ONE, Iterate, LoopProblem, Progress, problem_at
 from lpsmap_core.engine.protocol import WarmStart
 from lpsmap_core.engine.selection import (
     Selection,
@@ -55,21 +56,14 @@ from lpsmap_core.engine.selection import (
     select_components,
     solve_locally,
 )
-from lpsmap_core.engine.state import (
-    ONE,
-    Iterate,
-    LoopProblem,
-    PartState,
-    Progress,
-    initial_state,
-    scale_additionals,
-)
+from lpsmap_core.engine.state import PartState, initial_state, scale_additionals
 from lpsmap_core.engine.step_size import balance_ratio, balanced_step_size
 from lpsmap_core.engine.threads import in_shares
+from lpsmap_core.engine.units import PLACES, accelerate_later, polish_later, start_later
 from lpsmap_core.kernels.arrays import BoolArray, FloatArray, IntArray
-from lpsmap_core.kernels.by_address import by_address
 from lpsmap_core.kernels.compile import kernel, leaf
 from lpsmap_core.kernels.interrupts import interrupted, out_of_time, stopped
+from lpsmap_core.kernels.memory import Memory
 from lpsmap_core.kernels.native import borrowed
 from lpsmap_core.layout.arrangement import Links
 from lpsmap_core.layout.layout import Part
@@ -110,21 +104,20 @@ def solve_part(
     skip: BoolArray,
     options: Options,
     warm: WarmStart | None = None,
-    largest: FloatArray | None = None,
 ) -> PartState:
-    """Solve one part; the arguments are those of `Engine.solve` and of `initial_state`."""
-    state = initial_state(part, eta, eta_v, options, warm, largest)
+    """Solve one part; the arguments are those of `Engine.solve`."""
+    state = initial_state(part, eta, eta_v, options, warm)
     run_loop(state, ~skip, options)
     return state
 
 
 def run_loop(state: PartState, chosen: BoolArray, options: Options) -> None:
     """Run the loop on some components until they are solved, or a limit is reached."""
-    part, progress, alone = state.part, state.problem.progress, state.problem.direct
-    direct, coupled = np.flatnonzero(alone & chosen), np.flatnonzero(~alone & chosen)
-    adapt = options.adapt and len(coupled) > 0
-    polish = make_polish(state, adapt)
-    work = make_work(part, state.problem.extras.eta.size, bool(polish.allowed.any()))
+    progress, alone = state.problem.progress, state.problem.direct
+    (direct,), (coupled,) = (alone & chosen).nonzero(), (chosen > alone).nonzero()
+    # faces of linear problems determine nothing
+    polished = options.adapt and len(coupled) > 0 and state.problem.quadratic > 0.0
+    polish, work = make_polish(state, polished), make_work(state.part, polished)
     if len(direct):
         inner = options.max_inner_iter or AS_NEEDED
         limits = Limits(1, 1, inner, options.tol, False, 1.0)
@@ -149,16 +142,16 @@ def run_loop(state: PartState, chosen: BoolArray, options: Options) -> None:
 def advance_components(
     state: PartState,
     components: IntArray,
-    polish: Polish,
-    work: Work,
+    polish: Memory[Polish],
+    work: Memory[Work],
     limits: Limits,
     threads: int = 1,
 ) -> None:
     """Run the loop on some components until they are solved, or the limits are reached."""
     together = any(solver.vectorised for solver in state.solvers)
-    solver_table, problem, trace = state.solver_table, state.problem, state.trace
+    handles = state.solver_table, state.handle, polish.handle, work.handle
     in_shares(
-        lambda some: _run(some, together, solver_table, problem, polish, work, limits, trace),
+        lambda some: _run(some, together, *handles, PLACES, limits, state.trace),
         components,
         state.part.sizes[components],
         1 if together else threads,
@@ -174,15 +167,17 @@ def _run(
     components: IntArray,
     together: bool,
     solver_table: Any,
-    problem: LoopProblem,
-    polish: Polish,
-    work: Work,
+    problem_handle: Any,
+    polish_handle: Any,
+    work_handle: Any,
+    places: IntArray,
     limits: Limits,
     trace: FloatArray,
 ) -> None:
     """Run the loop on some components, one after the other or all together."""
-    problem, polish, work = by_address(problem), by_address(polish), by_address(work)
-    solver_table, trace = borrowed(solver_table), borrowed(trace)
+    problem, polish = problem_at(problem_handle), polish_at(polish_handle)
+    work = work_at(work_handle)
+    solver_table, places, trace = borrowed(solver_table), borrowed(places), borrowed(trace)
     links, blocks, history = problem.links, problem.blocks, make_history(0)
     if together:
         chosen = np.zeros(len(problem.progress.step_size), dtype=np.bool_)
@@ -190,7 +185,7 @@ def _run(
             chosen[c] = True
         everything = select_components(blocks, 0, len(chosen))
         selection = keep_chosen(everything, links, blocks, chosen)
-        _iterate(selection, solver_table, problem, polish, work, history, limits, trace)
+        _iterate(selection, solver_table, problem, polish, work, history, places, limits, trace)
     else:
         n_variables, i = 0, 0
         while i < len(components):
@@ -204,7 +199,9 @@ def _run(
                     break
             selection = select_components(blocks, first, last)
             begin_history(first, problem, history)
-            if not _iterate(selection, solver_table, problem, polish, work, history, limits, trace):
+            if not _iterate(
+                selection, solver_table, problem, polish, work, history, places, limits, trace
+            ):
                 break
 
 
@@ -216,6 +213,7 @@ def _iterate(
     polish: Polish,
     work: Work,
     history: History,
+    places: IntArray,
     limits: Limits,
     trace: FloatArray,
 ) -> bool:
@@ -229,7 +227,8 @@ def _iterate(
     running, looks_again = np.empty(0, dtype=np.bool_), False
     if iteration == 0 and len(polish.numbers) > 0:
         draw_general_position(selection, problem, polish.numbers)
-        start_from_multipliers(selection, problem)
+        if bounds_counts(selection, problem.counts) and not start_later(places, selection, problem):
+            return False
     while len(selection.components) > 0 and iteration < limits.stop:
         iteration += 1
         only, alone = selection.components[0], len(selection.components) == 1
@@ -243,8 +242,11 @@ def _iterate(
             polish.now[c] = False
             progress.iterations[c] = iteration
         regular = iteration % PERIOD == 0
-        if limits.adapt and (regular or looks_again or iteration <= EARLY):
-            polish_settled(selection, solver_table, problem, polish, work, limits.tol, regular)
+        looks = limits.adapt and (regular or looks_again or iteration <= EARLY)
+        if looks and find_due(selection, progress, polish, regular):
+            memory = polish, work
+            if not polish_later(places, selection, solver_table, problem, *memory, limits.tol):
+                return False
         _average(selection, problem, polish.now, limits.relaxation)
         ratio = np.inf
         if limits.adapt:
@@ -262,7 +264,8 @@ def _iterate(
         if interrupted():
             return False
         if accelerated and not looks_again:
-            accelerate(only, problem, history)
+            if not accelerate_later(places, only, problem, history):
+                return False
             review_acceleration(only, iteration, problem, history)
         if n_finished > 0:
             if len(running) == 0:

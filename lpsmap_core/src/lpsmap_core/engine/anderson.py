@@ -18,8 +18,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from lpsmap_core.engine.state import ONE, LoopProblem
-from lpsmap_core.kernels.arrays import FloatArray, IntArray
+from lpsmap_core.engine.problem import ONE, LoopProblem
+from lpsmap_core.kernels.arrays import FloatArray, FloatTable, IntArray
 from lpsmap_core.kernels.compile import kernel, leaf, summing_leaf
 
 __all__ = [
@@ -66,12 +66,12 @@ class History(NamedTuple):
     image: FloatArray
     """Where the last iteration that counts led; and how far that is from where it started."""
     move: FloatArray
-    images: FloatArray
+    images: FloatTable
     """(MOST_MOVES, links) differences, each from one iteration to the next; likewise of moves."""
-    moves: FloatArray
-    products: FloatArray
+    moves: FloatTable
+    products: FloatTable
     """Inner products of the differences of moves, and their Cholesky factor."""
-    factor: FloatArray
+    factor: FloatTable
     weights: FloatArray
     length: FloatArray
     """Of the shortest move."""

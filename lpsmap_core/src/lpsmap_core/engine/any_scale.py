@@ -35,12 +35,8 @@ from lpsmap_core.engine.magnitudes import (
 )
 from lpsmap_core.engine.options import Options
 from lpsmap_core.engine.protocol import WarmStart
-from lpsmap_core.engine.state import (
-    PartState,
-    initial_state,
-    largest_scores,
-    restart_components,
-)
+from lpsmap_core.engine.scores import set_scores
+from lpsmap_core.engine.state import PartState, initial_state
 from lpsmap_core.engine.step_size import first_step_sizes
 from lpsmap_core.kernels.arrays import BoolArray, FloatArray
 from lpsmap_core.kernels.interrupts import out_of_time
@@ -81,10 +77,8 @@ def solve_on_any_scale(
     warm: WarmStart | None = None,
 ) -> PartState:
     """Solve one part, whatever the magnitudes of its scores; the arguments are `Engine.solve`'s."""
-    largest = largest_scores(part, eta, eta_v)  # infinite where something is forbidden
-    moderate = not (largest > RATIO).any()
-    if moderate or not (any_large(eta) or (eta_v.size and any_large(eta_v))):
-        return solve_part(part, eta, eta_v, skip, options, warm, largest)
+    if not (any_large(eta) or (eta_v.size and any_large(eta_v))):
+        return solve_part(part, eta, eta_v, skip, options, warm)
     largest = largest_magnitudes(part, eta, eta_v)
     largest[skip] = 0.0
     split = Split(part, np.concatenate([eta, eta_v]), largest)
@@ -120,7 +114,7 @@ def _solve_split(
             break
         chosen = again
         spent[chosen] += progress.iterations[chosen]
-        restart_components(state, chosen, *split.reduced(), options)
+        set_scores(state.handle, chosen, *split.reduced(), options)
     progress.iterations[:] += spent
     split.unproven |= again & progress.converged
     return state
@@ -137,7 +131,7 @@ def _release_needed(state: PartState, split: Split, options: Options) -> None:
         raised = split.raise_cut(needing)
         held &= ~raised[split.owner]
         split.released |= held
-        restart_components(state, needing, *split.reduced(), options)
+        set_scores(state.handle, needing, *split.reduced(), options)
         if held.any():
             _charge(state, split, factors, held, options)
 
@@ -168,7 +162,7 @@ def _charge(
     components[part.component[payers]] = True
     base = np.where(split.huge, ladder.rest, split.scores)
     felt, direct = np.where(split.withheld, -np.inf, base)[:n_variables], state.problem.direct
-    step_size = first_step_sizes(part.component, direct, felt, options)
+    step_size = first_step_sizes(part.first_variable, direct, felt, options)
     for sizes in (progress.step_size, progress.first_step_size):
         np.copyto(sizes, step_size, where=components)
 

@@ -23,7 +23,9 @@ from lpsmap_core.engine.faces import (
     make_work,
     order_moving_first,
     reduce_residual,
+    work_at,
 )
+from lpsmap_core.engine.problem import ONE, LoopProblem, problem_at
 from lpsmap_core.engine.selection import (
     Selection,
     count_together,
@@ -33,10 +35,9 @@ from lpsmap_core.engine.selection import (
     scatter_to_links,
     select_components,
 )
-from lpsmap_core.engine.state import ONE, LoopProblem, PartState
+from lpsmap_core.engine.state import PartState
 from lpsmap_core.engine.threads import in_shares
 from lpsmap_core.kernels.arrays import BoolArray, FloatArray, IntArray
-from lpsmap_core.kernels.by_address import by_address
 from lpsmap_core.kernels.callers import stacklevel
 from lpsmap_core.kernels.compile import kernel, leaf
 from lpsmap_core.kernels.interrupts import interrupted, interruptible
@@ -91,18 +92,17 @@ def multiply_jacobian(
         If a component needs more than `MAX_PRODUCTS` products with ``S``.
     """
     state.complete_faces(threads)
-    work = make_work(state.part, state.problem.extras.eta.size)
-    direct, coupled, product = state.problem.direct, ~state.problem.direct, d
+    work, direct, product = make_work(state.part), state.problem.direct, d
+    coupled = ~direct
     if chosen is not None:
-        work.outputs_v.fill(0.0)
         direct, coupled = direct & chosen, coupled & chosen
         product[~chosen[state.part.component]] = 0.0
     together = any(solver.vectorised for solver in state.solvers)
-    solver_table, problem, n_unfinished = state.solver_table, state.problem, 0
+    handles, n_unfinished = (state.solver_table, state.handle, work.handle), 0
     for kind in (direct.nonzero()[0], coupled.nonzero()[0]):
         n_unfinished += sum(
             in_shares(
-                lambda some: int(_run(some, together, solver_table, problem, work, d_v, product)),
+                lambda some: int(_run(some, together, *handles, d_v, product)),
                 kind,
                 state.part.sizes[kind] // CHEAPER,
                 1 if together else threads,
@@ -117,7 +117,7 @@ def multiply_jacobian(
             RuntimeWarning,
             stacklevel=stacklevel(),
         )
-    return product, work.outputs_v
+    return product, work.record.outputs_v
 
 
 @kernel
@@ -125,13 +125,13 @@ def _run(
     components: IntArray,
     together: bool,
     solver_table: Any,
-    problem: LoopProblem,
-    work: Work,
+    problem_handle: Any,
+    work_handle: Any,
     d_v: FloatArray,
     product: FloatArray,
 ) -> int:
     """Multiply for components one after the other, or all together; return how many failed."""
-    problem, work = by_address(problem), by_address(work)
+    problem, work = problem_at(problem_handle), work_at(work_handle)
     solver_table, d_v, product = borrowed(solver_table), borrowed(d_v), borrowed(product)
     links, blocks = problem.links, problem.blocks
     if together:

@@ -16,16 +16,18 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from lpsmap_core.engine.problem import ONE, LoopProblem
 from lpsmap_core.engine.selection import (
     Selection,
     multiply_locally,
     scatter_to_links,
     subtract_gathered,
 )
-from lpsmap_core.engine.state import ONE, LoopProblem
 from lpsmap_core.kernels.arrays import BoolArray, FloatArray, IntArray
+from lpsmap_core.kernels.by_address import record_at
 from lpsmap_core.kernels.compile import general_position, leaf
 from lpsmap_core.kernels.interrupts import interrupted
+from lpsmap_core.kernels.memory import Blueprint, Memory
 from lpsmap_core.layout.arrangement import Links
 from lpsmap_core.layout.layout import Part
 
@@ -36,6 +38,7 @@ __all__ = [
     "make_work",
     "order_moving_first",
     "reduce_residual",
+    "work_at",
 ]
 
 FLAT = 1e-14
@@ -66,29 +69,25 @@ class Work(NamedTuple):
     running: BoolArray
 
 
-def make_work(part: Part, n_additionals: int, wanted: bool = True) -> Work:
+work_at = record_at(Work)
+"""Returns, in kernels, the memory of a handle."""
+
+
+def make_work(part: Part, wanted: bool = True) -> Memory[Work]:
     """Return memory for a graph, of no size if it is not wanted."""
-    n, n_variables, n_links = part.n_components, part.n_variables, part.n_links
-    if not wanted:
-        n = n_variables = n_links = n_additionals = 0
-    inputs, outputs = np.empty((2, n_links))
-    residual, direction, image = np.empty((3, n_variables))
-    target, size, next_size, curvature = np.empty((4, n))
-    return Work(
-        inputs=inputs,
-        outputs=outputs,
-        no_v=np.zeros(n_additionals),
-        outputs_v=np.empty(n_additionals),
-        residual=residual,
-        direction=direction,
-        image=image,
-        order=np.empty(n_variables, dtype=np.uint64),
-        target=target,
-        size=size,
-        next_size=next_size,
-        curvature=curvature,
-        running=np.zeros(n, dtype=np.bool_),
-    )
+    blueprint = part.kept.get((Work, wanted))
+    if blueprint is None:
+        numbers = part.n_links, int(part.blocks.first_additional[-1]), part.n_variables
+        on_links, on_additionals, on_variables = [(n if wanted else 0,) for n in numbers]
+        on_components = (part.n_components if wanted else 0,)
+        plan = [
+            *[on_links] * 2,
+            *[on_additionals] * 2,
+            *[on_variables] * 4,
+            *[on_components] * 5,
+        ]
+        blueprint = part.kept[Work, wanted] = Blueprint(Work, plan)
+    return blueprint.make()
 
 
 @leaf

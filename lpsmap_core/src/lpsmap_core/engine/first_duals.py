@@ -21,8 +21,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+from lpsmap_core.engine.problem import ONE, LoopProblem
 from lpsmap_core.engine.selection import Selection
-from lpsmap_core.engine.state import ONE, LoopProblem
 from lpsmap_core.kernels.arrays import BoolArray, FloatArray, FloatTable, IntArray
 from lpsmap_core.kernels.compile import kernel, leaf
 from lpsmap_core.layout.arrangement import Links
@@ -79,6 +79,15 @@ class Multipliers(NamedTuple):
     """The variables before they are clipped to [0, 1]."""
 
 
+@leaf
+def bounds_counts(selection: Selection, counts: Counts) -> bool:
+    """Return whether all factors of some component of a selection bound counts."""
+    n_covered = 0
+    for c in selection.components:
+        n_covered += counts.covered[c]
+    return n_covered > 0
+
+
 @kernel
 def start_from_multipliers(selection: Selection, problem: LoopProblem) -> None:
     """Write the means and duals of those components of a selection that bound counts.
@@ -92,8 +101,6 @@ def start_from_multipliers(selection: Selection, problem: LoopProblem) -> None:
         if counts.covered[c]:
             most = max(most, first[c + 1] - first[c])
             longest = max(longest, variables[c + 1] - variables[c])
-    if most == 0:
-        return
     vectors, matrix, x = np.empty((5, most)), np.empty((most, most)), np.empty(longest)
     for c in selection.components:
         if not counts.covered[c]:
@@ -114,7 +121,7 @@ def start_from_multipliers(selection: Selection, problem: LoopProblem) -> None:
         )
         if _find(c, of, problem):
             _write_start(of, problem)
-            progress.warm[c] = progress.stale[c] = True
+            progress.warm[c], progress.stale[c] = False, True
 
 
 @leaf

@@ -13,12 +13,8 @@ from lpsmap_core.engine.magnitudes import Split, any_large, largest_magnitudes
 from lpsmap_core.engine.messages import start_from_messages
 from lpsmap_core.engine.options import Options
 from lpsmap_core.engine.protocol import WarmStart
-from lpsmap_core.engine.state import (
-    PartState,
-    initial_state,
-    restart_components,
-    sums,
-)
+from lpsmap_core.engine.scores import set_scores
+from lpsmap_core.engine.state import PartState, initial_state, sums
 from lpsmap_core.kernels.arrays import BoolArray, FloatArray
 from lpsmap_core.kernels.interrupts import out_of_time
 from lpsmap_core.layout.layout import Part
@@ -62,7 +58,7 @@ def solve_linear(
         off[needing[part.component]] = False
         off_v[needing[part.additional_component]] = False
         reduced = np.where(off, -np.inf, eta), np.where(off_v, -np.inf, eta_v)
-        restart_components(state, needing, *reduced, options)
+        set_scores(state.handle, needing, *reduced, options)
         state.contradicting.clear()
         _solve(state, needing, options)
     state.withheld = np.where(off, withheld[0], 0.0), np.where(off_v, withheld[1], 0.0)

@@ -76,7 +76,7 @@ def start_from_messages(
     free[part.additional_component[np.isneginf(eta_v)]] = False
     free &= ~networks.strict
     known = slow & (tight | free)
-    step_size = first_step_sizes(part.component, np.zeros(n, dtype=bool), eta, options)
+    step_size = first_step_sizes(part.first_variable, np.zeros(n, dtype=bool), eta, options)
     return WarmStart(means / part.root_degree, _duals(part, eta, eta_v, shares), step_size, known)
 
 

@@ -24,6 +24,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from lpsmap_core.engine.faces import Work, order_moving_first, reduce_residual
+from lpsmap_core.engine.problem import ONE, LoopProblem, Progress
+from lpsmap_core.engine.scores import RESIDUAL_ROUNDING
 from lpsmap_core.engine.selection import (
     Selection,
     gather_from_links,
@@ -31,10 +33,13 @@ from lpsmap_core.engine.selection import (
     multiply_locally,
     scatter_to_links,
 )
-from lpsmap_core.engine.state import ONE, LoopProblem, PartState, Progress
-from lpsmap_core.kernels.arrays import BoolArray, FloatArray, IntArray
+from lpsmap_core.engine.state import PartState
+from lpsmap_core.kernels.arrays import BoolArray, FloatArray, FloatTable, IntArray
+from lpsmap_core.kernels.by_address import record_at
 from lpsmap_core.kernels.compile import kernel, leaf
+from lpsmap_core.kernels.memory import Blueprint, Memory
 from lpsmap_core.layout.arrangement import Links
+from lpsmap_core.layout.layout import Part
 
 __all__ = [
     "EARLY",
@@ -42,7 +47,9 @@ __all__ = [
     "PERIOD",
     "WHOLE_TRY",
     "Polish",
+    "find_due",
     "make_polish",
+    "polish_at",
     "polish_settled",
     "take_back_polish",
     "wants_polish",
@@ -114,7 +121,7 @@ class Polish(NamedTuple):
     looks: IntArray
     """How often it was time to probe a component, and which time it was done last; 0 if never."""
     probed_at: IntArray
-    probed: FloatArray
+    probed: FloatTable
     """(2, links) products of the latest two probes, which take turns; the earlier ones have served
     when the duals' correction takes their place."""
     offset: FloatArray
@@ -126,39 +133,50 @@ class Polish(NamedTuple):
     duals: FloatArray
 
 
-def make_polish(state: PartState, wanted: bool) -> Polish:
-    """Return the memory of the polish, empty if it is not wanted."""
-    part, eta, n = state.part, state.problem.iterate.eta, state.part.n_components
-    allowed = ~state.problem.direct & (part.sizes <= MOST_LINKS)
-    if not wanted or not state.problem.quadratic:  # faces of a linear problem do not determine it
-        allowed[:] = False
+polish_at = record_at(Polish)
+"""Returns, in kernels, the memory of a handle."""
+
+
+def make_polish(state: PartState, wanted: bool) -> Memory[Polish]:
+    """Return the memory of the polish; without it on variables and links if it is not wanted."""
+    part, rounding = state.part, state.problem.progress.rounding
+    large = rounding >= RESIDUAL_ROUNDING * LARGEST_SCORE
+    if wanted and large.any():
+        return _blueprint(part, ~large).make()
+    kept: Blueprint[Polish] | None = part.kept.get((Polish, wanted))
+    if kept is None:
+        everywhere = np.full(part.n_components, wanted)
+        kept = part.kept[Polish, wanted] = _blueprint(part, everywhere)
+    return kept.make()
+
+
+def _blueprint(part: Part, wanted: BoolArray) -> Blueprint[Polish]:
+    """Return how the memory of a polish of some components is made."""
+    allowed = wanted & ~part.direct & (part.sizes <= MOST_LINKS)
+    n = part.n_components
     n_links, n_variables = (part.n_links, part.n_variables) if allowed.any() else (0, 0)
-    if n_links and np.abs(eta).max() >= LARGEST_SCORE:
-        allowed[part.component[np.abs(eta) >= LARGEST_SCORE]] = False
-    tried, now, pending, worse = np.zeros((4, n), dtype=np.bool_)
-    numbers, offset, duals = np.empty((3, n_links))
-    mu, t, u = np.empty((3, n_variables))
-    before, counts = np.zeros(n), np.zeros((5, n), dtype=np.int64)
-    return Polish(
-        allowed=allowed,
-        before=before,
-        tried=tried,
-        now=now,
-        pending=pending,
-        worse=worse,
-        failures=counts[0],
-        rests_until=counts[1],
-        last_tries=counts[2],
-        numbers=numbers,
-        looks=counts[3],
-        probed_at=counts[4],
-        probed=np.empty((2, n_links)),
-        offset=offset,
-        mu=mu,
-        t=t,
-        u=u,
-        duals=duals,
-    )
+    links = dict.fromkeys(("numbers", "offset", "duals"), (n_links,))
+    variables = dict.fromkeys(("mu", "t", "u"), (n_variables,))
+    plan = {"allowed": allowed, "probed": (2, n_links), **links, **variables}
+    return Blueprint(Polish, [plan.get(name, (n,)) for name in Polish._fields])
+
+
+@leaf
+def find_due(selection: Selection, progress: Progress, polish: Polish, regular: bool) -> bool:
+    """Mark in ``polish.now`` the components whose faces are to be probed; return if there are any.
+
+    Where it is not a `regular` time to look, only components that started from an earlier solution
+    are looked at, and those that would be done without.
+    """
+    now, n_due = polish.now, 0
+    for c in selection.components:
+        calm = regular and progress.dual_residual[c] <= CALM * progress.step_size[c]
+        due = (calm or progress.warm[c]) and progress.iterations[c] >= polish.rests_until[c]
+        due |= polish.last_tries[c] > 0
+        now[c] = polish.allowed[c] and due and not progress.unsolved[c]
+        n_due += now[c]
+        polish.looks[c] += 1
+    return n_due > 0
 
 
 @kernel
@@ -169,30 +187,17 @@ def polish_settled(
     polish: Polish,
     work: Work,
     tol: float,
-    regular: bool,
-) -> bool:
-    """Move the components whose faces have settled; return whether any moved.
+) -> None:
+    """Move the components whose faces have settled, of those that are marked in ``polish.now``.
 
-    ``polish.now`` says which did, and their local scores are stale. Where it is not a `regular`
-    time to look, only components that started from an earlier solution are looked at, and those
-    that would be done without.
+    Afterwards that says which did, and their local scores are stale.
     """
     links, blocks, progress, now = problem.links, problem.blocks, problem.progress, polish.now
-    n_allowed = 0
-    for c in selection.components:
-        calm = regular and progress.dual_residual[c] <= CALM * progress.step_size[c]
-        due = (calm or progress.warm[c]) and progress.iterations[c] >= polish.rests_until[c]
-        due |= polish.last_tries[c] > 0
-        now[c] = polish.allowed[c] and due and not progress.unsolved[c]
-        n_allowed += now[c]
-        polish.looks[c] += 1
-    if n_allowed == 0:
-        return False
     probed = keep_chosen(selection, links, blocks, now)
     turn = polish.looks[probed.components[0]] % 2
     products, error = polish.probed[turn], polish.probed[1 - turn]
     if not _find_settled(probed, solver_table, problem, polish, work):
-        return False
+        return
     settled = keep_chosen(probed, links, blocks, now)
     for c in settled.components:
         polish.before[c] = max(progress.primal_residual[c], progress.dual_residual[c])
@@ -205,7 +210,7 @@ def polish_settled(
     for c in settled.components:
         if not now[c]:
             _rest(c, progress.iterations[c], polish)
-    return _move(plausible, problem, polish, error)
+    _move(plausible, problem, polish, error)
 
 
 @leaf
@@ -403,14 +408,12 @@ def _find_duals(
 
 
 @leaf
-def _move(selection: Selection, problem: LoopProblem, polish: Polish, error: FloatArray) -> bool:
+def _move(selection: Selection, problem: LoopProblem, polish: Polish, error: FloatArray) -> None:
     """Set means and duals of the components that succeeded, and keep the old ones."""
     links, iterate = problem.links, problem.iterate
-    any_moved = False
     for c in selection.components:
         polish.pending[c] = polish.now[c]
         problem.progress.stale[c] |= polish.now[c]
-        any_moved |= polish.now[c]
     for v in selection.variables:
         if not polish.now[links.component[v]]:
             continue
@@ -425,4 +428,3 @@ def _move(selection: Selection, problem: LoopProblem, polish: Polish, error: Flo
         # what conjugate gradients left of the sum would change the scores
         for e in range(lo, hi):
             iterate.duals[e] -= total / float(hi - lo)
-    return any_moved

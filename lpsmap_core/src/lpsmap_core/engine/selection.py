@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from lpsmap_core.engine.state import ONE, LoopProblem
+from lpsmap_core.engine.problem import ONE, LoopProblem
 from lpsmap_core.kernels.arrays import BoolArray, FloatArray, IntArray
 from lpsmap_core.kernels.compile import kernel, leaf
 from lpsmap_core.layout.arrangement import Blocks, Links

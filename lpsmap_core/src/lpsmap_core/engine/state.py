@@ -4,34 +4,26 @@ from __future__ import annotations
 
 import functools
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from lpsmap_core.engine.options import Options
+from lpsmap_core.engine.problem import LoopProblem, new_problem, problem_at
 from lpsmap_core.engine.protocol import WarmStart
-from lpsmap_core.engine.step_size import first_step_sizes
+from lpsmap_core.engine.scores import EVERYWHERE, RESIDUAL_ROUNDING, set_scores
 from lpsmap_core.engine.threads import in_shares
 from lpsmap_core.kernels.arrays import BoolArray, ByteArray, FloatArray, IntArray
 from lpsmap_core.kernels.compile import leaf
-from lpsmap_core.layout.arrangement import Blocks, Links
-from lpsmap_core.layout.counts import Counts
+from lpsmap_core.kernels.late import raise_late
 from lpsmap_core.layout.layout import Part
 from lpsmap_core.local.active.sets import ActiveSets
-from lpsmap_core.local.forced import FORBIDDEN
 from lpsmap_core.local.solvers import LocalSolver, local_solver, make_solver_table
 
 __all__ = [
     "EXACT",
-    "ONE",
-    "Extras",
-    "Iterate",
-    "LoopProblem",
     "PartState",
-    "Progress",
     "initial_state",
-    "largest_scores",
-    "restart_components",
     "scale_additionals",
     "sums",
 ]
@@ -43,74 +35,6 @@ start. At 3 they took 0.7 to 1.7 times the iterations, at 10 up to 4 times."""
 EXACT = 1e-12
 """Residuals up to this are rounding; those in units of scores relative to the largest score."""
 
-RESIDUAL_ROUNDING = 1e-14
-"""Dual residuals below this multiple of a component's largest score are rounding."""
-
-ONE = np.uint64(1)
-"""Added to a variable's number, which is unsigned, see `Blocks.variable_counting`."""
-
-
-class Iterate(NamedTuple):
-    """The loop's state on variables and links."""
-
-    eta: FloatArray
-    """Scores of the part's variables, zero where they are decided: no face moves there."""
-    score: FloatArray
-    """eta / delta, one a variable; ``-inf`` where it is forbidden, ``inf`` where it must be on."""
-    u: FloatArray
-    duals: FloatArray
-    """In the order of the variables; local scores and solutions are in that of the factors."""
-    a: FloatArray
-    z: FloatArray
-
-
-class Extras(NamedTuple):
-    """The additionals of all buckets: their scores and marginals."""
-
-    eta: FloatArray
-    scaled: FloatArray
-    """Scores over quadratic + step size, as in the local problems."""
-    v: FloatArray
-    barred: ByteArray
-    """Whether they are forbidden."""
-
-
-class Progress(NamedTuple):
-    """The loop's state on components."""
-
-    step_size: FloatArray
-    first_step_size: FloatArray
-    primal_residual: FloatArray
-    """Largest |mu_v - (M p)_l| of the last iteration."""
-    dual_residual: FloatArray
-    """Largest gamma |mu_v - previous mu_v|, likewise."""
-    iterations: IntArray
-    converged: BoolArray
-    infeasible: BoolArray
-    unsolved: BoolArray
-    """Whether a factor's latest local problem hit the iteration limit."""
-    stale: BoolArray
-    """Whether the local scores have to be written anew."""
-    rounding: FloatArray
-    """What rounding leaves of `dual_residual`, whatever tolerance is asked for."""
-    warm: BoolArray
-    """Whether the loop started from an earlier solution, or from multipliers."""
-
-
-class LoopProblem(NamedTuple):
-    """All that the loops work on."""
-
-    links: Links
-    blocks: Blocks
-    iterate: Iterate
-    extras: Extras
-    progress: Progress
-    direct: BoolArray
-    """For each component, whether its one factor's local problem is the whole."""
-    counts: Counts
-    quadratic: float
-    """1 with the quadratic term, 0 without."""
-
 
 @dataclass
 class PartState:
@@ -118,6 +42,8 @@ class PartState:
 
     part: Part
     problem: LoopProblem
+    handle: Any
+    """How compiled loops get the problem."""
     solvers: list[LocalSolver]
     solver_table: Any
     """How compiled loops call the solvers."""
@@ -141,6 +67,7 @@ class PartState:
 
     def raise_errors(self) -> None:
         """Raise what a factor type's own Python code raised inside a compiled loop."""
+        raise_late()
         for solver in self.solvers:
             solver.raise_error()
 
@@ -205,86 +132,30 @@ class PartState:
     def marginals(self) -> FloatArray:
         """Return the means of the variables' copies, in [0, 1]."""
         means = np.empty(self.part.n_variables)
-        _means(self.problem.links, self.problem.iterate.z, means)
+        _means(self.handle, means)
         return means
 
 
 def initial_state(
-    part: Part,
-    eta: FloatArray,
-    eta_v: FloatArray,
-    options: Options,
-    warm: WarmStart | None = None,
-    largest: FloatArray | None = None,
+    part: Part, eta: FloatArray, eta_v: FloatArray, options: Options, warm: WarmStart | None = None
 ) -> PartState:
-    """Return the state before the first iteration; see `Engine.solve`.
-
-    `largest` is what `largest_scores` returns, where it is known.
-    """
-    direct = part.direct if options.quadratic else np.zeros_like(part.direct)
-    scores = _prepare(part, direct, eta, eta_v, options, largest)
-    forbids = scores.forbids
-    n, n_links, n_variables = part.n_components, part.n_links, part.n_variables
-    duals, z = np.zeros((2, n_links))
-    primal_residual, dual_residual = np.full((2, n), np.inf)
-    converged, infeasible, unsolved, from_earlier = np.zeros((4, n), dtype=np.bool_)
-    solvers = _solvers(part, scores, options)
-    problem = LoopProblem(
-        links=part.links,
-        blocks=part.blocks,
-        iterate=Iterate(
-            eta=scores.eta,
-            score=scores.score,
-            u=np.zeros(n_variables),
-            duals=duals,
-            a=np.empty(n_links),
-            z=z,
-        ),
-        extras=Extras(
-            scores.eta_v,
-            # single factors have no step size, which their scores would be scaled by
-            scores.eta_v if direct.all() else scores.eta_v.copy(),
-            np.zeros(len(eta_v)),
-            scores.barred,
-        ),
-        progress=Progress(
-            step_size=scores.step_size,
-            first_step_size=scores.step_size.copy(),
-            primal_residual=primal_residual,
-            dual_residual=dual_residual,
-            iterations=np.zeros(n, dtype=np.int64),
-            converged=converged,
-            infeasible=infeasible,
-            unsolved=unsolved,
-            stale=np.ones(n, dtype=np.bool_),
-            rounding=RESIDUAL_ROUNDING * scores.largest,
-            warm=from_earlier,
-        ),
-        direct=direct,
-        counts=part.counts,
-        quadratic=options.quadratic,
-    )
+    """Return the state before the first iteration; see `Engine.solve`."""
+    memory = new_problem(part, options.quadratic)
+    problem, handle = memory.record, memory.handle
+    largest = set_scores(handle, EVERYWHERE, eta, eta_v, options)
+    forbids = largest == np.inf
+    solvers = _solvers(part, problem.extras.barred if forbids else None, options)
     if warm is not None:
         _set_out_from(warm, part, problem)
         if isinstance(warm.solved, PartState):
             _take_active_sets(warm.solved, solvers, problem)
-    trace = np.full((options.max_iter, 2, n), np.nan) if options.trace else np.empty((0, 2, n))
-    return PartState(part, problem, solvers, make_solver_table(solvers), trace, forbids)
+    n = options.max_iter if options.trace else 0
+    trace = np.full((n, 2, part.n_components), np.nan)
+    table = make_solver_table(solvers)
+    return PartState(part, problem, handle, solvers, table, trace, forbids)
 
 
-class _Scores(NamedTuple):
-    """Scores as the loop takes them, and what follows from their size."""
-
-    eta: FloatArray
-    score: FloatArray
-    eta_v: FloatArray
-    barred: ByteArray
-    largest: FloatArray
-    step_size: FloatArray
-    forbids: bool
-
-
-def _solvers(part: Part, scores: _Scores, options: Options) -> list[LocalSolver]:
+def _solvers(part: Part, barred: ByteArray | None, options: Options) -> list[LocalSolver]:
     """Return the solvers of the buckets' local problems.
 
     Near the solution of LP-MAP few structures matter, and the oracle finds them sooner than a
@@ -297,66 +168,10 @@ def _solvers(part: Part, scores: _Scores, options: Options) -> list[LocalSolver]
             part.delta[part.links_of(b)],
             options.generic,
             limited,
-            scores.barred[part.additionals_of(b)] if scores.forbids else None,
+            None if barred is None else barred[part.additionals_of(b)],
         )
         for b, bucket in enumerate(part.buckets)
     ]
-
-
-def _prepare(
-    part: Part,
-    direct: BoolArray,
-    eta: FloatArray,
-    eta_v: FloatArray,
-    options: Options,
-    largest: FloatArray | None = None,
-) -> _Scores:
-    """Set scores of ``-inf`` apart, and choose the first step sizes."""
-    step_size = first_step_sizes(part.component, direct, eta, options)
-    score, barred = eta / part.root_degree, np.zeros(len(eta_v), dtype=np.int8)
-    largest = largest_scores(part, eta, eta_v) if largest is None else largest
-    forbids = bool(np.isinf(largest).any())
-    if forbids:
-        eta, eta_v, largest = _made_finite(part, eta, eta_v, barred)
-    return _Scores(eta, score, eta_v, barred, largest, step_size, forbids)
-
-
-def _made_finite(
-    part: Part, eta: FloatArray, eta_v: FloatArray, barred: ByteArray
-) -> tuple[FloatArray, FloatArray, FloatArray]:
-    """Return finite scores of variables and additionals, and the largest in every component.
-
-    Forbidden additionals are marked in `barred`.
-    """
-    barred[:] = np.isneginf(eta_v)
-    eta, eta_v = np.where(np.isinf(eta), 0.0, eta), np.where(barred, 0.0, eta_v)
-    largest = largest_scores(part, eta, eta_v)
-    return eta, np.where(barred, -FORBIDDEN * largest[part.additional_component], eta_v), largest
-
-
-def restart_components(
-    state: PartState, chosen: BoolArray, eta: FloatArray, eta_v: FloatArray, options: Options
-) -> None:
-    """Give some components other scores; the loop goes on from the means and duals that it has.
-
-    Nothing may be forbidden where nothing was.
-    """
-    part, iterate, extras = state.part, state.problem.iterate, state.problem.extras
-    progress = state.problem.progress
-    scores = _prepare(part, state.problem.direct, eta, eta_v, options)
-    variables, additionals = chosen[part.component], chosen[part.additional_component]
-    np.copyto(iterate.eta, scores.eta, where=variables)
-    np.copyto(iterate.score, scores.score, where=variables)
-    np.copyto(extras.eta, scores.eta_v, where=additionals)
-    np.copyto(extras.scaled, scores.eta_v, where=additionals)
-    np.copyto(extras.barred, scores.barred, where=additionals)
-    np.copyto(progress.rounding, RESIDUAL_ROUNDING * scores.largest, where=chosen)
-    for step_size in (progress.step_size, progress.first_step_size):
-        np.copyto(step_size, scores.step_size, where=chosen)
-    for flags in (progress.converged, progress.infeasible, progress.unsolved, progress.warm):
-        flags[chosen] = False
-    progress.iterations[chosen] = 0
-    progress.stale[chosen] = True
 
 
 def _set_out_from(warm: WarmStart, part: Part, problem: LoopProblem) -> None:
@@ -387,41 +202,6 @@ def _take_active_sets(old: PartState, solvers: list[LocalSolver], problem: LoopP
     for solver, other in zip(solvers, old.solvers, strict=True):
         if isinstance(solver, ActiveSets) and isinstance(other, ActiveSets):
             solver.copy_from(other)
-
-
-def largest_scores(part: Part, eta: FloatArray, eta_v: FloatArray) -> FloatArray:
-    """Return the largest magnitude of the scores of every component, at least 1."""
-    largest = np.empty(part.n_components)
-    _magnitudes(part.blocks, eta, eta_v, largest)
-    return largest
-
-
-@leaf
-def _magnitudes(blocks: Blocks, eta: FloatArray, eta_v: FloatArray, largest: FloatArray) -> None:
-    """Write what `largest_scores` returns."""
-    first = blocks.first_variable
-    for c in range(len(largest)):
-        largest[c] = _larger(eta[first[c] : first[c + 1]], 1.0)
-    if len(eta_v) > 0:
-        first = blocks.additional_offsets
-        for f in range(len(blocks.component)):
-            c = blocks.component[f]
-            largest[c] = _larger(eta_v[first[f] : first[f + 1]], largest[c])
-
-
-@leaf
-def _larger(scores: FloatArray, least: float) -> float:
-    """Return the largest magnitude of some scores, or `least` if that is larger."""
-    whole = len(scores) - len(scores) % 4
-    a = b = c = d = least
-    for i in range(0, whole, 4):  # four chains of comparisons, which a processor runs at once
-        a = max(a, abs(scores[i]))
-        b = max(b, abs(scores[i + 1]))
-        c = max(c, abs(scores[i + 2]))
-        d = max(d, abs(scores[i + 3]))
-    for i in range(whole, len(scores)):
-        a = max(a, abs(scores[i]))
-    return max(max(a, b), max(c, d))
 
 
 @leaf
@@ -464,8 +244,10 @@ def _all_exact(
 
 
 @leaf
-def _means(links: Links, z: FloatArray, means: FloatArray) -> None:
+def _means(handle: Any, means: FloatArray) -> None:
     """Write every variable's mean copy, in units of marginals."""
+    problem = problem_at(handle)
+    links, z = problem.links, problem.iterate.z
     for v in range(len(means)):
         lo, hi = links.offsets[v], links.offsets[v + 1]
         total = 0.0

@@ -6,13 +6,14 @@ import numpy as np
 
 from lpsmap_core.engine.options import Options
 from lpsmap_core.kernels.arrays import BoolArray, FloatArray, IntArray
-from lpsmap_core.kernels.compile import kernel, leaf
+from lpsmap_core.kernels.compile import leaf
 
 __all__ = [
     "BALANCE_PERIOD",
     "BALANCE_RATIO",
     "balance_ratio",
     "balanced_step_size",
+    "first_step_size",
     "first_step_sizes",
 ]
 
@@ -39,14 +40,14 @@ WIDEST_RANGE = 1e4
 
 
 def first_step_sizes(
-    component: IntArray, direct: BoolArray, eta: FloatArray, options: Options
+    first_variable: IntArray, direct: BoolArray, eta: FloatArray, options: Options
 ) -> FloatArray:
     """Return a multiple of the scores' scale, as large as the duals have to become.
 
     Parameters
     ----------
-    component
-        For each variable, its component.
+    first_variable
+        For each component, its first variable; then the number of variables.
     direct
         For each component, whether it is solved without the loop: its step size is zero.
     eta
@@ -54,39 +55,43 @@ def first_step_sizes(
     options
         Settings, of which the first step size may be one.
     """
-    step_size = np.zeros(len(direct))
+    step_size = np.empty(len(direct))
     if options.step_size is not None:
         step_size[:] = options.step_size
-    elif not direct.all():
-        _root_mean_squares(component, eta, options.quadratic, step_size)
+    else:
+        _first_step_sizes(first_variable, eta, options.quadratic, step_size)
     step_size[direct] = 0.0
     return step_size
 
 
-@kernel
-def _root_mean_squares(
-    component: IntArray, eta: FloatArray, quadratic: float, out: FloatArray
+@leaf
+def _first_step_sizes(
+    first_variable: IntArray, eta: FloatArray, quadratic: float, out: FloatArray
 ) -> None:
-    """Write ``first sqrt(quadratic + mean(eta^2))``, of each component's finite scores.
+    """Write the first step size of every component."""
+    for c in range(len(out)):
+        out[c] = first_step_size(eta[first_variable[c] : first_variable[c + 1]], quadratic)
+
+
+@leaf
+def first_step_size(scores: FloatArray, quadratic: float) -> float:
+    """Return ``first sqrt(quadratic + mean(eta^2))`` of the finite ones of a component's scores.
 
     Without the quadratic term all that scores are measured by is each other; where all are zero,
     any step size is right.
     """
-    n, first = len(out), FIRST_STEP_SIZE if quadratic > 0.0 else FIRST_LINEAR
-    scale, squares, count = np.ones(n), np.zeros(n), np.zeros(n)
-    for v in range(len(eta)):
-        if abs(eta[v]) < np.inf:
-            scale[component[v]] = max(scale[component[v]], abs(eta[v]))
-    for v in range(len(eta)):
-        if abs(eta[v]) < np.inf:
-            c = component[v]
-            squares[c] += (eta[v] / scale[c]) ** 2  # which does not overflow
-            count[c] += 1.0
-    for c in range(n):
-        mean = squares[c] / max(count[c], 1.0)
-        out[c] = first * scale[c] * np.sqrt(quadratic * (1.0 / scale[c]) ** 2 + mean)
-        if out[c] == 0.0:
-            out[c] = FIRST_STEP_SIZE
+    first = FIRST_STEP_SIZE if quadratic > 0.0 else FIRST_LINEAR
+    scale, squares, count = 1.0, 0.0, 0.0
+    for score in scores:
+        if abs(score) < np.inf:
+            scale = max(scale, abs(score))
+    for score in scores:
+        if abs(score) < np.inf:
+            squares += (score / scale) ** 2  # which does not overflow
+            count += 1.0
+    mean = squares / max(count, 1.0)
+    step_size: float = first * scale * np.sqrt(quadratic * (1.0 / scale) ** 2 + mean)
+    return step_size if step_size > 0.0 else FIRST_STEP_SIZE
 
 
 @leaf

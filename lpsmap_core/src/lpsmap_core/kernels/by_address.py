@@ -14,8 +14,9 @@ from importlib import import_module
 from typing import Any
 
 from lpsmap_core.kernels.compile import COMPILED
+from lpsmap_core.kernels.records import Field, kinds_of
 
-__all__ = ["by_address"]
+__all__ = ["address_type_of", "by_address", "record_at", "type_of"]
 
 if COMPILED:
     # by name, since numba has no types to check these with
@@ -25,6 +26,7 @@ if COMPILED:
     extending: Any = import_module("numba.extending")
     templates: Any = import_module("numba.core.typing.templates")
     imputils: Any = import_module("numba.core.imputils")
+    from_dtype: Any = import_module("numba.np.numpy_support").from_dtype
 
     _WORD = ir.IntType(64)
     _NUMBERS = (types.float64, types.int64)
@@ -129,8 +131,42 @@ if COMPILED:
 
         return ByAddress(value)(value), generate
 
+    def type_of(record: type) -> Any:
+        """Return the type that compiled code has for a record."""
+        kinds = [
+            types.Array(from_dtype(kind.dtype), kind.ndim, "C")
+            if isinstance(kind, Field)
+            else _NUMBER_OF.get(kind) or type_of(kind)
+            for kind in kinds_of(record).values()
+        ]
+        return types.BaseTuple.from_types(kinds, record)
+
+    _NUMBER_OF = {float: types.float64, int: types.int64}
+
+    def address_type_of(record: type) -> Any:
+        """Return the type that compiled code has for a record by its address."""
+        return ByAddress(type_of(record))
+
+    def record_at(record: type) -> Any:
+        """Return what kernels call to have a record by its address, from the handle of it."""
+        found = address_type_of(record)
+
+        def generate(context: Any, builder: Any, signature: Any, values: Any) -> Any:
+            return context.make_array(signature.args[0])(context, builder, values[0]).data
+
+        def read(typing_context: Any, words: Any) -> Any:
+            return found(types.Array(types.int64, 1, "C")), generate
+
+        return extending.intrinsic(read)
+
 else:
+    address_type_of: Any = None
+    type_of: Any = None
 
     def by_address(value: Any) -> Any:
         """Return the tuple."""
         return value
+
+    def record_at(record: type) -> Any:
+        """Return what is called to have a record: the identity."""
+        return by_address

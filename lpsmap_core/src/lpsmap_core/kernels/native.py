@@ -20,6 +20,7 @@ import numpy as np
 import numpy.typing as npt
 
 from lpsmap_core.kernels.arrays import IntArray
+from lpsmap_core.kernels.by_address import type_of
 from lpsmap_core.kernels.compile import COMPILED, leaf
 from lpsmap_core.kernels.records import KERNELS, Factors, Structures, fields_of
 
@@ -38,6 +39,7 @@ __all__ = [
     "borrowed",
     "bytes_at",
     "call_python",
+    "entry_of",
     "factors_at",
     "floats",
     "floats_at",
@@ -46,6 +48,7 @@ __all__ = [
     "invoke",
     "keep_error",
     "pack",
+    "signature_of",
     "raise_kept",
     "structures_at",
     "words_of",
@@ -130,7 +133,6 @@ if COMPILED:
     types: Any = import_module("numba.core.types")
     cgutils: Any = import_module("numba.core.cgutils")
     intrinsic: Any = import_module("numba.extending").intrinsic
-    from_dtype: Any = import_module("numba.np.numpy_support").from_dtype
 
     @intrinsic  # type: ignore[untyped-decorator]
     def invoke(typing_context: Any, address: Any, arguments: Any) -> Any:
@@ -302,18 +304,12 @@ if COMPILED:
 
         return intrinsic(read)
 
-    def _type_of(record: type) -> Any:
-        """Return the type that compiled code has for a record of arrays."""
-        fields = fields_of(record).values()
-        kinds = [types.Array(from_dtype(field.dtype), field.ndim, "C") for field in fields]
-        return types.BaseTuple.from_types(kinds, record)
-
     floats_at, ints_at = _reader(_floats), _reader(_ints)
     bytes_at = _reader(types.Array(types.int8, 1, "C"))
-    factors_at, structures_at = _reader(_type_of(Factors)), _reader(_type_of(Structures))
+    factors_at, structures_at = _reader(type_of(Factors)), _reader(type_of(Structures))
 
     SIGNATURES: dict[str, Any] = {
-        **{name: (_ints, *map(_type_of, records)) for name, records in KERNELS.items()},
+        **{name: (_ints, *map(type_of, records)) for name, records in KERNELS.items()},
         "solve": (_ints, _ints, *[_floats] * 4, types.int64),
         "jvp": (_ints, _ints, *[_floats] * 4),
     }
@@ -346,6 +342,17 @@ def address_of(function: Any, kind: str) -> int:
     """
     if not hasattr(function, "overloads"):
         return 0
+    return entry_of(function, signature_of(function, kind))
+
+
+def signature_of(function: Any, kind: str) -> Any:
+    """Return the types of the arguments of a kernel of some kind.
+
+    Raises
+    ------
+    TypeError
+        If a kernel of a factor type does not take what such kernels take.
+    """
     signature = SIGNATURES[kind]
     taken = inspect.signature(function.py_func).parameters
     if len(taken) != len(signature):
@@ -356,6 +363,11 @@ def address_of(function: Any, kind: str) -> int:
             "plugin API kernels took single arrays: see 'From version 1 to 2' in "
             "docs/how-to/kernels.md."
         )
+    return signature
+
+
+def entry_of(function: Any, signature: Any) -> int:
+    """Return the address of a kernel for arguments of some types, compiled if it is not yet."""
     if signature not in function.overloads:
         function.compile(signature)
     compiled = function.overloads[signature]

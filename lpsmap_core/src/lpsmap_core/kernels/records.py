@@ -42,6 +42,7 @@ __all__ = [
     "Scores",
     "Structures",
     "fields_of",
+    "kinds_of",
     "largest_arity",
 ]
 
@@ -213,12 +214,22 @@ class Field(NamedTuple):
 
 def fields_of(record: type) -> dict[str, Field]:
     """Return the arrays of a record by name, in order."""
-    fields = {}
-    for name, hint in get_type_hints(record, include_extras=True).items():
-        array, ndim = get_args(hint) if get_origin(hint) is Annotated else (hint, 1)
-        (number,) = get_args(get_args(array)[1])
-        fields[name] = Field(np.dtype(number), ndim)
-    return fields
+    kinds = kinds_of(record).items()
+    return {name: kind for name, kind in kinds if isinstance(kind, Field)}
+
+
+def kinds_of(record: type) -> dict[str, Field | type]:
+    """Return what a record holds by name, in order: arrays, numbers, and other records."""
+    hints = get_type_hints(record, include_extras=True)
+    return {name: _kind(hint) for name, hint in hints.items()}
+
+
+def _kind(hint: Any) -> Field | type:
+    if isinstance(hint, type):
+        return hint
+    array, ndim = get_args(hint) if get_origin(hint) is Annotated else (hint, 1)
+    (number,) = get_args(get_args(array)[1])
+    return Field(np.dtype(number), ndim)
 
 
 @leaf

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from lpsmap_core.kernels.arrays import BoolArray, FloatArray, IntArray
+from lpsmap_core.kernels.arrays import BoolArray, FloatArray, IntArray, IntTable
 from lpsmap_core.kernels.compile import kernel, leaf
 
 __all__ = ["Arrangement", "Blocks", "Links", "Table", "arrange", "tabulate"]
@@ -42,7 +42,7 @@ class Blocks(NamedTuple):
     """For each factor of all buckets, its component."""
     additional_offsets: IntArray
     """For each factor of all buckets, its first additional; then their number."""
-    first_row: IntArray
+    first_row: IntTable
     """(components + 1, buckets) first factor, counted in the bucket, of every component."""
     first_variable: IntArray
     """For each component, its first variable; then the number of variables."""
@@ -211,6 +211,8 @@ class Arrangement(NamedTuple):
     delta: FloatArray
     sizes: IntArray
     direct: BoolArray
+    kept: dict[Any, Any]
+    """Empty; see `Part`."""
 
 
 def arrange(
@@ -252,7 +254,7 @@ def arrange(
     _fill_blocks(starts, component, of_factor, bucket_offsets, blocks)
     _fill_links(link_variable, component, negated, links.offsets.view(np.int64), links)
     _fill_sizes(starts, link_variable, blocks, links, delta, sizes, direct)
-    return Arrangement(blocks, links, delta, sizes, direct)
+    return Arrangement(blocks, links, delta, sizes, direct, {})
 
 
 @leaf

@@ -16,6 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from lpsmap_core.kernels.arrays import BoolArray, FloatArray, IntArray
+from lpsmap_core.kernels.memory import Memory, hold
 from lpsmap_core.kernels.records import Factors
 from lpsmap_core.layout.arrangement import Arrangement, Blocks, Links, Table, arrange
 from lpsmap_core.layout.counts import Counts, find_counts
@@ -156,13 +157,15 @@ class Part:
     """For each component, its number of links."""
     direct: BoolArray
     """For each component, whether it is one factor of distinct variables: solved without ADMM."""
+    kept: dict[Any, Any]
+    """What engines make of the structure once; other graphs of the same structure share it."""
 
     @functools.cached_property
-    def counts(self) -> Counts:
+    def counts(self) -> Memory[Counts]:
         """The components whose factors all bound counts."""
         types, factors = [b.type for b in self.buckets], [b.factors for b in self.buckets]
         links = self.links, self.link_variable, self.negated
-        return find_counts(types, factors, self.blocks, *links, self.direct)
+        return hold(find_counts(types, factors, self.blocks, *links, self.direct))
 
     @functools.cached_property
     def networks(self) -> Networks:
@@ -431,6 +434,7 @@ def _part(
         negated=negated,
         sizes=arrangement.sizes,
         direct=arrangement.direct,
+        kept=arrangement.kept,
     )
 
 

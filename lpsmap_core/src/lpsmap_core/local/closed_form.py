@@ -13,6 +13,7 @@ import numpy as np
 from lpsmap_core.kernels.arrays import ByteArray, FloatArray, IntArray
 from lpsmap_core.kernels.compile import COMPILED, kernel, leaf
 from lpsmap_core.kernels.interrupts import halt, raise_interrupt
+from lpsmap_core.kernels.late import kernel_at, later
 from lpsmap_core.kernels.native import (
     CALL,
     FAILED,
@@ -129,14 +130,14 @@ class CompiledForm(_ClosedForm):
 
     def _write_record(self) -> None:
         project = address_of(self._project, "projection_kernel")
-        multiply = address_of(self._multiply, "jvp_kernel")
+        multiply = later(self._multiply, "jvp_kernel")
         if not (project and multiply):
             super()._write_record()
             return
         self.vectorised = False
         record = self.record
         record[SOLVE] = address_of(_solve_closed_form, "solve")
-        record[JVP] = address_of(_multiply_closed_form, "jvp")
+        record[JVP] = later(_multiply_closed_form, "jvp")
         record[_PROJECT], record[_DIFFERENTIATE] = project, multiply
         record[FORBIDS] = self.forbids
         arrays = (*self.bucket.factors, self.delta, self.face, self.branch, self.barred)
@@ -250,7 +251,9 @@ if COMPILED:
         delta, face = floats_at(record, _DELTA), bytes_at(record, _FACE)
         direction = Direction(delta, face, bytes_at(record, _BRANCH), d_u, d_v)
         product = Product(out_u, out_v)
-        invoke(record[_DIFFERENTIATE], (rows, factors_at(record, _FACTORS), direction, product))
+        address = kernel_at(record[_DIFFERENTIATE])
+        if address != 0:
+            invoke(address, (rows, factors_at(record, _FACTORS), direction, product))
 
     @kernel
     def _ask_python(

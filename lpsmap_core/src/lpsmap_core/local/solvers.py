@@ -15,6 +15,7 @@ import numpy as np
 
 from lpsmap_core.kernels.arrays import BoolArray, ByteArray, FloatArray, IntArray
 from lpsmap_core.kernels.compile import COMPILED, leaf
+from lpsmap_core.kernels.late import kernel_at
 from lpsmap_core.kernels.native import FAILED, JVP, RECORD_SIZE, SOLVE, STATUS, ints_at, invoke
 from lpsmap_core.layout.layout import Bucket
 from lpsmap_core.local.active.sets import ActiveSets
@@ -213,7 +214,9 @@ if COMPILED:
     ) -> None:
         """Multiply some local Jacobians of bucket `b` with ``(d_u, d_v)``."""
         record = solver_table[b]
-        invoke(record[JVP], (record, rows, d_u, d_v, out_u, out_v))
+        address = kernel_at(record[JVP])
+        if address != 0:  # else Python raised, and all kernels come out
+            invoke(address, (record, rows, d_u, d_v, out_u, out_v))
 
     @leaf
     def mark_unsolved(

@@ -17,6 +17,7 @@ import numpy as np
 from lpsmap_core.kernels.arrays import ByteArray, FloatArray, IntArray
 from lpsmap_core.kernels.compile import COMPILED
 from lpsmap_core.kernels.interrupts import raise_interrupt
+from lpsmap_core.kernels.late import later
 from lpsmap_core.kernels.native import (
     CALL,
     FORBIDS,
@@ -77,6 +78,8 @@ class ActiveSets:
     barred
         For each additional, whether it is forbidden; without, no slot is forced either.
     """
+
+    _kernels = solve_active_sets, multiply_active_sets
 
     vectorised = False
 
@@ -209,8 +212,8 @@ class ActiveSets:
         if not COMPILED:
             return
         bucket, record = self.bucket, self.record
-        record[SOLVE] = address_of(solve_active_sets, "solve")
-        record[JVP] = address_of(multiply_active_sets, "jvp")
+        solve, multiply = self._kernels
+        record[SOLVE], record[JVP] = address_of(solve, "solve"), later(multiply, "jvp")
         record[CALL] = self._callback.address
         oracle = bucket.type.map_kernel
         record[MAP] = 0 if oracle is None else address_of(oracle, "map_kernel")

@@ -6,7 +6,7 @@ import numpy as np
 
 from lpsmap_core.kernels.arrays import ByteArray, FloatArray, IntArray
 from lpsmap_core.kernels.compile import COMPILED
-from lpsmap_core.kernels.native import JVP, SOLVE, address_of, arrays_at, pack
+from lpsmap_core.kernels.native import address_of, arrays_at, pack
 from lpsmap_core.layout.layout import Bucket
 from lpsmap_core.local.active.handle import AFTER
 from lpsmap_core.local.active.sets import ActiveSets
@@ -52,6 +52,8 @@ class ChainFlows(ActiveSets):
     delta, barred
         As of `ActiveSets`.
     """
+
+    _kernels = solve_chains, multiply_chains
 
     def __init__(self, bucket: Bucket, delta: FloatArray, barred: ByteArray | None = None) -> None:
         assert bucket.type.chain_states is not None
@@ -159,7 +161,5 @@ class ChainFlows(ActiveSets):
     def _write_record(self) -> None:
         super()._write_record()
         if COMPILED:
-            self.record[SOLVE] = address_of(solve_chains, "solve")
-            self.record[JVP] = address_of(multiply_chains, "jvp")
             arrays = (self.states, self.methods, self.block_address, self.block_length)
             pack(self.record, AFTER, arrays)

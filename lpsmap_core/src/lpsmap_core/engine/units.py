@@ -1,0 +1,92 @@
+"""Units of the loop that many solves do without, compiled when the loop first calls them.
+
+Each returns false if it could not be compiled, on which all kernels come out.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import Any
+
+import numpy as np
+
+from lpsmap_core.engine.anderson import History, accelerate
+from lpsmap_core.engine.faces import Work
+from lpsmap_core.engine.first_duals import start_from_multipliers
+from lpsmap_core.engine.polish import Polish, polish_settled
+from lpsmap_core.engine.problem import LoopProblem
+from lpsmap_core.engine.selection import Selection
+from lpsmap_core.kernels.arrays import IntArray
+from lpsmap_core.kernels.by_address import address_type_of, type_of
+from lpsmap_core.kernels.compile import COMPILED, leaf
+from lpsmap_core.kernels.late import kernel_at, place_of
+from lpsmap_core.kernels.native import invoke
+
+__all__ = ["PLACES", "accelerate_later", "polish_later", "start_later"]
+
+_START, _POLISH, _ACCELERATE = 0, 1, 2
+
+if COMPILED:
+    # by name, since numba has no types to check these with
+    types: Any = import_module("numba.core.types")
+
+    _selection, _problem = type_of(Selection), address_type_of(LoopProblem)
+    _table = types.Array(types.int64, 2, "C")
+    _memory = address_type_of(Polish), address_type_of(Work)
+    PLACES: IntArray = np.array(
+        [
+            place_of(start_from_multipliers, _selection, _problem),
+            place_of(polish_settled, _selection, _table, _problem, *_memory, types.float64),
+            place_of(accelerate, types.int64, _problem, type_of(History)),
+        ]
+    )
+
+    @leaf
+    def start_later(places: IntArray, selection: Selection, problem: LoopProblem) -> bool:
+        """Call `start_from_multipliers`."""
+        address = kernel_at(places[_START])
+        if address != 0:
+            invoke(address, (selection, problem))
+        return address != 0
+
+    @leaf
+    def polish_later(
+        places: IntArray,
+        selection: Selection,
+        solver_table: Any,
+        problem: LoopProblem,
+        polish: Polish,
+        work: Work,
+        tol: float,
+    ) -> bool:
+        """Call `polish_settled`."""
+        address = kernel_at(places[_POLISH])
+        if address != 0:
+            invoke(address, (selection, solver_table, problem, polish, work, tol))
+        return address != 0
+
+    @leaf
+    def accelerate_later(places: IntArray, c: int, problem: LoopProblem, history: History) -> bool:
+        """Call `accelerate`."""
+        address = kernel_at(places[_ACCELERATE])
+        if address != 0:
+            invoke(address, (c, problem, history))
+        return address != 0
+
+else:
+    PLACES = np.zeros(3, dtype=np.int64)
+
+    def start_later(places: IntArray, selection: Selection, problem: LoopProblem) -> bool:
+        """Call `start_from_multipliers`."""
+        start_from_multipliers(selection, problem)
+        return True
+
+    def polish_later(places: IntArray, *arguments: Any) -> bool:
+        """Call `polish_settled`."""
+        polish_settled(*arguments)
+        return True
+
+    def accelerate_later(places: IntArray, *arguments: Any) -> bool:
+        """Call `accelerate`."""
+        accelerate(*arguments)
+        return True

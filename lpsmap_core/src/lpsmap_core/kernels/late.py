@@ -1,0 +1,123 @@
+"""Kernels that are compiled when compiled code first calls them, which a first solve seldom does.
+
+To compile all that a loop may ever call takes twice as long as what most first solves call. So
+compiled code gets a *place* for such a kernel: its address, or a negative number until it is
+compiled, for which it asks Python.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from importlib import import_module
+from typing import Any
+
+from lpsmap_core.kernels.compile import COMPILED, leaf
+from lpsmap_core.kernels.interrupts import halt
+from lpsmap_core.kernels.native import (
+    address_of,
+    call_python,
+    entry_of,
+    integers,
+    raise_kept,
+    signature_of,
+)
+
+__all__ = ["compile_all", "kernel_at", "later", "place_of", "raise_late"]
+
+MOST = 4096
+"""Places for kernels of the whole process; what does not fit is compiled at once."""
+
+_FIRST = 4
+_words = (ctypes.c_int64 * (_FIRST + MOST))()
+"""What `call_python` calls, and three words for what that raises; then the kernels' addresses, by
+number, zero until they are compiled."""
+
+_kernels: list[tuple[Any, Any]] = [(None, None)]
+"""By number, from 1 on: the kernels, and the types of their arguments."""
+
+_numbers: dict[tuple[Any, Any], int] = {}
+
+
+def later(function: Any, kind: str) -> int:
+    """Return the place of a kernel of some kind; 0 if it is none of numba's. See `address_of`."""
+    if not hasattr(function, "overloads"):
+        return 0
+    number = _numbers.get((function, kind))
+    if number is None:
+        if len(_kernels) == MOST:
+            return address_of(function, kind)
+        number = _numbers[function, kind] = _add(function, signature_of(function, kind))
+    return _words[_FIRST + number] or -number
+
+
+def place_of(function: Any, *kinds: Any) -> int:
+    """Return the place of a kernel whose arguments have some types of numba's."""
+    number = _numbers.get((function, kinds))
+    if number is None:
+        number = _numbers[function, kinds] = _add(function, kinds)
+    return -number
+
+
+def _add(function: Any, signature: Any) -> int:
+    _kernels.append((function, signature))
+    return len(_kernels) - 1
+
+
+def compile_all() -> None:
+    """Compile all kernels that have a place."""
+    for number in range(1, len(_kernels)):
+        _compile(number, 0)
+
+
+def _compile(number: int, argument: int) -> None:
+    """Compile a kernel; if that raises, or the handler of a signal does, all kernels come out."""
+    try:
+        _words[_FIRST + number] = entry_of(*_kernels[number])
+    except BaseException:
+        halt()
+        raise
+
+
+def raise_late() -> None:
+    """Raise what was raised while a kernel was compiled."""
+    raise_kept(_words, 1)
+
+
+_words[0] = id(_compile)
+kernel_at: Any
+
+if COMPILED:
+    # by name, since numba has no types to check these with
+    ir: Any = import_module("llvmlite.ir")
+    types: Any = import_module("numba.core.types")
+    intrinsic: Any = import_module("numba.extending").intrinsic
+
+    import_module("llvmlite.binding").add_symbol("lpsmap_late", ctypes.addressof(_words))
+
+    @intrinsic  # type: ignore[untyped-decorator]
+    def _late(typing_context: Any) -> Any:
+        """Return the address of `_words`."""
+
+        def generate(context: Any, builder: Any, signature: Any, values: Any) -> Any:
+            word, module = ir.IntType(64), builder.module
+            words = module.globals.get("lpsmap_late")
+            if words is None:
+                words = ir.GlobalVariable(module, word, "lpsmap_late")
+                words.linkage = "external"
+            return builder.ptrtoint(words, word)
+
+        return types.int64(), generate
+
+    @leaf
+    def kernel_at(place: int) -> int:
+        """Return the address of the kernel at a place; 0 if it could not be compiled."""
+        if place >= 0:
+            return place
+        words, number = integers(_late(), _FIRST + MOST), -place
+        if words[_FIRST + number] == 0 and call_python(_late(), number, 0) != 0:
+            return 0
+        address: int = words[_FIRST + number]
+        return address
+
+else:
+    kernel_at = None
