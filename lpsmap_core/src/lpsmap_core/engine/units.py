@@ -47,7 +47,7 @@ if COMPILED:
         address = kernel_at(places[_START])
         if address != 0:
             invoke(address, (selection, problem))
-        return address != 0
+        return address != 0  # type: ignore[no-any-return]
 
     @leaf
     def polish_later(
@@ -63,7 +63,7 @@ if COMPILED:
         address = kernel_at(places[_POLISH])
         if address != 0:
             invoke(address, (selection, solver_table, problem, polish, work, tol))
-        return address != 0
+        return address != 0  # type: ignore[no-any-return]
 
     @leaf
     def accelerate_later(places: IntArray, c: int, problem: LoopProblem, history: History) -> bool:
@@ -71,7 +71,7 @@ if COMPILED:
         address = kernel_at(places[_ACCELERATE])
         if address != 0:
             invoke(address, (c, problem, history))
-        return address != 0
+        return address != 0  # type: ignore[no-any-return]
 
 else:
     PLACES = np.zeros(3, dtype=np.int64)
@@ -81,12 +81,20 @@ else:
         start_from_multipliers(selection, problem)
         return True
 
-    def polish_later(places: IntArray, *arguments: Any) -> bool:
+    def polish_later(
+        places: IntArray,
+        selection: Selection,
+        solver_table: Any,
+        problem: LoopProblem,
+        polish: Polish,
+        work: Work,
+        tol: float,
+    ) -> bool:
         """Call `polish_settled`."""
-        polish_settled(*arguments)
+        polish_settled(selection, solver_table, problem, polish, work, tol)
         return True
 
-    def accelerate_later(places: IntArray, *arguments: Any) -> bool:
+    def accelerate_later(places: IntArray, c: int, problem: LoopProblem, history: History) -> bool:
         """Call `accelerate`."""
-        accelerate(*arguments)
+        accelerate(c, problem, history)
         return True

@@ -18,6 +18,9 @@ from lpsmap_core.kernels.records import Field, kinds_of
 
 __all__ = ["address_type_of", "by_address", "record_at", "type_of"]
 
+address_type_of: Any
+type_of: Any
+
 if COMPILED:
     # by name, since numba has no types to check these with
     ir: Any = import_module("llvmlite.ir")
@@ -160,8 +163,8 @@ if COMPILED:
         return extending.intrinsic(read)
 
 else:
-    address_type_of: Any = None
-    type_of: Any = None
+    # never called: what is not compiled has no types
+    address_type_of = type_of = None
 
     def by_address(value: Any) -> Any:
         """Return the tuple."""

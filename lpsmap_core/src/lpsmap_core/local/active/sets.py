@@ -79,7 +79,7 @@ class ActiveSets:
         For each additional, whether it is forbidden; without, no slot is forced either.
     """
 
-    _kernels = solve_active_sets, multiply_active_sets
+    _kernels: tuple[Any, Any] = (solve_active_sets, multiply_active_sets)
 
     vectorised = False
 

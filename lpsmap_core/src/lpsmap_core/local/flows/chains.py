@@ -53,7 +53,7 @@ class ChainFlows(ActiveSets):
         As of `ActiveSets`.
     """
 
-    _kernels = solve_chains, multiply_chains
+    _kernels = (solve_chains, multiply_chains)
 
     def __init__(self, bucket: Bucket, delta: FloatArray, barred: ByteArray | None = None) -> None:
         assert bucket.type.chain_states is not None
