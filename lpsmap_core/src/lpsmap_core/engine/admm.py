@@ -63,6 +63,7 @@ from lpsmap_core.engine.units import PLACES, accelerate_later, polish_later, sta
 from lpsmap_core.kernels.arrays import BoolArray, FloatArray, IntArray
 from lpsmap_core.kernels.compile import kernel, leaf
 from lpsmap_core.kernels.interrupts import interrupted, out_of_time, stopped
+from lpsmap_core.kernels.late import raise_late
 from lpsmap_core.kernels.memory import Memory
 from lpsmap_core.kernels.native import borrowed
 from lpsmap_core.layout.arrangement import Links
@@ -150,8 +151,13 @@ def advance_components(
     """Run the loop on some components until they are solved, or the limits are reached."""
     together = any(solver.vectorised for solver in state.solvers)
     handles = state.solver_table, state.handle, polish.handle, work.handle
+
+    def run(some: IntArray) -> None:
+        _run(some, together, *handles, PLACES, limits, state.trace)
+        raise_late()
+
     in_shares(
-        lambda some: _run(some, together, *handles, PLACES, limits, state.trace),
+        run,
         components,
         state.part.sizes[components],
         1 if together else threads,

@@ -41,6 +41,7 @@ from lpsmap_core.kernels.arrays import BoolArray, FloatArray, IntArray
 from lpsmap_core.kernels.callers import stacklevel
 from lpsmap_core.kernels.compile import kernel, leaf
 from lpsmap_core.kernels.interrupts import interrupted, interruptible
+from lpsmap_core.kernels.late import raise_late
 from lpsmap_core.kernels.native import borrowed
 
 __all__ = ["multiply_jacobian"]
@@ -99,15 +100,15 @@ def multiply_jacobian(
         product[~chosen[state.part.component]] = 0.0
     together = any(solver.vectorised for solver in state.solvers)
     handles, n_unfinished = (state.solver_table, state.handle, work.handle), 0
+
+    def run(some: IntArray) -> int:
+        n = int(_run(some, together, *handles, d_v, product))
+        raise_late()
+        return n
+
     for kind in (direct.nonzero()[0], coupled.nonzero()[0]):
-        n_unfinished += sum(
-            in_shares(
-                lambda some: int(_run(some, together, *handles, d_v, product)),
-                kind,
-                state.part.sizes[kind] // CHEAPER,
-                1 if together else threads,
-            )
-        )
+        sizes = state.part.sizes[kind] // CHEAPER
+        n_unfinished += sum(in_shares(run, kind, sizes, 1 if together else threads))
     state.raise_errors()
     if n_unfinished:
         warnings.warn(

@@ -15,7 +15,6 @@ from lpsmap_core.engine.scores import EVERYWHERE, RESIDUAL_ROUNDING, set_scores
 from lpsmap_core.engine.threads import in_shares
 from lpsmap_core.kernels.arrays import BoolArray, ByteArray, FloatArray, IntArray
 from lpsmap_core.kernels.compile import leaf
-from lpsmap_core.kernels.late import raise_late
 from lpsmap_core.layout.layout import Part
 from lpsmap_core.local.active.sets import ActiveSets
 from lpsmap_core.local.solvers import LocalSolver, local_solver, make_solver_table
@@ -67,7 +66,6 @@ class PartState:
 
     def raise_errors(self) -> None:
         """Raise what a factor type's own Python code raised inside a compiled loop."""
-        raise_late()
         for solver in self.solvers:
             solver.raise_error()
 

@@ -8,13 +8,13 @@ compiled, for which it asks Python.
 from __future__ import annotations
 
 import ctypes
+import threading
 from importlib import import_module
 from typing import Any
 
 from lpsmap_core.kernels.compile import COMPILED, leaf
 from lpsmap_core.kernels.interrupts import halt
 from lpsmap_core.kernels.native import (
-    address_of,
     call_python,
     entry_of,
     integers,
@@ -24,18 +24,21 @@ from lpsmap_core.kernels.native import (
 
 __all__ = ["compile_all", "kernel_at", "later", "place_of", "raise_late"]
 
-MOST = 4096
-"""Places for kernels of the whole process; what does not fit is compiled at once."""
+MOST = 65536
+"""Places for kernels of the whole process, of which each took a second to compile."""
 
 _FIRST = 4
 _words = (ctypes.c_int64 * (_FIRST + MOST))()
-"""What `call_python` calls, and three words for what that raises; then the kernels' addresses, by
-number, zero until they are compiled."""
+"""What `call_python` calls, and three words for what it raises before it can keep that; then the
+kernels' addresses, by number, zero until they are compiled."""
 
 _kernels: list[tuple[Any, Any]] = [(None, None)]
 """By number, from 1 on: the kernels, and the types of their arguments."""
 
 _numbers: dict[tuple[Any, Any], int] = {}
+
+
+_lock = threading.Lock()
 
 
 def later(function: Any, kind: str) -> int:
@@ -44,46 +47,55 @@ def later(function: Any, kind: str) -> int:
         return 0
     number = _numbers.get((function, kind))
     if number is None:
-        if len(_kernels) == MOST:
-            return address_of(function, kind)
-        number = _numbers[function, kind] = _add(function, signature_of(function, kind))
+        number = _number(function, kind, signature_of(function, kind))
     return _words[_FIRST + number] or -number
 
 
 def place_of(function: Any, *kinds: Any) -> int:
     """Return the place of a kernel whose arguments have some types of numba's."""
-    number = _numbers.get((function, kinds))
-    if number is None:
-        number = _numbers[function, kinds] = _add(function, kinds)
-    return -number
+    return -_number(function, kinds, kinds)
 
 
-def _add(function: Any, signature: Any) -> int:
-    _kernels.append((function, signature))
-    return len(_kernels) - 1
+def _number(function: Any, key: Any, signature: Any) -> int:
+    """Return the number of a kernel, a new one if it has none."""
+    with _lock:
+        if (function, key) not in _numbers:
+            if len(_kernels) == MOST:
+                raise RuntimeError(f"lpsmap: more than {MOST} kernels in one process.")
+            _numbers[function, key] = len(_kernels)
+            _kernels.append((function, signature))
+        return _numbers[function, key]
 
 
 def compile_all() -> None:
     """Compile all kernels that have a place."""
     for number in range(1, len(_kernels)):
-        _compile(number, 0)
+        _compile(number)
 
 
-def _compile(number: int, argument: int) -> None:
+def _compile(number: int) -> None:
+    _words[_FIRST + number] = entry_of(*_kernels[number])
+
+
+def _compile_for_kernels(number: int, argument: int) -> None:
     """Compile a kernel; if that raises, or the handler of a signal does, all kernels come out."""
     try:
-        _words[_FIRST + number] = entry_of(*_kernels[number])
-    except BaseException:
+        _compile(number)
+    except BaseException as error:
+        _of_thread.error = error
         halt()
-        raise
 
 
 def raise_late() -> None:
-    """Raise what was raised while a kernel was compiled."""
+    """Raise what was raised while a kernel was compiled; for the thread that called kernels."""
+    error: BaseException | None = vars(_of_thread).pop("error", None)
+    if error is not None:
+        raise error
     raise_kept(_words, 1)
 
 
-_words[0] = id(_compile)
+_of_thread = threading.local()
+_words[0] = id(_compile_for_kernels)
 kernel_at: Any
 
 if COMPILED:
@@ -114,8 +126,8 @@ if COMPILED:
         if place >= 0:
             return place
         words, number = integers(_late(), _FIRST + MOST), -place
-        if words[_FIRST + number] == 0 and call_python(_late(), number, 0) != 0:
-            return 0
+        if words[_FIRST + number] == 0:
+            call_python(_late(), number, 0)
         address: int = words[_FIRST + number]
         return address
 

@@ -76,6 +76,9 @@ class Blueprint(Generic[Record]):
         self._words, self._own = np.array(words, np.int64), np.zeros(len(words), np.int64)
         self._own[own] = 1
 
+    def __reduce__(self) -> NoReturn:
+        raise TypeError("Blueprint: knows where arrays lie, which a copy of it would not.")
+
     def make(self, *given: Memory[Any]) -> Memory[Record]:
         """Return a copy, with the records that it is given; the arrays of its own hold zeros."""
         block = np.zeros(self._n_words)

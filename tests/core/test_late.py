@@ -1,0 +1,105 @@
+"""Kernels that are compiled when compiled code first calls them."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import threading
+
+import numpy as np
+import pytest
+
+from lpsmap_core import kernel
+from lpsmap_core.kernels.late import kernel_at, place_of, raise_late
+from lpsmap_core.kernels.native import invoke
+
+pytestmark = pytest.mark.compiled
+
+
+@kernel
+def double(values):
+    for i in range(len(values)):
+        values[i] *= 2.0
+
+
+@kernel
+def broken(values):
+    values.no_such_attribute()
+
+
+@kernel
+def call(place, values, n):
+    from_place = 0
+    for _ in range(n):
+        address = kernel_at(place)
+        if address == 0:
+            return from_place
+        invoke(address, (values,))
+        from_place += 1
+    return from_place
+
+
+def _place(function) -> int:
+    import numba
+
+    return place_of(function, numba.types.Array(numba.types.float64, 1, "C"))
+
+
+def test_a_kernel_is_compiled_by_the_first_call_from_compiled_code() -> None:
+    place, values = _place(double), np.ones(3)
+    assert place < 0
+    assert not double.overloads
+    assert call(place, values, 0) == 0
+    assert not double.overloads
+    threads = [threading.Thread(target=call, args=(place, np.ones(3), 1)) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    assert call(place, values, 3) == 3
+    for thread in threads:
+        thread.join()
+    assert len(double.overloads) == 1
+    np.testing.assert_array_equal(values, np.full(3, 8.0))
+    raise_late()
+
+
+def test_errors_of_compiling_are_raised_once_the_loop_is_out() -> None:
+    from numba.core.errors import TypingError
+
+    place = _place(broken)
+    for _ in range(2):
+        assert call(place, np.ones(1), 5) == 0
+        with pytest.raises(TypingError, match="no_such_attribute"):
+            raise_late()
+    raise_late()
+
+
+SOLVES = """
+import numpy as np
+from lpsmap import FactorGraph, Pair, Xor
+from lpsmap_core.engine import anderson, first_duals, polish
+
+def compiled():
+    units = first_duals.start_from_multipliers, polish.polish_settled, anderson.accelerate
+    return [bool(unit.overloads) for unit in units]
+
+graph = FactorGraph()
+u = graph.variable_from(np.array([0.3, -0.2, 0.9, 0.4]))
+graph.add(Xor(u))
+graph.solve()
+print(compiled())
+graph.add(Xor(u[:2]))
+print(graph.solve().ok, compiled())
+graph.add(Pair(u[:1], u[1:2], [0.3]))
+print(graph.solve().ok, compiled())
+"""
+
+
+def test_a_solve_compiles_no_units_that_it_does_without() -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", SOLVES], capture_output=True, text=True, check=True
+    )
+    assert done.stdout.splitlines() == [
+        "[False, False, False]",
+        "True [True, False, False]",
+        "True [True, True, False]",
+    ]

@@ -1,0 +1,112 @@
+"""Records that are made in one block, and that kernels read by one address."""
+
+from __future__ import annotations
+
+import copy
+import pickle
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+
+from lpsmap_core.kernels.arrays import BoolArray, FloatArray, FloatTable, IntArray
+from lpsmap_core.kernels.by_address import record_at
+from lpsmap_core.kernels.compile import leaf
+from lpsmap_core.kernels.memory import Blueprint, hold
+
+
+class Shared(NamedTuple):
+    numbers: FloatArray
+    flags: BoolArray
+
+
+class Given(NamedTuple):
+    table: FloatTable
+    places: IntArray
+
+
+class Own(NamedTuple):
+    sums: FloatArray
+    more: FloatArray
+    seen: BoolArray
+    order: npt.NDArray[np.uint64]
+    square: FloatTable
+
+
+class Whole(NamedTuple):
+    shared: Shared
+    own: Own
+    given: Given
+    factor: float
+    count: int
+
+
+whole_at = record_at(Whole)
+
+
+@leaf
+def fill(handle):
+    whole = whole_at(handle)
+    shared, own, given = whole.shared, whole.own, whole.given
+    for i in range(len(own.sums)):
+        own.sums[i] = whole.factor * shared.numbers[i]
+        own.more[i] += given.table[i, -1]
+        own.seen[i] = shared.flags[i]
+        own.order[i] = given.places[i] + whole.count
+        own.square[i, i] = own.square.shape[1]
+
+
+def blueprint(n: int) -> tuple[Shared, Blueprint[Whole]]:
+    shared = Shared(np.arange(n, dtype=float), np.arange(n) % 2 == 0)
+    plan = [list(shared), [(n,), (n,), (n,), (n,), (n, n)], None, 0.5, 3]
+    return shared, Blueprint(Whole, plan)
+
+
+@pytest.mark.parametrize("n", [0, 1, 3, 8, 13])
+def test_kernels_and_python_see_the_same_arrays(n: int) -> None:
+    shared, plan = blueprint(n)
+    made = []
+    for k in range(3):
+        given = hold(Given(np.full((n, 2), float(k)), np.arange(n)[::-1].copy()))
+        made.append(plan.make(given))
+    for _ in range(2):
+        for memory in made:
+            fill(memory.handle)
+    for k, memory in enumerate(made):
+        record = memory.record
+        assert record.shared.numbers is shared.numbers
+        np.testing.assert_array_equal(record.own.sums, 0.5 * shared.numbers)
+        np.testing.assert_array_equal(record.own.more, np.full(n, 2.0 * k))
+        np.testing.assert_array_equal(record.own.seen, shared.flags)
+        np.testing.assert_array_equal(record.own.order, np.arange(n)[::-1] + 3)
+        np.testing.assert_array_equal(record.own.square, n * np.eye(n))
+        assert record.own.order.dtype == np.uint64
+        assert memory.record is record
+
+
+def test_arrays_outlive_the_memory_that_they_were_made_in() -> None:
+    _, plan = blueprint(5)
+    sums = plan.make(hold(Given(np.zeros((5, 2)), np.arange(5)))).record.own.sums
+    again = [plan.make(hold(Given(np.ones((5, 2)), np.arange(5)))) for _ in range(20)]
+    for memory in again:
+        fill(memory.handle)
+    assert not sums.any()
+
+
+@pytest.mark.parametrize(
+    "numbers", [np.zeros((2, 2)), np.zeros(4, dtype=np.float32), np.zeros(8)[::2]]
+)
+def test_another_array_than_the_record_says_is_refused(numbers: np.ndarray) -> None:
+    with pytest.raises(TypeError, match=r"Shared\.numbers"):
+        hold(Shared(numbers, np.zeros(4, dtype=bool)))
+
+
+def test_addresses_are_not_copied() -> None:
+    _, plan = blueprint(2)
+    memory = plan.make(hold(Given(np.zeros((2, 2)), np.arange(2))))
+    for held in (plan, memory):
+        with pytest.raises(TypeError, match="knows where"):
+            copy.deepcopy(held)
+        with pytest.raises(TypeError, match="knows where"):
+            pickle.dumps(held)
