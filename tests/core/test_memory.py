@@ -21,7 +21,7 @@ class Shared(NamedTuple):
     flags: BoolArray
 
 
-class Given(NamedTuple):
+class Lent(NamedTuple):
     table: FloatTable
     places: IntArray
 
@@ -37,7 +37,7 @@ class Own(NamedTuple):
 class Whole(NamedTuple):
     shared: Shared
     own: Own
-    given: Given
+    given: Lent
     factor: float
     count: int
 
@@ -68,7 +68,7 @@ def test_kernels_and_python_see_the_same_arrays(n: int) -> None:
     shared, plan = blueprint(n)
     made = []
     for k in range(3):
-        given = hold(Given(np.full((n, 2), float(k)), np.arange(n)[::-1].copy()))
+        given = hold(Lent(np.full((n, 2), float(k)), np.arange(n)[::-1].copy()))
         made.append(plan.make(given))
     for _ in range(2):
         for memory in made:
@@ -87,8 +87,8 @@ def test_kernels_and_python_see_the_same_arrays(n: int) -> None:
 
 def test_arrays_outlive_the_memory_that_they_were_made_in() -> None:
     _, plan = blueprint(5)
-    sums = plan.make(hold(Given(np.zeros((5, 2)), np.arange(5)))).record.own.sums
-    again = [plan.make(hold(Given(np.ones((5, 2)), np.arange(5)))) for _ in range(20)]
+    sums = plan.make(hold(Lent(np.zeros((5, 2)), np.arange(5)))).record.own.sums
+    again = [plan.make(hold(Lent(np.ones((5, 2)), np.arange(5)))) for _ in range(20)]
     for memory in again:
         fill(memory.handle)
     assert not sums.any()
@@ -104,7 +104,7 @@ def test_another_array_than_the_record_says_is_refused(numbers: np.ndarray) -> N
 
 def test_addresses_are_not_copied() -> None:
     _, plan = blueprint(2)
-    memory = plan.make(hold(Given(np.zeros((2, 2)), np.arange(2))))
+    memory = plan.make(hold(Lent(np.zeros((2, 2)), np.arange(2))))
     for held in (plan, memory):
         with pytest.raises(TypeError, match="knows where"):
             copy.deepcopy(held)

@@ -85,21 +85,26 @@ problem_at = record_at(LoopProblem)
 """Returns, in kernels, the problem of a handle."""
 
 
-def new_problem(part: Part, quadratic: float) -> Memory[LoopProblem]:
-    """Return the problem of a part whose scores are still to be written."""
+def new_problem(part: Part, eta_v: FloatArray, quadratic: float) -> Memory[LoopProblem]:
+    """Return the problem of a part whose scores are still to be written.
+
+    `eta_v` becomes the scores of its additionals. Without step sizes the scaled ones are the same.
+    """
+    alone = quadratic > 0.0 and bool(part.direct.all())
     blueprint = part.kept.get((LoopProblem, quadratic))
     if blueprint is None:
         on_variables, on_links, on_components = part.n_variables, part.n_links, part.n_components
-        on_additionals = int(part.blocks.first_additional[-1])
+        on_additionals = len(eta_v)
         plan = [
             list(part.links),
             list(part.blocks),
             [(on_variables,)] * 3 + [(on_links,)] * 3,
-            [(on_additionals,)] * len(Extras._fields),
+            [None, None if alone else (on_additionals,), (on_additionals,), (on_additionals,)],
             [(on_components,)] * len(Progress._fields),
             part.direct if quadratic else np.zeros_like(part.direct),
             None,
             quadratic,
         ]
         blueprint = part.kept[LoopProblem, quadratic] = Blueprint(LoopProblem, plan)
-    return blueprint.make(part.counts)
+    scores = (eta_v, eta_v) if alone else (eta_v,)
+    return blueprint.make(*scores, part.counts)

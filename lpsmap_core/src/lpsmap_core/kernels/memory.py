@@ -31,7 +31,7 @@ class Memory(Generic[Record]):
     """A record, and how kernels get it."""
 
     def __init__(
-        self, pattern: Any, block: FloatArray, given: tuple[Memory[Any], ...], words: IntArray
+        self, pattern: Any, block: FloatArray, given: tuple[Given, ...], words: IntArray
     ) -> None:
         self._pattern, self._block, self._given, self._words = pattern, block, given, words
 
@@ -41,7 +41,7 @@ class Memory(Generic[Record]):
     @functools.cached_property
     def record(self) -> Record:
         """The record; its arrays are views, made when they are first asked for."""
-        given = [memory.record for memory in reversed(self._given)]
+        given = [g.record if isinstance(g, Memory) else g for g in reversed(self._given)]
         record: Record = _cut(self._pattern, self._block, given)
         return record
 
@@ -54,6 +54,9 @@ class Memory(Generic[Record]):
         return self._words if COMPILED else self.record
 
 
+Given = Memory[Any] | npt.NDArray[Any]
+
+
 class Blueprint(Generic[Record]):
     """How copies of a record of arrays are made.
 
@@ -63,8 +66,8 @@ class Blueprint(Generic[Record]):
         The record's type.
     plan
         What it holds, in order: arrays and numbers that all copies share; the shape, a tuple, of an
-        array that is made for each; for a record in it a list of what that holds, or None if each
-        copy is given one.
+        array that is made for each; for a record in it a list of what that holds. None for an array
+        or a record that each copy is given.
     """
 
     def __init__(self, kind: type[Record], plan: list[Any]) -> None:
@@ -79,13 +82,13 @@ class Blueprint(Generic[Record]):
     def __reduce__(self) -> NoReturn:
         raise TypeError("Blueprint: knows where arrays lie, which a copy of it would not.")
 
-    def make(self, *given: Memory[Any]) -> Memory[Record]:
-        """Return a copy, with the records that it is given; the arrays of its own hold zeros."""
+    def make(self, *given: Given) -> Memory[Record]:
+        """Return a copy, with what it is given, in order; the arrays of its own hold zeros."""
         block = np.zeros(self._n_words)
         words = _address(block) * self._own
         words += self._words
-        for where, memory in zip(self._given, given, strict=True):
-            words[where] = memory._words
+        for where, one in zip(self._given, given, strict=True):
+            words[where] = one._words if isinstance(one, Memory) else _words(one)
         return Memory(self._pattern, block, given, words)
 
     def _lay_out(self, kind: type, plan: list[Any], words: list[int], own: list[int]) -> Any:
@@ -95,22 +98,22 @@ class Blueprint(Generic[Record]):
         """
         parts: list[Any] = []
         for (name, field), part in zip(kinds_of(kind).items(), plan, strict=True):
-            if isinstance(field, Field) and isinstance(part, tuple):
+            if part is None:
+                begin = len(words)
+                words += [0] * (1 + field.ndim if isinstance(field, Field) else _n_words(field))
+                self._given.append(slice(begin, len(words)))
+                parts.append(part)
+            elif isinstance(field, Field) and isinstance(part, tuple):
                 own.append(len(words))
                 words += [self._place(parts, part, field.dtype), *part]
             elif isinstance(field, Field):
                 fits = Field(part.dtype, part.ndim) == field and part.flags.c_contiguous
                 if not fits:
                     raise TypeError(f"{kind.__name__}.{name}: got another array than it says.")
-                words += [_address(part), *part.shape]
+                words += _words(part)
                 parts.append(part)
             elif field in (int, float):
                 words += struct.unpack("q", struct.pack("q" if field is int else "d", part))
-                parts.append(part)
-            elif part is None:
-                begin = len(words)
-                words += [0] * _n_words(field)
-                self._given.append(slice(begin, len(words)))
                 parts.append(part)
             else:
                 parts.append(self._lay_out(field, part, words, own))
@@ -172,6 +175,10 @@ def _n_words(kind: type) -> int:
         else:
             n += 1 if field in (int, float) else _n_words(field)
     return n
+
+
+def _words(array: npt.NDArray[Any]) -> list[int]:
+    return [_address(array), *array.shape]
 
 
 def _address(array: npt.NDArray[Any]) -> int:
