@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 
-from lpsmap_core.kernels.arrays import FloatArray
 from lpsmap_core.kernels.compile import leaf
 from lpsmap_core.local.flows.forest import NEW, UNUSED, USED, ForestChain
 
@@ -28,7 +27,7 @@ def begin_with_best_path(chain: ForestChain) -> float:
     for k in range(n):
         room.before[k] = room.score[k]
     for t in range(length - 1):
-        forest.count[t] = 0
+        forest.n_edges[t] = 0
         _write_best(t, chain)
         for k in range((t + 1) * n, (t + 2) * n):
             room.before[k] = room.best[k] + room.score[k]
@@ -45,19 +44,22 @@ def begin_with_best_path(chain: ForestChain) -> float:
         for k in range(t * n, (t + 1) * n):
             room.score[k] -= shift
         j = i
-    return most
+    return most  # type: ignore[no-any-return]
 
 
 @leaf
 def join_best_paths(chain: ForestChain, tight: float) -> int:
     """Take in paths between used nodes that gain more than `tight`; return how many edges came."""
-    room, n, length, joined = chain.room, chain.n_states, chain.length, 0
+    room, n, length, joined, came = chain.room, chain.n_states, chain.length, 0, 0
     _look_ahead(chain, tight)
     for t in range(length - 2, -1, -1):
-        most, came = 0.0, 0
+        most = 0.0
         for s in range(max(0, t - APART), min(length - 1, t + APART + 1)):
             most = max(most, SHARE_NEAR * room.worst[s])
-        most = max(SHARE_HERE * room.worst[t], tight) if room.worst[t] >= most else np.inf
+        wanted = room.worst[t] > 0.0 and room.worst[t] >= most
+        if came == 0 and not wanted:
+            continue
+        most, came = max(SHARE_HERE * room.worst[t], tight) if wanted else np.inf, 0
         for j in range(n):
             if room.mark[(t + 1) * n + j] == NEW or _gain(t, j, chain) > most:
                 came += _join(t, _best_before(t, j, chain), j, came, chain)
@@ -126,16 +128,13 @@ def _write_best(t: int, chain: ForestChain) -> None:
 
 @leaf
 def _best_before(t: int, j: int, chain: ForestChain) -> int:
-    """Return the i that attains the maximum of `_write_best` at j."""
-    n, before, steps = chain.n_states, chain.room.before, chain.steps
-    row = chain.first + t * n * n + j
-    most, best = before[t * n] + steps[row], 0
-    for i in range(1, n):
-        row += n
-        score = before[t * n + i] + steps[row]
-        best = i if score > most else best
-        most = score if score > most else most
-    return best
+    """Return the first i that attains the maximum of `_write_best` at j."""
+    n, room, steps = chain.n_states, chain.room, chain.steps
+    row, most = chain.first + t * n * n + j, room.best[(t + 1) * n + j]
+    for i in range(n - 1):
+        if room.before[t * n + i] + steps[row + i * n] == most:
+            return i
+    return n - 1
 
 
 # -------------------------------------------------------------------- edges come
@@ -199,9 +198,9 @@ def _unite(t: int, i: int, j: int, chain: ForestChain) -> bool:
 def _append(t: int, i: int, j: int, flow: float, chain: ForestChain) -> None:
     """Add the edge of two states."""
     forest, n = chain.forest, chain.n_states
-    x = t * 2 * n + forest.count[t]
+    x = t * 2 * n + forest.n_edges[t]
     forest.begin[x], forest.end[x], forest.flow[x] = i, n + j, flow
-    forest.count[t] += 1
+    forest.n_edges[t] += 1
 
 
 @leaf

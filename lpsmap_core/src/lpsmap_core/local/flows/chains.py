@@ -25,7 +25,7 @@ from lpsmap_core.local.flows.handle import (
     SOLVE_FLOWS,
     SOLVE_FORESTS,
 )
-from lpsmap_core.local.flows.paths import forest_edges, flow_edges, read_paths
+from lpsmap_core.local.flows.paths import flow_edges, forest_edges, read_paths
 from lpsmap_core.local.flows.steps import (
     most_structures,
     multiply_chains,
@@ -46,7 +46,7 @@ FEW = 0.25
 
 
 class ChainFlows(ActiveSets):
-    """The chains of a bucket: a forest for each chain that is alone, or its active set, or its flow.
+    """The chains of a bucket: each one's forest, or active set, or flow.
 
     Chains that are alone in their components are solved on forests. Among other factors, local
     problems need not be solved to the end, for which there are active sets. Nearly uniform scores
@@ -108,12 +108,15 @@ class ChainFlows(ActiveSets):
         self, rows: IntArray, a: FloatArray, eta_v: FloatArray, z: FloatArray
     ) -> None:
         """Complete the faces of active sets; those of flows and forests are complete."""
-        sets = np.isin(self.methods[rows], (SMALL, NO_CHAIN))
-        super().complete_faces(rows[sets], a, eta_v, z)
+        methods = self.methods[rows]
+        sets = rows[(methods == SMALL) | (methods == NO_CHAIN)]
+        if len(sets):
+            super().complete_faces(sets, a, eta_v, z)
 
     def structures(self, rows: IntArray) -> Vertices:
         """Return the structures of positive weight of the factors in `rows`."""
-        others = np.isin(self.methods[rows], (FLOW, FOREST))
+        methods = self.methods[rows]
+        others = (methods == FLOW) | (methods == FOREST)
         found = [super().structures(rows[~others])]
         for f in rows[others].tolist():
             length, n_states = int(self.lengths[f]), int(self.states[f])

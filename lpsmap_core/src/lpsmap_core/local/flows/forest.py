@@ -11,11 +11,11 @@ the second the vertices S to 2 S - 1.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 
-from lpsmap_core.kernels.arrays import FloatArray, IntArray
+from lpsmap_core.kernels.arrays import FloatArray, IndexArray, IntArray
 from lpsmap_core.kernels.compile import kernel, leaf
 
 __all__ = [
@@ -34,6 +34,8 @@ __all__ = [
     "make_forest_room",
 ]
 
+Size = TypeVar("Size", int, IntArray)
+
 SOLVED, N_FACTS = 0, 1
 """Places in `Forest.facts`, and their number: whether the flow solves any problem."""
 
@@ -51,8 +53,8 @@ class Forest(NamedTuple):
     ----------
     facts
         What is said of the whole: see `SOLVED`.
-    count
-        (L - 1,) numbers of edges between two layers.
+    n_edges
+        (L - 1,) numbers of edges between two layers, in twice as much room.
     begin, end
         (L - 1, 2 S) for each edge, its vertices.
     flow
@@ -60,9 +62,9 @@ class Forest(NamedTuple):
     """
 
     facts: FloatArray
-    count: IntArray
-    begin: IntArray
-    end: IntArray
+    n_edges: IndexArray
+    begin: IndexArray
+    end: IndexArray
     flow: FloatArray
 
 
@@ -126,17 +128,17 @@ class ForestRoom(NamedTuple):
     worst: FloatArray
     equations: FloatArray
     level: FloatArray
-    mark: IntArray
-    n_used: IntArray
-    used: IntArray
-    order: IntArray
-    parent: IntArray
-    rank: IntArray
-    tree: IntArray
-    n_trees: IntArray
-    first_level: IntArray
-    degree: IntArray
-    crossed: IntArray
+    mark: IndexArray
+    n_used: IndexArray
+    used: IndexArray
+    order: IndexArray
+    parent: IndexArray
+    rank: IndexArray
+    tree: IndexArray
+    n_trees: IndexArray
+    first_level: IndexArray
+    degree: IndexArray
+    crossed: IndexArray
 
 
 class ForestChain(NamedTuple):
@@ -153,22 +155,22 @@ class ForestChain(NamedTuple):
     first: int
 
 
-def forest_size(length: int, n_states: int) -> int:
+def forest_size(length: Size, n_states: Size) -> Size:
     """Return how many 64-bit words `Forest` takes."""
-    return N_FACTS + (length - 1) * (1 + 6 * n_states)
+    return N_FACTS + (length - 1) * (1 + 4 * n_states)
 
 
 @kernel
 def carve_forest(block: FloatArray, length: int, n_states: int) -> Forest:
     """Return the arrays of a forest whose block is given."""
-    begin, size = N_FACTS + length - 1, (length - 1) * 2 * n_states
+    begin, size = N_FACTS + length - 1, (length - 1) * n_states
     end, flow = begin + size, begin + 2 * size
     return Forest(
         block[:N_FACTS],
-        block[N_FACTS:begin].view(np.int64),
-        block[begin:end].view(np.int64),
-        block[end:flow].view(np.int64),
-        block[flow : flow + size],
+        block[N_FACTS:begin].view(np.int32),
+        block[begin:end].view(np.int32),
+        block[end:flow].view(np.int32),
+        block[flow : flow + 2 * size],
     )
 
 
@@ -177,8 +179,11 @@ def make_forest_room(length: int, n_states: int, barred: bool) -> ForestRoom:
     """Return room for chains up to this size; for edges' scores only where some may be barred."""
     n, vertices = length * n_states, 2 * length * n_states
     nodes, edges = np.empty((8, n)), np.empty((2, vertices))
-    marks, lists = np.empty((2, n), dtype=np.int64), np.empty((4, vertices), dtype=np.int64)
-    layers, both = np.empty((3, length), dtype=np.int64), np.empty((2, 2 * n_states), dtype=np.int64)
+    marks, lists = np.empty((2, n), dtype=np.int32), np.empty((4, vertices), dtype=np.int32)
+    layers, both = (
+        np.empty((3, length), dtype=np.int32),
+        np.empty((2, 2 * n_states), dtype=np.int32),
+    )
     return ForestRoom(
         nodes[0],
         nodes[1],
@@ -223,15 +228,15 @@ def keep_whole_paths(chain: ForestChain) -> bool:
     mark = room.mark
     for t in range(chain.length - 2, -1, -1):
         row, here, kept = t * 2 * n, t * n, t * 2 * n
-        for x in range(row, row + forest.count[t]):
+        for x in range(row, row + forest.n_edges[t]):
             i, j, flow = forest.begin[x], forest.end[x], forest.flow[x]
             if mark[here + i] != UNUSED and mark[here + j] == USED and flow != LEAVES:
                 mark[here + i] = USED
                 forest.begin[kept], forest.end[kept], forest.flow[kept] = i, j, flow
                 kept += 1
-        if forest.count[t] > kept - row:
+        if forest.n_edges[t] > kept - row:
             room.n_trees[t + 1] = 0
-            forest.count[t] = kept - row
+            forest.n_edges[t] = kept - row
     for t in range(chain.length):
         first, count = t * n, 0
         for i in range(n):
@@ -251,7 +256,7 @@ def _reach(chain: ForestChain) -> bool:
         mark[k] = REACHED if k < n else UNUSED
     for t in range(chain.length - 1):
         row = t * 2 * n
-        for x in range(row, row + forest.count[t]):
+        for x in range(row, row + forest.n_edges[t]):
             if mark[t * n + forest.begin[x]] == REACHED and forest.flow[x] != LEAVES:
                 mark[t * n + forest.end[x]] = REACHED
     reached = False
@@ -283,19 +288,19 @@ def _order_edges(t: int, chain: ForestChain) -> bool:
     """Order the edges between two layers, leaves first; false if some close a circle."""
     forest, room, n = chain.forest, chain.room, chain.n_states
     degree, crossed = room.degree, room.crossed
-    row, placed, stop = t * 2 * n, 0, t * 2 * n + forest.count[t]
+    row, placed, stop = t * 2 * n, 0, t * 2 * n + forest.n_edges[t]
     for v in range(2 * n):
-        degree[v], crossed[v] = 0, 0
-        room.parent[row + v], room.tree[row + v] = -1, -1
-        room.rank[row + v] = 2 * n
+        degree[v], room.tree[row + v] = 0, -1
     for x in range(row, stop):
         for v in (forest.begin[x], forest.end[x]):
+            if degree[v] == 0:
+                crossed[v], room.parent[row + v], room.rank[row + v] = 0, -1, 2 * n
             degree[v] += 1
             crossed[v] ^= x - row + 1
     for x in range(row, stop):
         for v in (forest.begin[x], forest.end[x]):
             placed = _strip(v, row, placed, chain)
-    return placed == forest.count[t]
+    return placed == forest.n_edges[t]  # type: ignore[no-any-return]
 
 
 @leaf
@@ -326,7 +331,7 @@ def _write_offsets(t: int, chain: ForestChain) -> int:
     forest, room, n, steps = chain.forest, chain.room, chain.n_states, chain.steps
     tree, offset, row, n_trees = room.tree, room.offset, t * 2 * n, 0
     first = chain.first + t * n * n - n
-    for y in range(row + forest.count[t] - 1, row - 1, -1):
+    for y in range(row + forest.n_edges[t] - 1, row - 1, -1):
         x = room.order[y]
         begins = x >= 0
         edge = row + (x if begins else -x - 1)

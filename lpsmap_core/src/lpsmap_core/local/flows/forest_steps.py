@@ -12,6 +12,7 @@ from lpsmap_core.kernels.compile import kernel, leaf
 from lpsmap_core.kernels.interrupts import stopped
 from lpsmap_core.local.active.handle import LocalProblem, problem_of, status_of
 from lpsmap_core.local.active.steps import OPTIMAL, RUNNING
+from lpsmap_core.local.flows.better_paths import begin_with_best_path
 from lpsmap_core.local.flows.chain import BARRED
 from lpsmap_core.local.flows.forest import (
     ForestChain,
@@ -97,22 +98,26 @@ def _chain_of(chains: Any, f: int, problem: LocalProblem, room: ForestRoom) -> F
 
 
 @leaf
-def _solve(
-    f: int, held: ForestChain, problem: LocalProblem, z: FloatArray, v: FloatArray
-) -> bool:
-    """Solve a chain's problem, and write what was found; returns whether anything was."""
+def _solve(f: int, held: ForestChain, problem: LocalProblem, z: FloatArray, v: FloatArray) -> bool:
+    """Solve a chain's problem, and write the solution; returns whether it is solved.
+
+    Where it has to stop, the best path is written.
+    """
     room, n = held.room, np.uint64(held.n_states)
     n_nodes = np.uint64(held.length) * n
     read_weights(f, n_nodes, problem, room.weight)
     read_node_scores(f, n, n_nodes, problem, room.score)
+    steps, first = held.steps, held.first
     if problem.forbids:
         bar_nodes(f, n, n_nodes, problem, room.score)
         _bar_steps(f, held, problem)
-        barred = ForestChain(held.length, held.n_states, held.forest, room, room.step, 0)
-        solved = solve_on_forest(by_address(barred))
-    else:
-        solved = solve_on_forest(by_address(held))
-    if solved:
+        steps, first = room.step, 0
+    whole = ForestChain(held.length, held.n_states, held.forest, room, steps, first)
+    chain = by_address(whole)
+    solved = solve_on_forest(chain)
+    if not solved and stopped():
+        begin_with_best_path(chain)
+    if solved or stopped():
         _write_solution(f, held, held.forest.flow, problem, z, v)
     return solved
 
@@ -144,7 +149,12 @@ def _bar_steps(f: int, chain: ForestChain, problem: LocalProblem) -> None:
 
 @leaf
 def _write_solution(
-    f: int, chain: ForestChain, flow: FloatArray, problem: LocalProblem, z: FloatArray, v: FloatArray
+    f: int,
+    chain: ForestChain,
+    flow: FloatArray,
+    problem: LocalProblem,
+    z: FloatArray,
+    v: FloatArray,
 ) -> None:
     """Write what flows make: marginals of slots, and of additionals if there is room."""
     forest, m, n, length = chain.forest, chain.room.m, chain.n_states, chain.length
@@ -155,7 +165,7 @@ def _write_solution(
         v[begin:stop] = 0.0
     for t in range(length - 1):
         row, step = t * 2 * n, begin + n + t * n * n - n
-        for x in range(row, row + forest.count[t]):
+        for x in range(row, row + forest.n_edges[t]):
             i, j = forest.begin[x], forest.end[x]
             m[t * n + i] += flow[x]
             if t == length - 2:

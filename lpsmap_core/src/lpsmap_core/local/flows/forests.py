@@ -20,7 +20,7 @@ from lpsmap_core.local.flows.forest import (
     find_trees,
     keep_whole_paths,
 )
-from lpsmap_core.local.flows.levels import solve_levels, write_flows
+from lpsmap_core.local.flows.levels import refine_flows, solve_levels, write_flows
 
 __all__ = ["multiply_on_forest", "solve_on_forest"]
 
@@ -31,12 +31,12 @@ NO_FLOW = 1e-13
 """Flows up to this are rounding, of sums that are one."""
 
 BALANCED = 1e-11
-"""What may flow into a tree and not out of it, by rounding."""
+"""What may flow into a tree and not out of it, by rounding, before that is taken out."""
 
 ROUNDING = 2.0**-46
 """Slacks up to this, for the magnitude of what they are differences of, are zero."""
 
-MOST_MAGNITUDE = 1e6
+MOST_MAGNITUDE = 1e5
 """Potentials beyond this leave marginals too few digits."""
 
 APART, SHARE = 2, 0.5
@@ -50,10 +50,16 @@ def solve_on_forest(chain: ForestChain) -> bool:
 
     Where the forest solves another problem, that is where it starts.
     """
-    forest, room = chain.forest, chain.room
-    if forest.facts[SOLVED] == 0.0 and begin_with_best_path(chain) < -0.5 * BARRED:
-        return False
-    forest.facts[SOLVED] = 0.0
+    warm = chain.forest.facts[SOLVED] == 1.0
+    chain.forest.facts[SOLVED] = 0.0
+    if warm and _settle(chain):
+        return True
+    return begin_with_best_path(chain) > -0.5 * BARRED and _settle(chain)
+
+
+@leaf
+def _settle(chain: ForestChain) -> bool:
+    """Solve the problem from a forest; returns whether it is solved."""
     _forget_trees(chain)
     for _ in range(MOST_ROUNDS):
         if interrupted() or not _solve_face(chain, 1.0):
@@ -63,8 +69,11 @@ def solve_on_forest(chain: ForestChain) -> bool:
             return False
         left = _let_leave(chain)
         if left + join_best_paths(chain, ROUNDING * magnitude) == 0:
+            if refine_flows(chain, 1.0) > BALANCED:
+                return False
+            _let_leave(chain)
             join_ties(chain, ROUNDING * magnitude)
-            forest.facts[SOLVED] = 1.0
+            chain.forest.facts[SOLVED] = 1.0
             return True
     return False
 
@@ -94,7 +103,10 @@ def _solve_face(chain: ForestChain, total: float) -> bool:
         _let_one_leave(chain)
         if not keep_whole_paths(chain):
             return False
-    return find_trees(chain) and solve_levels(chain, total) and write_flows(chain) < BALANCED
+    if not (find_trees(chain) and solve_levels(chain, total)):
+        return False
+    write_flows(chain)
+    return True
 
 
 @leaf
@@ -110,13 +122,12 @@ def _magnitude(chain: ForestChain) -> float:
 
 @leaf
 def _let_leave(chain: ForestChain) -> int:
-    """Take on the flows of the face; mark edges to leave where these are negative, and count them.
-    """
+    """Take on the flows of the face; mark edges to leave where these are negative; count them."""
     forest, room, n, left = chain.forest, chain.room, chain.n_states, 0
     worst, target, steps = room.worst, room.target, chain.length - 1
     for t in range(steps):
         worst[t] = -NO_FLOW
-        for x in range(t * 2 * n, t * 2 * n + forest.count[t]):
+        for x in range(t * 2 * n, t * 2 * n + forest.n_edges[t]):
             worst[t] = min(worst[t], target[x])
             forest.flow[x] = max(target[x], 0.0)
     for t in range(steps):
@@ -125,7 +136,7 @@ def _let_leave(chain: ForestChain) -> int:
             least = min(least, SHARE * worst[s])
         if worst[t] == -NO_FLOW or worst[t] > least:
             continue
-        for x in range(t * 2 * n, t * 2 * n + forest.count[t]):
+        for x in range(t * 2 * n, t * 2 * n + forest.n_edges[t]):
             if target[x] <= least:
                 forest.flow[x] = LEAVES
                 left += 1
@@ -138,7 +149,7 @@ def _let_one_leave(chain: ForestChain) -> None:
     """Let only the edge of least flow leave: on all paths would be one whose flow is 1."""
     forest, target, n, least, last = chain.forest, chain.room.target, chain.n_states, 0.0, -1
     for t in range(chain.length - 1):
-        for x in range(t * 2 * n, t * 2 * n + forest.count[t]):
+        for x in range(t * 2 * n, t * 2 * n + forest.n_edges[t]):
             if forest.flow[x] == LEAVES:
                 last = x if target[x] < least else last
                 least = min(least, target[x])

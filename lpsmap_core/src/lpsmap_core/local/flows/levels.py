@@ -16,10 +16,11 @@ from lpsmap_core.kernels.arrays import FloatArray
 from lpsmap_core.kernels.compile import leaf
 from lpsmap_core.local.flows.forest import ForestChain
 
-__all__ = ["solve_levels", "write_flows"]
+__all__ = ["refine_flows", "solve_levels", "write_flows"]
 
 SINGULAR = 1e-9
-"""Pivots below this are rounding: weights are at least 1, and none is a difference of large ones."""
+"""Pivots below this are rounding: weights are at least 1, and pivots no differences of large ones.
+"""
 
 ONE = np.uint64(1)
 
@@ -40,14 +41,9 @@ def solve_levels(chain: ForestChain, total: float) -> bool:
         for p in range(k):
             if not room.equations[row + p] > SINGULAR:
                 return False
-            _eliminate(room.equations, row, p, k, width, after, behind)
+            _eliminate(room.equations, row, np.uint64(p), k, width, after, behind)
             row += width
-    for h in range(length - 1, -1, -1):
-        k, width, _ = _shape(h, chain)
-        last = np.uint64(room.first_level[h]) + k
-        for p in range(k):
-            row -= width
-            _substitute(room.equations, room.level, row, k - ONE - p, width, last - ONE - p)
+    _substitute_all(chain, row)
     return True
 
 
@@ -151,11 +147,8 @@ def _write_equations(chain: ForestChain, total: float) -> None:
 
 
 @leaf
-def write_flows(chain: ForestChain) -> float:
-    """Write potentials and marginals of the nodes, and the flows that follow from these.
-
-    Returns the largest imbalance of a tree.
-    """
+def write_flows(chain: ForestChain) -> None:
+    """Write potentials and marginals of the nodes, and the flows that follow from these."""
     room, length, n = chain.room, chain.length, chain.n_states
     out, into, m, level = room.out, room.into, room.m, room.level
     for t in range(length):
@@ -171,29 +164,87 @@ def write_flows(chain: ForestChain) -> float:
                 tree = room.first_level[t + 1] + room.tree[behind + i]
                 out[k] = level[tree] + room.offset[behind + i]
             m[k] = room.weight[k] * (room.score[k] + out[k] - into[k])
-    wrong = 0.0
     for t in range(length - 1):
-        wrong = max(wrong, _write_flows_between(t, chain))
-    return wrong
+        _write_flows_between(t, chain)
 
 
 @leaf
-def _write_flows_between(t: int, chain: ForestChain) -> float:
+def _write_flows_between(t: int, chain: ForestChain) -> None:
     """Write the flows between two layers: each leaf's edge takes what is left of its marginal."""
     forest, room, n = chain.forest, chain.room, chain.n_states
-    rest, row, wrong = room.rest, t * 2 * n, 0.0
+    rest, row = room.rest, t * 2 * n
     for y in range(t * n, t * n + room.n_used[t]):
         rest[room.used[y]] = room.m[t * n + room.used[y]]
     for y in range((t + 1) * n, (t + 1) * n + room.n_used[t + 1]):
         rest[n + room.used[y]] = room.m[(t + 1) * n + room.used[y]]
-    for y in range(row, row + forest.count[t]):
+    for y in range(row, row + forest.n_edges[t]):
         x = room.order[y]
         edge = row + (x if x >= 0 else -x - 1)
         i, j = forest.begin[edge], forest.end[edge]
         v, other = (i, j) if x >= 0 else (j, i)
         room.target[edge] = rest[v]
         rest[other] -= rest[v]
-        rest[v] = 0.0
-    for y in range(row, row + forest.count[t]):
-        wrong = max(wrong, abs(rest[forest.begin[y]]), abs(rest[forest.end[y]]))
-    return wrong
+
+
+@leaf
+def refine_flows(chain: ForestChain, total: float) -> float:
+    """Solve the equations once more, for what rounding has left of them; returns how much that was.
+
+    Marginals are differences of potentials, which can be much larger.
+    """
+    room, length, n = chain.room, chain.length, chain.n_states
+    level, m, left = room.level, room.m, 0.0
+    for p in range(room.first_level[length - 1] + room.n_trees[length - 1]):
+        level[p] = 0.0
+    level[0] = -total
+    for t in range(length):
+        before, first = (t - 1) * 2 * n + n, room.first_level[t]
+        for y in range(t * n, t * n + room.n_used[t]):
+            i = room.used[y]
+            level[first + room.tree[before + i] if t > 0 else 0] += m[t * n + i]
+            if t < length - 1:
+                level[room.first_level[t + 1] + room.tree[before + n + i]] -= m[t * n + i]
+    for p in range(room.first_level[length - 1] + room.n_trees[length - 1]):
+        left = max(left, abs(level[p]))
+    _solve_again(chain)
+    for t in range(length):
+        before, first = (t - 1) * 2 * n + n, room.first_level[t]
+        for y in range(t * n, t * n + room.n_used[t]):
+            i = room.used[y]
+            change = -level[first + room.tree[before + i] if t > 0 else 0]
+            if t < length - 1:
+                change += level[room.first_level[t + 1] + room.tree[before + n + i]]
+            m[t * n + i] += room.weight[t * n + i] * change
+    for t in range(length - 1):
+        _write_flows_between(t, chain)
+    return left
+
+
+@leaf
+def _solve_again(chain: ForestChain) -> None:
+    """Solve eliminated equations for the right-hand side that stands in the place of the levels."""
+    x, level, length, row = chain.room.equations, chain.room.level, chain.length, np.uint64(0)
+    at = np.uint64(0)
+    for h in range(length):
+        k, width, _ = _shape(h, chain)
+        for p in range(k):
+            share = level[at] * x[row + p]
+            for j in range(p + ONE, width - ONE):
+                level[at + j - p] -= share * x[row + j]
+            x[row + width - ONE] = level[at]
+            row += width
+            at += ONE
+    _substitute_all(chain, row)
+
+
+@leaf
+def _substitute_all(chain: ForestChain, row: np.uint64) -> None:
+    """Write the levels, the last one first, from eliminated equations that end before `row`."""
+    for h in range(chain.length - 1, -1, -1):
+        k, width, _ = _shape(h, chain)
+        last = np.uint64(chain.room.first_level[h]) + k
+        for p in range(k):
+            row -= width
+            _substitute(
+                chain.room.equations, chain.room.level, row, k - ONE - p, width, last - ONE - p
+            )

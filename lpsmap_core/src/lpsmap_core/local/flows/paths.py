@@ -50,7 +50,7 @@ def forest_edges(block: FloatArray, length: int, n_states: int) -> Edges:
     forest = carve_forest(block, length, n_states)
     edges, n = _room_for_edges(length, len(forest.flow)), 0
     for t in range(length - 1):
-        for x in range(t * 2 * n_states, t * 2 * n_states + forest.count[t]):
+        for x in range(t * 2 * n_states, t * 2 * n_states + forest.n_edges[t]):
             if forest.flow[x] > 0.0:
                 edges.begin[n], edges.end[n] = forest.begin[x], forest.end[x] - n_states
                 edges.flow[n] = forest.flow[x]

@@ -1,4 +1,4 @@
-"""Chains of a bucket, compiled: on forests, or by active sets while these are small, and by flows."""
+"""Chains of a bucket, compiled: on forests; by active sets while these are small, then by flows."""
 
 from __future__ import annotations
 
