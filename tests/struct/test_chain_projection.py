@@ -46,8 +46,11 @@ def flows_of(bucket: Bucket, delta: FloatArray, barred: npt.ArrayLike | None = N
 def forests_of(
     bucket: Bucket, delta: FloatArray, barred: npt.ArrayLike | None = None
 ) -> ChainFlows:
-    """A solver that begins with a forest."""
-    return ChainFlows(bucket, delta, None if barred is None else np.asarray(barred, np.int8))
+    """A solver that begins with a forest, however small the chain."""
+    solver = ChainFlows(bucket, delta, None if barred is None else np.asarray(barred, np.int8))
+    solver.compile_forests()
+    solver.methods[:] = FOREST
+    return solver
 
 
 WAYS = {FLOW: flows_of, FOREST: forests_of}
@@ -185,10 +188,10 @@ def test_all_scales_are_solved(scale: float) -> None:
     chain = graph.add(Sequence(u, scale * rng.standard_normal((2, 19, 10, 10))))
     solution = graph.solve()
     assert (solution.status == Status.SOLVED).all()
-    assert (solution.solved.state.solvers[0].methods == FOREST).all()
     assert solution.error_bound.max() < 1e-9 * max(scale, 1.0)
     found = graph.structures(chain)
     if scale <= 0.1:
+        assert (solution.solved.state.solvers[0].methods == FOREST).all()
         assert found.counts.min() > 80
     mean = (found.probabilities[..., None, None] * found.variables).sum(axis=1)
     np.testing.assert_allclose(mean, u.value, atol=1e-9)
@@ -245,7 +248,7 @@ def test_short_chains(length: int, n_states: int) -> None:
     assert (solution.status == Status.SOLVED).all()
     np.testing.assert_allclose(u.value[[0, 2]].sum(axis=-1), 1.0)
     solver = solution.solved.state.solvers[0]
-    assert set(solver.methods) <= {FOREST, NO_CHAIN}
+    assert set(solver.methods) <= {SMALL, FOREST, NO_CHAIN}
 
 
 def test_among_other_factors() -> None:
@@ -314,19 +317,21 @@ def test_what_forests_do_not_solve_is_left_to_active_sets() -> None:
 @pytest.mark.parametrize("n_states", [1, 3, 4, 7, 20])
 def test_edges_of_a_forest_close_no_circle(n_states: int) -> None:
     """Fewer edges between two layers than they have nodes, and paths that are independent."""
-    graph, rng = FactorGraph(), np.random.default_rng(n_states)
-    u = graph.variable_from(1e-2 * rng.standard_normal((2, 9, n_states)))
-    chain = graph.add(Sequence(u, 1e-2 * rng.integers(3, size=(2, 8, n_states, n_states))))
-    solution = graph.solve()
-    assert (solution.status == Status.SOLVED).all()
-    (v,) = solution.additionals
-    steps = v[:, n_states:-n_states].reshape(2, 8, n_states, n_states) > 0.0
-    nodes = (u.value > 0.0).sum(axis=-1)
-    assert (steps.sum(axis=(2, 3)) < nodes[:, 1:] + nodes[:, :-1]).all()
-    found = graph.structures(chain)
-    for b in range(2):
-        paths = found.variables[b, : found.counts[b]].reshape(found.counts[b], -1)
-        assert np.linalg.matrix_rank(paths - paths[:1]) == found.counts[b] - 1
+    rng, length, n = np.random.default_rng(n_states), 9, 9 * n_states
+    bucket = make_bucket(length, n_states)
+    forest = forests_of(bucket, np.ones(n))
+    eta_v = 1e-2 * rng.integers(3, size=bucket.n_additionals)
+    z, v = solved(forest, 1e-2 * rng.standard_normal(n), eta_v)
+    assert forest.methods[0] == FOREST
+    nodes = (z.reshape(length, n_states) > 0.0).sum(axis=1)
+    steps = v[n_states:-n_states].reshape(length - 1, -1) > 0.0
+    assert (steps.sum(axis=1) < nodes[1:] + nodes[:-1]).all()
+    found = forest.structures(np.arange(1))
+    n_paths, on = len(found.probability), found.entry < n
+    paths = np.zeros((n_paths, n))
+    paths[np.repeat(np.arange(n_paths), np.diff(found.offsets))[on], found.entry[on]] = 1.0
+    np.testing.assert_allclose(found.probability @ paths, z, atol=1e-12)
+    assert np.linalg.matrix_rank(paths - paths[:1]) == n_paths - 1
 
 
 def test_limited_iterations_mean_the_active_set() -> None:

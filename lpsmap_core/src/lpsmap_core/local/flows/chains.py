@@ -48,7 +48,8 @@ FEW = 0.25
 class ChainFlows(ActiveSets):
     """The chains of a bucket: each one's forest, or active set, or flow.
 
-    Chains that are alone in their components are solved on forests. Among other factors, local
+    Chains that are alone in their components are solved on forests, small ones if their active set
+    grows large. Among other factors, local
     problems need not be solved to the end, for which there are active sets. Nearly uniform scores
     have solutions of as many structures as the chain's polytope has dimensions: chains that outgrow
     their active sets have a flow, which has no more numbers than the chain has edges.
@@ -136,8 +137,8 @@ class ChainFlows(ActiveSets):
         if not isinstance(other, ChainFlows):
             return
         self.methods[:] = other.methods
-        self._forests[:] = other._forests
         if (other.methods == FOREST).any():
+            self._forests[:] = other._forests
             self.compile_forests()
         for f, block in other.blocks.items():
             few = FEW * most_structures(int(self.lengths[f]))
