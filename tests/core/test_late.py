@@ -75,13 +75,19 @@ def test_errors_of_compiling_are_raised_once_the_loop_is_out() -> None:
 
 SOLVES = """
 import numpy as np
-from lpsmap import FactorGraph, Pair, Xor
+from lpsmap import FactorGraph, Pair, Sequence, Xor
 from lpsmap_core.engine import anderson, first_duals, polish
+from lpsmap_core.local.flows import forest_steps, steps
 
 def compiled():
     units = first_duals.start_from_multipliers, polish.polish_settled, anderson.accelerate
     return [bool(unit.overloads) for unit in units]
 
+graph = FactorGraph()
+u = graph.variable_from(np.arange(24.0).reshape(6, 4) % 7)
+graph.add(Sequence(u, np.eye(4)))
+graph.solve()
+print(bool(steps.solve_flows.overloads or forest_steps.solve_forests.overloads))
 graph = FactorGraph()
 u = graph.variable_from(np.array([0.3, -0.2, 0.9, 0.4]))
 graph.add(Xor(u))
@@ -99,6 +105,7 @@ def test_a_solve_compiles_no_units_that_it_does_without() -> None:
         [sys.executable, "-c", SOLVES], capture_output=True, text=True, check=True
     )
     assert done.stdout.splitlines() == [
+        "False",
         "[False, False, False]",
         "True [True, False, False]",
         "True [True, True, False]",

@@ -21,13 +21,11 @@ from typing import Any, NamedTuple
 import click
 import numpy as np
 
-from lpsmap_core.engine.compiled import SolvedPart
 from lpsmap_core.engine.threads import default_threads
 from lpsmap_core.graph import FactorGraph
 from lpsmap_core.kernels.arrays import FloatArray
 from lpsmap_core.kernels.compile import COMPILED
 from lpsmap_core.kernels.late import compile_all
-from lpsmap_core.local.flows.chains import ChainFlows
 from lpsmap_core.model.factor import Factor
 from lpsmap_core.plugins.registry import installed
 from lpsmap_core.solution.tables import text_table
@@ -150,10 +148,6 @@ def _differentiate(graph: FactorGraph) -> None:
     solution = graph.solve()
     solution.vjp(np.ones(solution.values.size))
     _ = solution.error_bound  # which asks the oracles
-    if isinstance(solution.solved, SolvedPart):
-        for solver in solution.solved.state.solvers:
-            if isinstance(solver, ChainFlows):  # which only chains that grow large would need
-                solver.compile_flows()
 
 
 def main(name: str) -> None:

@@ -126,7 +126,7 @@ def choose_solver(
     oracle = factor_type.map_kernel
     name = f"active set, {_compiled(oracle)} oracle"
     if _is_chain(factor_type) and not (generic or limited):
-        name, reason = f"{name}, then flows", "a chain"
+        name, reason = f"forests, or {name}, then flows", "a chain"
         return SolverChoice(ChainFlows, name, oracle or factor_type.solve_map, reason)
     return SolverChoice(ActiveSets, name, oracle or factor_type.solve_map, reason)
 
@@ -176,7 +176,7 @@ def every_solver(bucket: Bucket, delta: FloatArray) -> dict[str, LocalSolver]:
     if bucket.type.projection_kernel is not None and bucket.type.jvp_kernel is not None:
         solvers["compiled closed form"] = CompiledForm(bucket, delta)
     if _is_chain(bucket.type):
-        solvers["active set, then flows"] = ChainFlows(bucket, delta)
+        solvers["forests, or active set, then flows"] = ChainFlows(bucket, delta)
     if has_array_code(bucket.type):
         solvers["array closed form"] = ArrayForm(bucket, delta)
     return solvers

@@ -1,4 +1,4 @@
-"""Chains: solved by their active sets while these are small, and then by their flows."""
+"""Chains: solved on forests, or by active sets while these are small, and then by their flows."""
 
 from __future__ import annotations
 
@@ -6,20 +6,26 @@ import numpy as np
 
 from lpsmap_core.kernels.arrays import ByteArray, FloatArray, IntArray
 from lpsmap_core.kernels.compile import COMPILED
-from lpsmap_core.kernels.native import address_of, arrays_at, pack
+from lpsmap_core.kernels.late import later
+from lpsmap_core.kernels.native import arrays_at, pack
 from lpsmap_core.layout.layout import Bucket
 from lpsmap_core.local.active.handle import AFTER
 from lpsmap_core.local.active.sets import ActiveSets
 from lpsmap_core.local.flows.chain import DIMENSION, KNOWN, flow_size
+from lpsmap_core.local.flows.forest import forest_size
+from lpsmap_core.local.flows.forest_steps import multiply_forests, solve_forests
 from lpsmap_core.local.flows.handle import (
     FLOW,
+    FOREST,
     MAKE_ROOM,
     MULTIPLY_FLOWS,
+    MULTIPLY_FORESTS,
     NO_CHAIN,
     SMALL,
     SOLVE_FLOWS,
+    SOLVE_FORESTS,
 )
-from lpsmap_core.local.flows.paths import read_paths
+from lpsmap_core.local.flows.paths import flow_edges, forest_edges, read_paths
 from lpsmap_core.local.flows.steps import (
     most_structures,
     multiply_chains,
@@ -40,10 +46,13 @@ FEW = 0.25
 
 
 class ChainFlows(ActiveSets):
-    """The chains of a bucket: active sets, and a flow for each chain that outgrew its own.
+    """The chains of a bucket: each one's forest, or active set, or flow.
 
-    Nearly uniform scores have solutions of as many structures as the chain's polytope has
-    dimensions. Flows have no more numbers than the chain has edges.
+    Chains that are alone in their components are solved on forests, small ones if their active set
+    grows large. Among other factors, local problems need not be solved to the end, for which there
+    are active sets. Nearly uniform scores have solutions of as many structures as the chain's
+    polytope has dimensions: chains that outgrow their active sets have a flow, which has no more
+    numbers than the chain has edges.
 
     Parameters
     ----------
@@ -64,7 +73,11 @@ class ChainFlows(ActiveSets):
         fit = (self.lengths > 1) & (n_edges <= MOST_EDGES)
         self.methods = np.where(fit, SMALL, NO_CHAIN)
         self.blocks: dict[int, FloatArray] = {}
-        self.block_address, self.block_length = np.zeros((2, bucket.n_factors), dtype=np.int64)
+        self.block_length = np.where(fit, forest_size(self.lengths, self.states), 0)
+        self._forest_ends = np.cumsum(self.block_length)
+        self._forests = np.zeros(self._forest_ends[-1] if len(fit) else 0)
+        words = self._forest_ends - self.block_length
+        self.block_address = self._forests.ctypes.data + self._forests.itemsize * words
         super().__init__(bucket, delta, barred)
 
     def solve(
@@ -97,18 +110,24 @@ class ChainFlows(ActiveSets):
     def complete_faces(
         self, rows: IntArray, a: FloatArray, eta_v: FloatArray, z: FloatArray
     ) -> None:
-        """Complete the faces of active sets; those of flows are complete."""
-        super().complete_faces(rows[self.methods[rows] != FLOW], a, eta_v, z)
+        """Complete the faces of active sets; those of flows and forests are complete."""
+        methods = self.methods[rows]
+        sets = rows[(methods == SMALL) | (methods == NO_CHAIN)]
+        if len(sets):
+            super().complete_faces(sets, a, eta_v, z)
 
     def structures(self, rows: IntArray) -> Vertices:
         """Return the structures of positive weight of the factors in `rows`."""
-        flows = self.methods[rows] == FLOW
-        found = [super().structures(rows[~flows])]
-        for f in rows[flows].tolist():
+        methods = self.methods[rows]
+        others = (methods == FLOW) | (methods == FOREST)
+        found = [super().structures(rows[~others])]
+        for f in rows[others].tolist():
             length, n_states = int(self.lengths[f]), int(self.states[f])
+            edges_of = flow_edges if self.methods[f] == FLOW else forest_edges
             extra = self.bucket.additional_offsets
             n_additionals = int(extra[f + 1] - extra[f])
-            found.append(read_paths(self.blocks[f], f, length, n_states, n_additionals))
+            edges = edges_of(self.block_of(f), length, n_states)
+            found.append(read_paths(edges, f, length, n_states, n_additionals))
         return join_vertices(found)
 
     def copy_from(self, other: ActiveSets) -> None:
@@ -120,10 +139,11 @@ class ChainFlows(ActiveSets):
         if not isinstance(other, ChainFlows):
             return
         self.methods[:] = other.methods
+        if (other.methods == FOREST).any():
+            self._forests[:] = other._forests
         for f, block in other.blocks.items():
             few = FEW * most_structures(int(self.lengths[f]))
             if other.methods[f] == FLOW and block[KNOWN] and block[DIMENSION] > few:
-                self.compile_flows()
                 self._keep_block(f, block.copy())
             elif other.methods[f] == FLOW:
                 self.methods[f] = SMALL
@@ -135,17 +155,16 @@ class ChainFlows(ActiveSets):
 
     def make_blocks(self, rows: IntArray) -> None:
         """Make room for the flows of chains that outgrew their active sets, and forget these."""
-        self.compile_flows()
         for f in rows.tolist():
             self._keep_block(f, np.zeros(flow_size(int(self.lengths[f]), int(self.states[f]))))
             self.forget(f)
             self.methods[f] = FLOW
 
-    def compile_flows(self) -> None:
-        """Let compiled loops know the kernels of flows, which are compiled when first needed."""
-        if COMPILED and not self.record[SOLVE_FLOWS]:
-            self.record[SOLVE_FLOWS] = address_of(solve_flows, "solve")
-            self.record[MULTIPLY_FLOWS] = address_of(multiply_flows, "jvp")
+    def block_of(self, f: int) -> FloatArray:
+        """Return the block of a chain's flow, or of its forest."""
+        end = self._forest_ends[f]
+        forest = self._forests[end - forest_size(int(self.lengths[f]), int(self.states[f])) : end]
+        return self.blocks.get(f, forest)
 
     def _keep_block(self, f: int, block: FloatArray) -> None:
         self.blocks[f] = block
@@ -161,5 +180,10 @@ class ChainFlows(ActiveSets):
     def _write_record(self) -> None:
         super()._write_record()
         if COMPILED:
+            record = self.record
+            record[SOLVE_FLOWS] = later(solve_flows, "solve")
+            record[MULTIPLY_FLOWS] = later(multiply_flows, "jvp")
+            record[SOLVE_FORESTS] = later(solve_forests, "solve")
+            record[MULTIPLY_FORESTS] = later(multiply_forests, "jvp")
             arrays = (self.states, self.methods, self.block_address, self.block_length)
-            pack(self.record, AFTER, arrays)
+            pack(record, AFTER, arrays)

@@ -14,28 +14,33 @@ from lpsmap_core.local.active.handle import AFTER, scores_of
 
 __all__ = [
     "FLOW",
+    "FOREST",
     "MAKE_ROOM",
     "MULTIPLY_FLOWS",
+    "MULTIPLY_FORESTS",
     "NO_CHAIN",
     "SMALL",
     "SOLVE_FLOWS",
+    "SOLVE_FORESTS",
     "block_of",
     "make_blocks",
     "methods_of",
     "states_of",
 ]
 
-SMALL, FLOW, NO_CHAIN = 0, 1, 2
+SMALL, FLOW, NO_CHAIN, FOREST = 0, 1, 2, 3
 """How a factor is solved: by its active set as long as it is small; by its flow; by its active set,
-since its flow has no solution."""
+since its flow has no solution; by a forest."""
 
-MAKE_ROOM = 2
+MAKE_ROOM = 3
 """What compiled loops call Python for, beside what active sets do."""
 
 _STATES, _METHODS, _BLOCKS = AFTER, AFTER + 2, AFTER + 4
 SOLVE_FLOWS, MULTIPLY_FLOWS = AFTER + 8, AFTER + 9
+SOLVE_FORESTS, MULTIPLY_FORESTS = AFTER + 10, AFTER + 11
 """Positions in the record: of arrays, the third of two, of addresses and lengths; and the addresses
-of the kernels of flows, which are compiled when the first chain outgrows its active set."""
+of the kernels of flows, which are compiled when the first chain outgrows its active set, and of
+those of forests, which are compiled for the first chain that is alone."""
 
 if COMPILED:
     from lpsmap_core.local.active.handle import call_solver
@@ -52,7 +57,7 @@ if COMPILED:
 
     @kernel
     def block_of(chains: Any, f: int) -> FloatArray:
-        """Return the block of a chain's flow."""
+        """Return the block of a chain's flow, or forest."""
         addresses, lengths = ints_at(chains, _BLOCKS), ints_at(chains, _BLOCKS + 2)
         return floats(addresses[f], lengths[f])  # type: ignore[no-any-return]
 
@@ -73,8 +78,8 @@ else:
         return chains.methods  # type: ignore[no-any-return]
 
     def block_of(chains: Any, f: int) -> FloatArray:
-        """Return the block of a chain's flow."""
-        return chains.blocks[f]  # type: ignore[no-any-return]
+        """Return the block of a chain's flow, or forest."""
+        return chains.block_of(f)  # type: ignore[no-any-return]
 
     def make_blocks(chains: Any, rows: IntArray) -> bool:
         """Make room for the flows of some chains; false if Python code raised."""

@@ -2,34 +2,86 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 
 from lpsmap_core.kernels.arrays import FloatArray, IntArray
 from lpsmap_core.kernels.compile import kernel, leaf
 from lpsmap_core.local.flows.chain import carve_flow, make_room
+from lpsmap_core.local.flows.forest import carve_forest
 from lpsmap_core.local.vertices import Vertices
 
-__all__ = ["read_paths"]
+__all__ = ["Edges", "flow_edges", "forest_edges", "read_paths"]
 
 ROUNDING = 1e-13
 """Flow that is left when paths of less are."""
 
 
+class Edges(NamedTuple):
+    """Edges with a flow, by the layers where they begin: states at both ends, and flows.
+
+    Those of step t are number ``first[t]`` to ``first[t + 1] - 1``.
+    """
+
+    first: IntArray
+    begin: IntArray
+    end: IntArray
+    flow: FloatArray
+
+
+@kernel
+def flow_edges(block: FloatArray, length: int, n_states: int) -> Edges:
+    """Return the edges that have a flow, of all edges of a chain."""
+    flow = carve_flow(block, length, n_states, make_room(1, n_states)).e
+    edges, n = _room_for_edges(length, len(flow)), 0
+    for k in range(len(flow)):
+        step, end, begin = k // (n_states * n_states), (k // n_states) % n_states, k % n_states
+        if flow[k] > 0.0:
+            edges.begin[n], edges.end[n], edges.flow[n] = begin, end, flow[k]
+            n += 1
+        edges.first[step + 1] = n
+    return edges
+
+
+@kernel
+def forest_edges(block: FloatArray, length: int, n_states: int) -> Edges:
+    """Return the edges that have a flow, of a chain's forest."""
+    forest = carve_forest(block, length, n_states)
+    edges, n = _room_for_edges(length, len(forest.flow)), 0
+    for t in range(length - 1):
+        for x in range(t * 2 * n_states, t * 2 * n_states + forest.n_edges[t]):
+            if forest.flow[x] > 0.0:
+                edges.begin[n], edges.end[n] = forest.begin[x], forest.end[x] - n_states
+                edges.flow[n] = forest.flow[x]
+                n += 1
+        edges.first[t + 1] = n
+    return edges
+
+
+@kernel
+def _room_for_edges(length: int, n_edges: int) -> Edges:
+    """Return room for edges."""
+    first = np.zeros(length, dtype=np.int64)
+    begin, end = np.empty(n_edges, dtype=np.int64), np.empty(n_edges, dtype=np.int64)
+    return Edges(first, begin, end, np.empty(n_edges))
+
+
 def read_paths(
-    block: FloatArray, factor: int, length: int, n_states: int, n_additionals: int
+    edges: Edges, factor: int, length: int, n_states: int, n_additionals: int
 ) -> Vertices:
     """Return paths whose flows add up to a chain's, by the widest first.
 
     Parameters
     ----------
-    block
-        Of the chain's flow.
+    edges
+        With the chain's flow; they are changed.
     factor
         The chain's number.
     length, n_states, n_additionals
         Its layers, the states in each, and its additionals.
     """
-    paths, weight = _peel(block, length, n_states)
+    paths, weight = _peel(edges, length, n_states)
     steps = np.arange(length)
     arity = length * n_states
     into = arity + n_states + (steps[1:] - 1) * n_states**2
@@ -53,46 +105,44 @@ def read_paths(
 
 
 @kernel
-def _peel(block: FloatArray, length: int, n_states: int) -> tuple[IntArray, FloatArray]:
+def _peel(edges: Edges, length: int, n_states: int) -> tuple[IntArray, FloatArray]:
     """Return paths, states by layer, and how wide each is, until no flow is left."""
-    flow = carve_flow(block, length, n_states, make_room(1, n_states))
-    left, on = flow.e.copy(), 1
-    for k in range(len(left)):
-        on += left[k] > 0.0
-    paths, weight = np.empty((on, length), dtype=np.int64), np.empty(on)
+    most = edges.first[length - 1] + 1
+    paths, weight = np.empty((most, length), dtype=np.int64), np.empty(most)
     width, source = np.empty(length * n_states), np.empty(length * n_states, dtype=np.int64)
     n = 0
-    while n < on:
-        weight[n] = _widest(left, length, n_states, width, source, paths[n])
+    while n < most:
+        weight[n] = _widest(edges, length, n_states, width, source, paths[n])
         if weight[n] <= ROUNDING:
             break
-        for t in range(length - 1):
-            left[(t * n_states + paths[n, t + 1]) * n_states + paths[n, t]] -= weight[n]
         n += 1
     return paths[:n], weight[:n]
 
 
 @leaf
 def _widest(
-    left: FloatArray,
+    edges: Edges,
     length: int,
     n_states: int,
     width: FloatArray,
     source: IntArray,
     path: IntArray,
 ) -> float:
-    """Write the path whose least flow is largest; return that."""
-    for k in range(n_states):
-        width[k] = np.inf
-    for k in range(n_states, length * n_states):
-        first, row = (k // n_states - 1) * n_states, (k - n_states) * n_states
-        width[k], source[k] = 0.0, 0
-        for i in range(n_states):
-            least = min(width[first + i], left[row + i])
+    """Write the path whose least flow is largest, and take that from its edges; return it."""
+    for k in range(length * n_states):
+        width[k] = np.inf if k < n_states else 0.0
+    for t in range(length - 1):
+        for x in range(edges.first[t], edges.first[t + 1]):
+            k = (t + 1) * n_states + edges.end[x]
+            least = min(width[t * n_states + edges.begin[x]], edges.flow[x])
             if least > width[k]:
-                width[k], source[k] = least, i
+                width[k], source[k] = least, x
     last = (length - 1) * n_states
     path[length - 1] = np.argmax(width[last : last + n_states])
-    for t in range(length - 1, 0, -1):
-        path[t - 1] = source[t * n_states + path[t]]
-    return width[last + path[length - 1]]  # type: ignore[no-any-return]
+    least = width[last + path[length - 1]]
+    if least > ROUNDING:
+        for t in range(length - 1, 0, -1):
+            x = source[t * n_states + path[t]]
+            path[t - 1] = edges.begin[x]
+            edges.flow[x] -= least
+    return least  # type: ignore[no-any-return]

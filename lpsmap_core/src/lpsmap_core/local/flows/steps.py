@@ -1,4 +1,4 @@
-"""Chains of a bucket, compiled: by their active sets while these are small, and by their flows."""
+"""Chains of a bucket, compiled: on forests; by active sets while these are small, then by flows."""
 
 from __future__ import annotations
 
@@ -10,9 +10,10 @@ from lpsmap_core.kernels.arrays import FloatArray, IntArray
 from lpsmap_core.kernels.by_address import by_address
 from lpsmap_core.kernels.compile import COMPILED, kernel, leaf
 from lpsmap_core.kernels.interrupts import stopped
+from lpsmap_core.kernels.late import kernel_at
 from lpsmap_core.kernels.native import invoke
 from lpsmap_core.local.active.handle import LocalProblem, problem_of, set_of, status_of
-from lpsmap_core.local.active.limits import iteration_limit
+from lpsmap_core.local.active.limits import AS_NEEDED, iteration_limit
 from lpsmap_core.local.active.steps import (
     OPTIMAL,
     RUNNING,
@@ -30,23 +31,32 @@ from lpsmap_core.local.flows.chain import (
     sizes,
 )
 from lpsmap_core.local.flows.face import solve_on_face
+from lpsmap_core.local.flows.forest_steps import multiply_forests, solve_forests
 from lpsmap_core.local.flows.handle import (
     FLOW,
+    FOREST,
     MULTIPLY_FLOWS,
+    MULTIPLY_FORESTS,
     NO_CHAIN,
     SMALL,
     SOLVE_FLOWS,
+    SOLVE_FORESTS,
     block_of,
     make_blocks,
     methods_of,
     states_of,
 )
+from lpsmap_core.local.flows.reading import bar_nodes, read_node_scores, read_weights
 from lpsmap_core.local.flows.solve import solve_chain
 
 __all__ = ["most_structures", "multiply_chains", "multiply_flows", "solve_chains", "solve_flows"]
 
 PER_LAYER, FEWEST = 2, 32
 """Structures a layer, and beside these, that an active set may have before flows take over."""
+
+FEW_NODES = 300
+"""Lone chains of up to so many nodes begin with an active set, too. With 20 positions and 10 states
+it takes four fifths of a forest's time at a score scale of 1."""
 
 JVP_STEPS = 2
 """Steps of the multipliers for a derivative: the second finds the digits behind the sixth."""
@@ -75,6 +85,12 @@ def solve_chains(
 ) -> None:
     """Solve the local problems of `rows`; see `ChainFlows.solve`."""
     problem = problem_of(chains, a, eta_v)
+    alone = max_iterations == AS_NEEDED
+    if alone:
+        methods_of(chains)[_fresh(chains, rows, problem)] = FOREST
+    forests = _solved_by(chains, rows, FOREST)
+    if len(forests) > 0:
+        call_kernel(chains, SOLVE_FORESTS, forests, a, eta_v, z, v)
     small = _solved_by(chains, rows, SMALL)
     if len(small) > 0:
         longest, n_states = _largest(chains, small, problem)
@@ -82,11 +98,16 @@ def solve_chains(
         allowed = iteration_limit(max_iterations, chains, small, problem)
         solve_active_sets(chains, small, a, eta_v, z, v, min(allowed, limit))
         grown = _outgrown(chains, small, problem, allowed >= limit)
+        untried = _untried(grown, problem)
+        if alone and len(untried) > 0 and not stopped():
+            methods_of(chains)[untried] = FOREST
+            call_kernel(chains, SOLVE_FORESTS, untried, a, eta_v, z, v)
+            grown = _solved_by(chains, grown, SMALL)
         if len(grown) > 0 and (stopped() or not make_blocks(chains, grown)):
             return
     flows = _solved_by(chains, rows, FLOW)
     if len(flows) > 0:
-        call_flows(chains, flows, a, eta_v, z, v)
+        call_kernel(chains, SOLVE_FLOWS, flows, a, eta_v, z, v)
     others = _solved_by(chains, rows, NO_CHAIN)
     if len(others) > 0:
         solve_active_sets(chains, others, a, eta_v, z, v, max_iterations)
@@ -106,50 +127,70 @@ def multiply_chains(
         sets = _solved_by(chains, rows, method)
         if len(sets) > 0:
             multiply_active_sets(chains, sets, d_u, d_v, out_u, out_v)
-    flows = _solved_by(chains, rows, FLOW)
-    if len(flows) > 0:
-        call_products(chains, flows, d_u, d_v, out_u, out_v)
+    for method, product in ((FLOW, MULTIPLY_FLOWS), (FOREST, MULTIPLY_FORESTS)):
+        others = _solved_by(chains, rows, method)
+        if len(others) > 0:
+            call_product(chains, product, others, d_u, d_v, out_u, out_v)
 
 
 if COMPILED:
 
     @leaf
-    def call_flows(
-        chains: Any, rows: IntArray, a: FloatArray, eta_v: FloatArray, z: FloatArray, v: FloatArray
+    def call_kernel(
+        chains: Any,
+        solve: int,
+        rows: IntArray,
+        a: FloatArray,
+        eta_v: FloatArray,
+        z: FloatArray,
+        v: FloatArray,
     ) -> None:
-        """Solve chains by their flows; see `solve_flows`."""
-        invoke(chains[SOLVE_FLOWS], (chains, rows, a, eta_v, z, v, np.int64(0)))
+        """Solve chains by the kernel of their flows, or forests."""
+        address = kernel_at(chains[solve])
+        if address != 0:
+            invoke(address, (chains, rows, a, eta_v, z, v, np.int64(0)))
 
     @leaf
-    def call_products(
+    def call_product(
         chains: Any,
+        multiply: int,
         rows: IntArray,
         d_u: FloatArray,
         d_v: FloatArray,
         out_u: FloatArray,
         out_v: FloatArray,
     ) -> None:
-        """Multiply the Jacobians of chains with flows; see `multiply_flows`."""
-        invoke(chains[MULTIPLY_FLOWS], (chains, rows, d_u, d_v, out_u, out_v))
+        """Multiply the Jacobians of chains by the kernel of their flows, or forests."""
+        address = kernel_at(chains[multiply])
+        if address != 0:
+            invoke(address, (chains, rows, d_u, d_v, out_u, out_v))
 
 else:
 
-    def call_flows(
-        chains: Any, rows: IntArray, a: FloatArray, eta_v: FloatArray, z: FloatArray, v: FloatArray
-    ) -> None:
-        """Solve chains by their flows; see `solve_flows`."""
-        solve_flows(chains, rows, a, eta_v, z, v, 0)
-
-    def call_products(
+    def call_kernel(
         chains: Any,
+        solve: int,
+        rows: IntArray,
+        a: FloatArray,
+        eta_v: FloatArray,
+        z: FloatArray,
+        v: FloatArray,
+    ) -> None:
+        """Solve chains by their flows, or forests."""
+        (solve_flows if solve == SOLVE_FLOWS else solve_forests)(chains, rows, a, eta_v, z, v, 0)
+
+    def call_product(
+        chains: Any,
+        multiply: int,
         rows: IntArray,
         d_u: FloatArray,
         d_v: FloatArray,
         out_u: FloatArray,
         out_v: FloatArray,
     ) -> None:
-        """Multiply the Jacobians of chains with flows; see `multiply_flows`."""
-        multiply_flows(chains, rows, d_u, d_v, out_u, out_v)
+        """Multiply the Jacobians of chains with flows, or forests."""
+        product = multiply_flows if multiply == MULTIPLY_FLOWS else multiply_forests
+        product(chains, rows, d_u, d_v, out_u, out_v)
 
 
 @kernel
@@ -204,6 +245,29 @@ def _solved_by(chains: Any, rows: IntArray, method: int) -> IntArray:
             kept[n] = f
             n += 1
     return kept
+
+
+@kernel
+def _fresh(chains: Any, rows: IntArray, problem: LocalProblem) -> IntArray:
+    """Return the rows that forests are to try first: large ones, without any structure."""
+    methods, kept, n = methods_of(chains), np.empty(len(rows), dtype=np.int64), 0
+    for f in rows:
+        large = problem.offsets[f + 1] - problem.offsets[f] > FEW_NODES
+        if large and methods[f] == SMALL and set_of(chains, f).active[0] == 0:
+            kept[n] = f
+            n += 1
+    return kept[:n]
+
+
+@kernel
+def _untried(rows: IntArray, problem: LocalProblem) -> IntArray:
+    """Return the rows that forests have not tried."""
+    kept, n = np.empty(len(rows), dtype=np.int64), 0
+    for f in rows:
+        if problem.offsets[f + 1] - problem.offsets[f] <= FEW_NODES:
+            kept[n] = f
+            n += 1
+    return kept[:n]
 
 
 @kernel
@@ -271,7 +335,7 @@ def _solve(
     status[f] = RUNNING
     if stopped():
         return
-    _read_weights(f, chain, problem)
+    read_weights(f, sizes(chain)[1], problem, chain.room.weight)
     _read_scores(f, chain, problem)
     if problem.forbids:
         _read_forbidden(f, chain, problem)
@@ -300,61 +364,33 @@ def _multiply(
 
 
 @leaf
-def _read_weights(f: int, chain: Chain, problem: LocalProblem) -> None:
-    lo, weight, (_, n_nodes, _) = problem.offsets[f], chain.room.weight, sizes(chain)
-    for k in range(n_nodes):
-        inverse = problem.inverse_delta[lo + np.int64(k)]
-        weight[k] = 1.0 / (inverse * inverse)
-
-
-@leaf
 def _read_scores(f: int, chain: Chain, problem: LocalProblem) -> None:
-    """Read the scores of nodes and edges, without those of additionals if there are none.
-
-    Of forced slots they are zero.
-    """
-    room, (n, n_nodes, n_edges) = chain.room, sizes(chain)
-    lo, eta_v = np.uint64(problem.offsets[f]), problem.eta_v
-    for k in range(n_nodes):
-        a = problem.a[lo + k]
-        room.score[k] = a * problem.inverse_delta[lo + k] if abs(a) < np.inf else 0.0
+    """Read the scores of nodes and edges, without those of additionals if there are none."""
+    room, eta_v, (n, n_nodes, n_edges) = chain.room, problem.eta_v, sizes(chain)
+    read_node_scores(f, n, n_nodes, problem, room.score)
     if len(eta_v) == 0:
         for k in range(n_edges):
             room.step[k] = 0.0
         return
-    first = np.uint64(problem.additional_offsets[f])
-    final = np.uint64(problem.additional_offsets[f + 1]) - n
-    for k in range(n):
-        room.score[k] += eta_v[first + k]
-        room.score[n_nodes - n + k] += eta_v[final + k]
+    first = np.uint64(problem.additional_offsets[f]) + n
     for begin in range(ZERO, n_edges, n * n):
         for j in range(n):
-            row, at = begin + j * n, first + n + begin + j
+            row, at = begin + j * n, first + begin + j
             for i in range(n):
                 room.step[row + i] = eta_v[at + i * n]
 
 
 @leaf
 def _read_forbidden(f: int, chain: Chain, problem: LocalProblem) -> None:
-    """Bar what is forbidden. The other states of a layer are, too, where one is forced."""
+    """Bar what is forbidden."""
     room, (n, n_nodes, n_edges) = chain.room, sizes(chain)
-    lo, barred = np.uint64(problem.offsets[f]), problem.barred
-    first = np.uint64(problem.additional_offsets[f])
-    final = np.uint64(problem.additional_offsets[f + 1]) - n
-    for layer in range(ZERO, n_nodes, n):
-        forced = False
-        for k in range(layer, layer + n):
-            forced |= problem.a[lo + k] == np.inf
-        for k in range(layer, layer + n):
-            out = problem.a[lo + k] == -np.inf or (forced and problem.a[lo + k] < np.inf)
-            out |= k < n and barred[first + k] != 0
-            out |= k + n >= n_nodes and barred[final + (k - layer)] != 0
-            room.score[k] = -BARRED if out else room.score[k]
+    bar_nodes(f, n, n_nodes, problem, room.score)
+    first = np.uint64(problem.additional_offsets[f]) + n
     for begin in range(ZERO, n_edges, n * n):
         for j in range(n):
-            row, at = begin + j * n, first + n + begin + j
+            row, at = begin + j * n, first + begin + j
             for i in range(n):
-                if barred[at + i * n] != 0:
+                if problem.barred[at + i * n] != 0:
                     room.step[row + i] = -BARRED
 
 

@@ -1,0 +1,231 @@
+"""Better paths for a chain's forest: found by the potentials of its face, and taken in."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from lpsmap_core.kernels.compile import leaf
+from lpsmap_core.local.flows.forest import NEW, UNUSED, USED, ForestChain
+
+__all__ = ["begin_with_best_path", "join_best_paths", "join_ties"]
+
+APART, SHARE_NEAR, SHARE_HERE = 1, 0.7, 0.8
+"""Best paths join at once where they gain no less than these shares of what others gain that end
+within so many layers, and in the same one."""
+
+ZERO, ONE, TWO, THREE, FOUR = (np.uint64(i) for i in range(5))
+
+
+@leaf
+def begin_with_best_path(chain: ForestChain) -> float:
+    """Begin with a forest of the best path alone; return its score.
+
+    Scores of nodes are moved so that on this path they cancel those of the edges: its shares of
+    large scores would swallow the digits of all potentials.
+    """
+    forest, room, n, length = chain.forest, chain.room, chain.n_states, chain.length
+    for k in range(n):
+        room.before[k] = room.score[k]
+    for t in range(length - 1):
+        forest.n_edges[t] = 0
+        _write_best(t, chain)
+        for k in range((t + 1) * n, (t + 2) * n):
+            room.before[k] = room.best[k] + room.score[k]
+    j, last = 0, (length - 1) * n
+    for k in range(n):
+        j = k if room.before[last + k] > room.before[last + j] else j
+    most = room.before[last + j]
+    for t in range(length - 1, -1, -1):
+        i, shift = 0, room.score[t * n + j]
+        if t > 0:
+            i = _best_before(t - 1, j, chain)
+            shift += chain.steps[chain.first + ((t - 1) * n + i) * n + j]
+            _append(t - 1, i, j, 1.0, chain)
+        for k in range(t * n, (t + 1) * n):
+            room.score[k] -= shift
+        j = i
+    return most  # type: ignore[no-any-return]
+
+
+@leaf
+def join_best_paths(chain: ForestChain, tight: float) -> int:
+    """Take in paths between used nodes that gain more than `tight`; return how many edges came."""
+    room, n, length, joined, came = chain.room, chain.n_states, chain.length, 0, 0
+    _look_ahead(chain, tight)
+    for t in range(length - 2, -1, -1):
+        most = 0.0
+        for s in range(max(0, t - APART), min(length - 1, t + APART + 1)):
+            most = max(most, SHARE_NEAR * room.worst[s])
+        wanted = room.worst[t] > 0.0 and room.worst[t] >= most
+        if came == 0 and not wanted:
+            continue
+        most, came = max(SHARE_HERE * room.worst[t], tight) if wanted else np.inf, 0
+        for j in range(n):
+            if room.mark[(t + 1) * n + j] == NEW or _gain(t, j, chain) > most:
+                came += _join(t, _best_before(t, j, chain), j, came, chain)
+        room.n_trees[t + 1] = 0 if came > 0 else room.n_trees[t + 1]
+        joined += came
+    return joined
+
+
+@leaf
+def _look_ahead(chain: ForestChain, tight: float) -> None:
+    """Find the most that a path gains that ends in a layer, in potentials that it meets.
+
+    Viterbi's algorithm, which begins anew at every node that is used.
+    """
+    room, n = chain.room, chain.n_states
+    before, mark, source = room.before, room.mark, room.level[0]
+    for k in range(n):
+        before[k] = -room.out[k] if mark[k] == USED else room.score[k] - source
+    for t in range(chain.length - 1):
+        _write_best(t, chain)
+        most = tight
+        for k in range((t + 1) * n, (t + 2) * n):
+            before[k] = -room.out[k] if mark[k] == USED else room.best[k] + room.score[k]
+            most = max(most, _gain(t, k - (t + 1) * n, chain))
+        room.worst[t] = most if most > tight else 0.0
+
+
+@leaf
+def _gain(t: int, j: int, chain: ForestChain) -> float:
+    """Return what the best path to an end gains: one that is used, or in the last layer."""
+    room, k = chain.room, (t + 1) * chain.n_states + j
+    if room.mark[k] == USED:
+        return room.best[k] + room.into[k]  # type: ignore[no-any-return]
+    return room.before[k] if t == chain.length - 2 else 0.0
+
+
+@leaf
+def _write_best(t: int, chain: ForestChain) -> None:
+    """Write ``best[j] = max_i before[i] + t_ij`` of the ends j of a step, four i at a time."""
+    n, layer, steps = np.uint64(chain.n_states), np.uint64(t), chain.steps
+    before, best = chain.room.before, chain.room.best
+    first, row, to = layer * n, np.uint64(chain.first) + layer * n * n, (layer + ONE) * n
+    for j in range(n):
+        best[to + j] = -np.inf
+    last = first + n
+    whole = last - n % FOUR
+    while first < whole:
+        a, b, c, d = before[first], before[first + ONE], before[first + TWO], before[first + THREE]
+        row_b, row_c, row_d = row + n, row + n + n, row + n + n + n
+        for j in range(n):
+            p, q = a + steps[row + j], b + steps[row_b + j]
+            r, s = c + steps[row_c + j], d + steps[row_d + j]
+            p = p if p > q else q
+            r = r if r > s else s
+            p = p if p > r else r
+            best[to + j] = p if p > best[to + j] else best[to + j]
+        first += FOUR
+        row = row_d + n
+    while first < last:
+        for j in range(n):
+            p = before[first] + steps[row + j]
+            best[to + j] = p if p > best[to + j] else best[to + j]
+        first += ONE
+        row += n
+
+
+@leaf
+def _best_before(t: int, j: int, chain: ForestChain) -> int:
+    """Return the first i that attains the maximum of `_write_best` at j."""
+    n, room, steps = chain.n_states, chain.room, chain.steps
+    row, most = chain.first + t * n * n + j, room.best[(t + 1) * n + j]
+    for i in range(n - 1):
+        if room.before[t * n + i] + steps[row + i * n] == most:
+            return i
+    return n - 1
+
+
+# -------------------------------------------------------------------- edges come
+
+
+@leaf
+def join_ties(chain: ForestChain, tight: float) -> None:
+    """Let edges between used nodes join that have no slack: without flow, but in the face.
+
+    The marginals can move along them as well.
+    """
+    room, n = chain.room, chain.n_states
+    for t in range(chain.length - 1):
+        here, behind, first = t * n, (t + 1) * n, chain.first + t * n * n
+        for x in range(here, here + room.n_used[t]):
+            i = room.used[x]
+            row, out = first + i * n, room.out[here + i] - tight
+            for y in range(behind, behind + room.n_used[t + 1]):
+                j = room.used[y]
+                if out - room.into[behind + j] <= chain.steps[row + j] and _unite(t, i, j, chain):
+                    _append(t, i, j, 0.0, chain)
+                    room.n_trees[t + 1] = 0
+
+
+@leaf
+def _join(t: int, i: int, j: int, came: int, chain: ForestChain) -> int:
+    """Let the edge of two states join; returns whether it did.
+
+    One that closes a circle takes the place of another edge, if no edge has come or gone here.
+    """
+    room, k = chain.room, t * chain.n_states + i
+    if not _unite(t, i, j, chain):
+        if came > 0 or room.n_trees[t + 1] == 0:
+            return 0
+        return _exchange(t, i, chain.n_states + j, chain)
+    if room.mark[k] == UNUSED:
+        room.mark[k] = NEW
+    _append(t, i, j, 0.0, chain)
+    return 1
+
+
+@leaf
+def _unite(t: int, i: int, j: int, chain: ForestChain) -> bool:
+    """Make one tree of those of two states between two layers; false if they were one."""
+    tree, n = chain.room.tree, chain.n_states
+    row = t * 2 * n
+    one, other = tree[row + i], tree[row + n + j]
+    if one == other and one >= 0:
+        return False
+    if one >= 0 and other >= 0:
+        for v in range(row, row + 2 * n):
+            tree[v] = one if tree[v] == other else tree[v]
+        return True
+    joint = max(one, other)
+    joint = joint if joint >= 0 else 2 * n + i  # a tree of its own
+    tree[row + i], tree[row + n + j] = joint, joint
+    return True
+
+
+@leaf
+def _append(t: int, i: int, j: int, flow: float, chain: ForestChain) -> None:
+    """Add the edge of two states."""
+    forest, n = chain.forest, chain.n_states
+    x = t * 2 * n + forest.n_edges[t]
+    forest.begin[x], forest.end[x], forest.flow[x] = i, n + j, flow
+    forest.n_edges[t] += 1
+
+
+@leaf
+def _exchange(t: int, begin: int, end: int, chain: ForestChain) -> int:
+    """Send flow around the circle that an edge closes; it takes the place of the first one empty.
+
+    Seen from the edge on, every other edge of the circle gives what those between take. Returns
+    whether the edge joined: it does not if it stands there already.
+    """
+    forest, room = chain.forest, chain.room
+    row, leaving, least = t * 2 * chain.n_states, -1, np.inf
+    for sends in (False, True):
+        v, w = begin, end
+        while v != w:
+            climbs = room.rank[row + v] < room.rank[row + w]
+            lower = v if climbs else w
+            x = room.order[row + room.rank[row + lower]]
+            x, gives = row + (x if x >= 0 else -x - 1), (lower < chain.n_states) == climbs
+            if sends:
+                forest.flow[x] += -least if gives else least
+            elif gives and forest.flow[x] < least:
+                leaving, least = x, forest.flow[x]
+            v = room.parent[row + v] if climbs else v
+            w = w if climbs else room.parent[row + w]
+        if leaving < 0 or (forest.begin[leaving] == begin and forest.end[leaving] == end):
+            return 0
+    forest.begin[leaving], forest.end[leaving], forest.flow[leaving] = begin, end, least
+    return 1

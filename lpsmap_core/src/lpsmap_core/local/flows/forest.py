@@ -1,0 +1,346 @@
+"""Forests: faces of a chain's flows, whose edges close no circle between two layers.
+
+Between two layers, the flow of given marginals that scores most is a basic solution of a
+transportation problem: its edges are a forest on the nodes of both layers. On a forest, flows
+follow from marginals, from the leaves on. Edges without slack fix all potentials in a tree but for
+one number, its *level*, so that few equations are left, see `lpsmap_core.local.flows.levels`.
+
+Between two layers of S nodes, the nodes of the first one are the vertices 0 to S - 1, and those of
+the second the vertices S to 2 S - 1.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple, TypeVar
+
+import numpy as np
+
+from lpsmap_core.kernels.arrays import FloatArray, IndexArray, IntArray
+from lpsmap_core.kernels.compile import kernel, leaf
+
+__all__ = [
+    "LEAVES",
+    "NEW",
+    "SOLVED",
+    "UNUSED",
+    "USED",
+    "Forest",
+    "ForestChain",
+    "ForestRoom",
+    "carve_forest",
+    "find_trees",
+    "forest_size",
+    "keep_whole_paths",
+    "make_forest_room",
+]
+
+Size = TypeVar("Size", int, IntArray)
+
+SOLVED, N_FACTS = 0, 1
+"""Places in `Forest.facts`, and their number: whether the flow solves any problem."""
+
+UNUSED, REACHED, USED, NEW = 0, 1, 2, 3
+"""Marks of nodes: no path is found yet; from the first layer; to the last, too; of a new path."""
+
+LEAVES = -1.0
+"""The flow of an edge that leaves when paths are looked for the next time."""
+
+
+class Forest(NamedTuple):
+    """What is kept of a chain's solution: the edges that have a flow.
+
+    Attributes
+    ----------
+    facts
+        What is said of the whole: see `SOLVED`.
+    n_edges
+        (L - 1,) numbers of edges between two layers, in twice as much room.
+    begin, end
+        (L - 1, 2 S) for each edge, its vertices.
+    flow
+        (L - 1, 2 S) the edges' flows.
+    """
+
+    facts: FloatArray
+    n_edges: IndexArray
+    begin: IndexArray
+    end: IndexArray
+    flow: FloatArray
+
+
+class ForestRoom(NamedTuple):
+    """What is needed while chains of one size, or smaller ones, are solved.
+
+    Attributes
+    ----------
+    score, weight
+        (L, S) the nodes' c and w, as in `lpsmap_core.local.flows.chain`.
+    step
+        (L - 1, S, S) the edges' t where some are barred, by their beginnings.
+    out, into, m
+        (L, S) potentials and marginals of the nodes that are used.
+    before
+        (L, S) minus the least *out* by which no path to a node has a negative slack.
+    best
+        (L, S) the best of what arrives at a node.
+    target
+        (L - 1, 2 S) the flows that solve the equations of the face.
+    offset
+        (L - 1, 2 S) potentials of vertices over the level of their tree.
+    rest
+        (2 S,) what is left for the other edges of a vertex.
+    worst
+        (L - 1,) least flow, or the most that a path gains, between two layers.
+    equations, level
+        The equations of the levels, and the levels; see `lpsmap_core.local.flows.levels`.
+    mark
+        (L, S) see `USED`.
+    n_used, used
+        (L,), (L, S) the nodes that are used.
+    order
+        (L - 1, 2 S) edges so that each has a vertex that none behind it has, its leaf: x if that is
+        its beginning, else ``-x - 1``.
+    parent, rank
+        (L - 1, 2 S) the other vertex of the edge whose leaf a vertex is, or -1; the edge's place in
+        the order, behind all others where there is none.
+    tree
+        (L - 1, 2 S) the tree of a vertex, or -1.
+    n_trees
+        (L,) how many trees there are in front of each layer; of the first one it is the source. 0
+        where edges have come or gone since trees were looked for.
+    first_level
+        (L,) the numbers of trees before.
+    degree, crossed
+        (2 S,) numbers of edges of a vertex; their exclusive or, of numbers from one on.
+    """
+
+    score: FloatArray
+    weight: FloatArray
+    step: FloatArray
+    out: FloatArray
+    into: FloatArray
+    m: FloatArray
+    before: FloatArray
+    best: FloatArray
+    target: FloatArray
+    offset: FloatArray
+    rest: FloatArray
+    worst: FloatArray
+    equations: FloatArray
+    level: FloatArray
+    mark: IndexArray
+    n_used: IndexArray
+    used: IndexArray
+    order: IndexArray
+    parent: IndexArray
+    rank: IndexArray
+    tree: IndexArray
+    n_trees: IndexArray
+    first_level: IndexArray
+    degree: IndexArray
+    crossed: IndexArray
+
+
+class ForestChain(NamedTuple):
+    """A chain that is being solved on forests.
+
+    The scores of its edges begin at `first` of `steps`; without any, all are zero.
+    """
+
+    length: int
+    n_states: int
+    forest: Forest
+    room: ForestRoom
+    steps: FloatArray
+    first: int
+
+
+def forest_size(length: Size, n_states: Size) -> Size:
+    """Return how many 64-bit words `Forest` takes."""
+    return N_FACTS + (length - 1) * (1 + 4 * n_states)
+
+
+@kernel
+def carve_forest(block: FloatArray, length: int, n_states: int) -> Forest:
+    """Return the arrays of a forest whose block is given."""
+    begin, size = N_FACTS + length - 1, (length - 1) * n_states
+    end, flow = begin + size, begin + 2 * size
+    return Forest(
+        block[:N_FACTS],
+        block[N_FACTS:begin].view(np.int32),
+        block[begin:end].view(np.int32),
+        block[end:flow].view(np.int32),
+        block[flow : flow + 2 * size],
+    )
+
+
+@kernel
+def make_forest_room(length: int, n_states: int, barred: bool) -> ForestRoom:
+    """Return room for chains up to this size; for edges' scores only where some may be barred."""
+    n, vertices = length * n_states, 2 * length * n_states
+    nodes, edges = np.empty((8, n)), np.empty((2, vertices))
+    marks, lists = np.empty((2, n), dtype=np.int32), np.empty((4, vertices), dtype=np.int32)
+    layers, both = (
+        np.empty((3, length), dtype=np.int32),
+        np.empty((2, 2 * n_states), dtype=np.int32),
+    )
+    return ForestRoom(
+        nodes[0],
+        nodes[1],
+        np.empty((length - 1) * n_states * n_states if barred else 0),
+        nodes[2],
+        nodes[3],
+        nodes[4],
+        nodes[5],
+        nodes[6],
+        edges[0],
+        edges[1],
+        np.empty(2 * n_states),
+        np.empty(length),
+        np.empty((n + 1) * (2 * n_states + 1)),
+        nodes[7],
+        marks[0],
+        layers[0],
+        marks[1],
+        lists[0],
+        lists[1],
+        lists[2],
+        lists[3],
+        layers[1],
+        layers[2],
+        both[0],
+        both[1],
+    )
+
+
+# -------------------------------------------------------------------- nodes
+
+
+@leaf
+def keep_whole_paths(chain: ForestChain) -> bool:
+    """Keep the edges on whole paths, and list the nodes that they use.
+
+    Returns false, with all as it was, if no path is left without the edges that leave.
+    """
+    forest, room, n = chain.forest, chain.room, chain.n_states
+    if not _reach(chain):
+        return False
+    mark = room.mark
+    for t in range(chain.length - 2, -1, -1):
+        row, here, kept = t * 2 * n, t * n, t * 2 * n
+        for x in range(row, row + forest.n_edges[t]):
+            i, j, flow = forest.begin[x], forest.end[x], forest.flow[x]
+            if mark[here + i] != UNUSED and mark[here + j] == USED and flow != LEAVES:
+                mark[here + i] = USED
+                forest.begin[kept], forest.end[kept], forest.flow[kept] = i, j, flow
+                kept += 1
+        if forest.n_edges[t] > kept - row:
+            room.n_trees[t + 1] = 0
+            forest.n_edges[t] = kept - row
+    for t in range(chain.length):
+        first, count = t * n, 0
+        for i in range(n):
+            if mark[first + i] == USED:
+                room.used[first + count] = i
+                count += 1
+        room.n_used[t] = count
+    return True
+
+
+@leaf
+def _reach(chain: ForestChain) -> bool:
+    """Mark the nodes with paths from the first layer; returns whether one is in the last."""
+    forest, mark, n = chain.forest, chain.room.mark, chain.n_states
+    last = (chain.length - 1) * n
+    for k in range(last + n):
+        mark[k] = REACHED if k < n else UNUSED
+    for t in range(chain.length - 1):
+        row = t * 2 * n
+        for x in range(row, row + forest.n_edges[t]):
+            if mark[t * n + forest.begin[x]] == REACHED and forest.flow[x] != LEAVES:
+                mark[t * n + forest.end[x]] = REACHED
+    reached = False
+    for k in range(last, last + n):
+        reached |= mark[k] == REACHED
+        mark[k] = USED if mark[k] == REACHED else UNUSED
+    return reached
+
+
+# -------------------------------------------------------------------- trees
+
+
+@leaf
+def find_trees(chain: ForestChain) -> bool:
+    """Find trees and offsets where edges have come or gone; false if some close a circle."""
+    room = chain.room
+    room.n_trees[0] = 1
+    for t in range(chain.length - 1):
+        if room.n_trees[t + 1] > 0:
+            continue
+        if not _order_edges(t, chain):
+            return False
+        room.n_trees[t + 1] = _write_offsets(t, chain)
+    return True
+
+
+@leaf
+def _order_edges(t: int, chain: ForestChain) -> bool:
+    """Order the edges between two layers, leaves first; false if some close a circle."""
+    forest, room, n = chain.forest, chain.room, chain.n_states
+    degree, crossed = room.degree, room.crossed
+    row, placed, stop = t * 2 * n, 0, t * 2 * n + forest.n_edges[t]
+    for v in range(2 * n):
+        degree[v], room.tree[row + v] = 0, -1
+    for x in range(row, stop):
+        for v in (forest.begin[x], forest.end[x]):
+            if degree[v] == 0:
+                crossed[v], room.parent[row + v], room.rank[row + v] = 0, -1, 2 * n
+            degree[v] += 1
+            crossed[v] ^= x - row + 1
+    for x in range(row, stop):
+        for v in (forest.begin[x], forest.end[x]):
+            placed = _strip(v, row, placed, chain)
+    return placed == forest.n_edges[t]  # type: ignore[no-any-return]
+
+
+@leaf
+def _strip(v: int, row: int, placed: int, chain: ForestChain) -> int:
+    """Place the edge of a leaf, then that of the other vertex if this made it one, and so on.
+
+    Returns how many edges have a place.
+    """
+    forest, room = chain.forest, chain.room
+    degree, crossed = room.degree, room.crossed
+    while degree[v] == 1:
+        x = crossed[v] - 1
+        begins = v < chain.n_states
+        other = forest.end[row + x] if begins else forest.begin[row + x]
+        room.order[row + placed] = x if begins else -x - 1
+        room.parent[row + v], room.rank[row + v] = other, placed
+        degree[v] = 0
+        degree[other] -= 1
+        crossed[other] ^= x + 1
+        placed += 1
+        v = other
+    return placed
+
+
+@leaf
+def _write_offsets(t: int, chain: ForestChain) -> int:
+    """Write the offsets of the vertices between two layers, and number their trees; count these."""
+    forest, room, n, steps = chain.forest, chain.room, chain.n_states, chain.steps
+    tree, offset, row, n_trees = room.tree, room.offset, t * 2 * n, 0
+    first = chain.first + t * n * n - n
+    for y in range(row + forest.n_edges[t] - 1, row - 1, -1):
+        x = room.order[y]
+        begins = x >= 0
+        edge = row + (x if begins else -x - 1)
+        i, j = forest.begin[edge], forest.end[edge]
+        v, root = (row + i, row + j) if begins else (row + j, row + i)
+        step = steps[first + i * n + j] if len(steps) > 0 else 0.0
+        if tree[root] < 0:
+            tree[root], offset[root] = n_trees, 0.0
+            n_trees += 1
+        tree[v] = tree[root]
+        offset[v] = offset[root] + (step if begins else -step)
+    return n_trees

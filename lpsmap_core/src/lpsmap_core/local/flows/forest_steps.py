@@ -1,0 +1,180 @@
+"""Chains of a bucket that are solved on forests, compiled."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from lpsmap_core.kernels.arrays import FloatArray, IntArray
+from lpsmap_core.kernels.by_address import by_address
+from lpsmap_core.kernels.compile import kernel, leaf
+from lpsmap_core.kernels.interrupts import stopped
+from lpsmap_core.local.active.handle import LocalProblem, problem_of, status_of
+from lpsmap_core.local.active.steps import OPTIMAL, RUNNING
+from lpsmap_core.local.flows.better_paths import begin_with_best_path
+from lpsmap_core.local.flows.chain import BARRED
+from lpsmap_core.local.flows.forest import (
+    ForestChain,
+    ForestRoom,
+    carve_forest,
+    make_forest_room,
+)
+from lpsmap_core.local.flows.forests import multiply_on_forest, solve_on_forest
+from lpsmap_core.local.flows.handle import SMALL, block_of, methods_of, states_of
+from lpsmap_core.local.flows.reading import bar_nodes, read_node_scores, read_weights
+
+__all__ = ["multiply_forests", "solve_forests"]
+
+
+@kernel
+def solve_forests(
+    chains: Any,
+    rows: IntArray,
+    a: FloatArray,
+    eta_v: FloatArray,
+    z: FloatArray,
+    v: FloatArray,
+    max_iterations: int,
+) -> None:
+    """Solve the local problems of chains on forests, to the end whatever the limit.
+
+    Those that forests do not solve are left to active sets.
+    """
+    problem = problem_of(chains, a, eta_v)
+    status, methods = status_of(chains), methods_of(chains)
+    room = _room_for(chains, rows, problem, problem.forbids)
+    for f in rows:
+        status[f] = RUNNING
+        if stopped():
+            return
+        chain = _chain_of(chains, f, problem, room)
+        if _solve(f, chain, problem, z, v):
+            status[f] = OPTIMAL
+        elif not stopped():
+            methods[f] = SMALL
+
+
+@kernel
+def multiply_forests(
+    chains: Any,
+    rows: IntArray,
+    d_u: FloatArray,
+    d_v: FloatArray,
+    out_u: FloatArray,
+    out_v: FloatArray,
+) -> None:
+    """Multiply the Jacobians of chains that have forests."""
+    problem = problem_of(chains, d_u, d_v)
+    room = _room_for(chains, rows, problem, False)
+    for f in rows:
+        _multiply(f, _chain_of(chains, f, problem, room), problem, out_u, out_v)
+
+
+@kernel
+def _room_for(chains: Any, rows: IntArray, problem: LocalProblem, barred: bool) -> ForestRoom:
+    """Return room for the largest of some chains."""
+    states, longest, most = states_of(chains), 1, 1
+    for f in rows:
+        arity = problem.offsets[f + 1] - problem.offsets[f]
+        longest, most = max(longest, arity // states[f]), max(most, states[f])
+    return make_forest_room(longest, most, barred)
+
+
+@kernel
+def _chain_of(chains: Any, f: int, problem: LocalProblem, room: ForestRoom) -> ForestChain:
+    """Return a chain with its forest, and room that others use, too.
+
+    Its steps are those of all additionals.
+    """
+    n = states_of(chains)[f]
+    length = (problem.offsets[f + 1] - problem.offsets[f]) // n
+    first = problem.additional_offsets[f] + n
+    forest = carve_forest(block_of(chains, f), length, n)
+    return ForestChain(length, n, forest, room, problem.eta_v, first)
+
+
+# -------------------------------------------------------------------- one chain
+
+
+@leaf
+def _solve(f: int, held: ForestChain, problem: LocalProblem, z: FloatArray, v: FloatArray) -> bool:
+    """Solve a chain's problem, and write the solution; returns whether it is solved.
+
+    Where it has to stop, the best path is written.
+    """
+    room, n = held.room, np.uint64(held.n_states)
+    n_nodes = np.uint64(held.length) * n
+    read_weights(f, n_nodes, problem, room.weight)
+    read_node_scores(f, n, n_nodes, problem, room.score)
+    steps, first = held.steps, held.first
+    if problem.forbids:
+        bar_nodes(f, n, n_nodes, problem, room.score)
+        _bar_steps(f, held, problem)
+        steps, first = room.step, 0
+    whole = ForestChain(held.length, held.n_states, held.forest, room, steps, first)
+    chain = by_address(whole)
+    solved = solve_on_forest(chain)
+    if not solved and stopped():
+        begin_with_best_path(chain)
+    if solved or stopped():
+        _write_solution(f, held, held.forest.flow, problem, z, v)
+    return solved
+
+
+@leaf
+def _multiply(
+    f: int, held: ForestChain, problem: LocalProblem, out_u: FloatArray, out_v: FloatArray
+) -> None:
+    """Multiply a chain's Jacobian."""
+    room, n = held.room, np.uint64(held.n_states)
+    n_nodes = np.uint64(held.length) * n
+    read_weights(f, n_nodes, problem, room.weight)
+    read_node_scores(f, n, n_nodes, problem, room.score)
+    if not multiply_on_forest(by_address(held)):
+        for t in range(held.length - 1):
+            for x in range(t * 2 * held.n_states, (t + 1) * 2 * held.n_states):
+                room.target[x] = 0.0
+    _write_solution(f, held, room.target, problem, out_u, out_v)
+
+
+@leaf
+def _bar_steps(f: int, chain: ForestChain, problem: LocalProblem) -> None:
+    """Copy the scores of edges, without those that are forbidden."""
+    first = problem.additional_offsets[f] + chain.n_states
+    for k in range((chain.length - 1) * chain.n_states * chain.n_states):
+        allowed = problem.barred[first + k] == 0
+        chain.room.step[k] = problem.eta_v[first + k] if allowed else -BARRED
+
+
+@leaf
+def _write_solution(
+    f: int,
+    chain: ForestChain,
+    flow: FloatArray,
+    problem: LocalProblem,
+    z: FloatArray,
+    v: FloatArray,
+) -> None:
+    """Write what flows make: marginals of slots, and of additionals if there is room."""
+    forest, m, n, length = chain.forest, chain.room.m, chain.n_states, chain.length
+    begin, stop = problem.additional_offsets[f], problem.additional_offsets[f + 1]
+    for k in range(length * n):
+        m[k] = 0.0
+    if len(v) > 0:
+        v[begin:stop] = 0.0
+    for t in range(length - 1):
+        row, step = t * 2 * n, begin + n + t * n * n - n
+        for x in range(row, row + forest.n_edges[t]):
+            i, j = forest.begin[x], forest.end[x]
+            m[t * n + i] += flow[x]
+            if t == length - 2:
+                m[t * n + j] += flow[x]
+            if len(v) > 0:
+                v[step + i * n + j] = flow[x]
+    lo = problem.offsets[f]
+    for k in range(length * n):
+        z[lo + k] = m[k] * problem.inverse_delta[lo + k]
+    if len(v) > 0:
+        for k in range(n):
+            v[begin + k], v[stop - n + k] = m[k], m[(length - 1) * n + k]
