@@ -35,6 +35,7 @@ from lpsmap_core.engine.anderson import (
 )
 from lpsmap_core.engine.faces import Work, draw_general_position, make_work
 from lpsmap_core.engine.first_duals import start_from_multipliers
+from lpsmap_core.engine.first_vertices import start_from_vertices
 from lpsmap_core.engine.infeasible import FIRST_TEST, InfeasibilityTest
 from lpsmap_core.engine.options import Options
 from lpsmap_core.engine.polish import (
@@ -230,6 +231,8 @@ def _iterate(
     if iteration == 0 and len(polish.numbers) > 0:
         draw_general_position(selection, problem, polish.numbers)
         start_from_multipliers(selection, problem)
+    if iteration == 0 and limits.adapt and problem.quadratic == 0.0:
+        start_from_vertices(selection, problem)
     while len(selection.components) > 0 and iteration < limits.stop:
         iteration += 1
         only, alone = selection.components[0], len(selection.components) == 1
