@@ -91,7 +91,7 @@ def decode_part(
     means: FloatArray,
     bound: FloatArray,
     limits: SearchLimits,
-    start: WarmStart | None = None,
+    start: Callable[[], WarmStart | None] = lambda: None,
 ) -> Decoded:
     """Round marginals to an assignment, and search where that is not proved the best.
 
@@ -108,7 +108,7 @@ def decode_part(
     limits
         When to stop.
     start
-        Where the relaxation ended that the marginals and the bounds are of.
+        Returns where the relaxation ended that the marginals and the bounds are of.
     """
     chosen = (means > 0.5) & ~np.isneginf(eta)
     score = assignment_scores(part, eta, eta_v, chosen)
@@ -154,7 +154,7 @@ def _begin(
     eta: FloatArray,
     eta_v: FloatArray,
     limits: SearchLimits,
-    start: WarmStart | None,
+    start: Callable[[], WarmStart | None],
     known: tuple[float, BoolArray] | None,
     bound: float,
 ) -> _Begun:
@@ -168,4 +168,4 @@ def _begin(
         counted = Counted(part, c, eta[variables])
         return _Begun(Search(counted.root(), limits.gap, known, bound), counted)
     space = Assignments(part, c, eta[variables], eta_v, limits.threads)
-    return _Begun(Search(space.root(start), limits.gap, known, bound), None)
+    return _Begun(Search(space.root(start()), limits.gap, known, bound), None)

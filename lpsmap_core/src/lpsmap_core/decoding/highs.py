@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import importlib.util
 from typing import Any, ClassVar
 
@@ -16,6 +17,12 @@ LOOK = 0.05
 """Seconds between two looks whether Ctrl-C came."""
 
 
+@functools.cache
+def _is_installed() -> bool:
+    """Return whether highspy is; to look for what is not takes longer than a small search."""
+    return importlib.util.find_spec("highspy") is not None
+
+
 class HighsSolver(MapSolver):
     """HiGHS, by the package highspy: cutting planes and branch and bound."""
 
@@ -24,7 +31,7 @@ class HighsSolver(MapSolver):
     @classmethod
     def missing(cls) -> str | None:
         """Return that highspy is, if it is."""
-        if importlib.util.find_spec("highspy") is not None:
+        if _is_installed():
             return None
         return "highspy is not installed. Install it with: pip install 'lpsmap-core[highs]'"
 
