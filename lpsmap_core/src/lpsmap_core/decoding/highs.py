@@ -11,7 +11,7 @@ import numpy as np
 from lpsmap_core.decoding.program import Program
 from lpsmap_core.decoding.solvers import Answer, MapSolver, SolverLimits
 
-__all__ = ["HighsSolver"]
+__all__ = ["HighsSolver", "model_of"]
 
 LOOK = 0.05
 """Seconds between two looks whether Ctrl-C came."""
@@ -47,7 +47,7 @@ class HighsSolver(MapSolver):
         highs.setOptionValue("threads", limits.threads)
         if limits.seconds is not None:
             highs.setOptionValue("time_limit", limits.seconds)
-        highs.passModel(_model(program))
+        highs.passModel(model_of(program))
         interrupted = _run(highs)
         status, known = highs.getModelStatus(), highspy.HighsModelStatus
         if status in (known.kInfeasible, known.kUnboundedOrInfeasible):  # all columns are bounded
@@ -62,7 +62,7 @@ class HighsSolver(MapSolver):
         return Answer(values, bound, max(int(info.mip_node_count), 0), interrupted)
 
 
-def _model(program: Program) -> Any:
+def model_of(program: Program) -> Any:
     """Return a program as HiGHS has it: rows of the matrix one after the other."""
     import highspy
 

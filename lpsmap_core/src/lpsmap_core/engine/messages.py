@@ -104,15 +104,19 @@ def ascend_networks(
     options
         Its options.
     """
-    slow = options.exact
-    for bucket in part.buckets:  # for active sets, that is
-        slow |= bucket.type.projection_kernel is None and bucket.type.as_tables is not None
-    if not slow:
+    slow = np.zeros(part.n_components, dtype=bool)  # for active sets, that is
+    for bucket in part.buckets:
+        if bucket.type.projection_kernel is None and bucket.type.as_tables is not None:
+            slow[bucket.component] = True
+    if not (options.exact or slow.any()):
         return None
     networks = part.networks
-    served = networks.covered & chosen
+    served = (slow | networks.of_pairs) if options.exact else slow
+    served &= networks.covered & chosen
+    if not served.any():
+        return None
     states, entries, decisive = finite_scores(*networks.scores(eta, eta_v))
-    if decisive > LARGEST or not served.any():
+    if decisive > LARGEST:
         return None
     given, shares = Potentials(states, entries, np.zeros(len(states))), new_shares(networks.network)
     found = new_ascent(networks.network, part.n_components)

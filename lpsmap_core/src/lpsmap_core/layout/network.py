@@ -7,7 +7,7 @@ states. What factors say of single nodes are scores of states; a table is over t
 from __future__ import annotations
 
 import functools
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -159,6 +159,8 @@ class Networks:
     """The link of the slot that is on in that state, -1 for none."""
     link: IntArray
     """For each message, the link of the part that it is the score of, -1 for none."""
+    known: dict[int, Any] = field(default_factory=dict)
+    """What searches have found of the structure of single components."""
 
     @functools.cached_property
     def of_pairs(self) -> BoolArray:
@@ -334,9 +336,11 @@ def _laid_out(
     missed = others != np.repeat(first_state[of_head[away]] + place[away], counts)
     pieces = [_piece(blocks, covered, node, n_states, first_state, turned) for blocks in found]
     component = _together([p.component for p in pieces])
-    order = np.argsort(component, kind="stable")
+    lengths, nodes = _together([p.n_places for p in pieces]), _together([p.nodes for p in pieces])
+    # nodes are in the order of the components; messages visit tables nearly in that of the nodes
+    first = np.minimum.reduceat(nodes, offsets_of(lengths)[:-1]) if len(nodes) else nodes
+    order = np.argsort(first, kind="stable")
     component = component[order]
-    lengths = _together([p.n_places for p in pieces])
     entries = _together([p.n_entries for p in pieces])
     places = ranges(offsets_of(lengths), order)
     table_entries = ranges(offsets_of(entries), order)
@@ -346,7 +350,7 @@ def _laid_out(
     return Networks(
         covered=covered,
         network=joined(
-            n_states, offsets_of(lengths[order]), _together([p.nodes for p in pieces])[places]
+            n_states, offsets_of(lengths[order]), nodes[places]
         ),
         first_node=np.searchsorted(part.component[heads], np.arange(n + 1)),
         first_table=np.searchsorted(component, np.arange(n + 1)),

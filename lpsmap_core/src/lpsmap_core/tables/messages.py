@@ -163,14 +163,19 @@ def _write_of_three(
     i, j = network.first_state[network.scope[p]], network.first_state[network.scope[q]]
     step_p, step_q = np.uint64(FOUR >> (p - lo)), np.uint64(FOUR >> (q - lo))
     entries, step = given.entries, np.uint64(FOUR >> mine)
-    off, on = -np.inf, -np.inf
-    for a in range(STEP):
-        from_p = messages[at + a] + closed[np.uint64(i) + a]
-        for b in range(STEP):
-            score = from_p + messages[to + b] + closed[np.uint64(j) + b]
-            e = entry + a * step_p + b * step_q
-            off, on = max(off, entries[e] + score), max(on, entries[e + step] + score)
-    found[begin], found[begin + ONE] = off, on
+    i, j = np.uint64(i), np.uint64(j)
+    p_off, p_on = messages[at] + closed[i], messages[at + ONE] + closed[i + ONE]
+    q_off, q_on = messages[to] + closed[j], messages[to + ONE] + closed[j + ONE]
+    neither, one, other, both = p_off + q_off, p_on + q_off, p_off + q_on, p_on + q_on
+    e_p, e_q, e_both = entry + step_p, entry + step_q, entry + step_p + step_q
+    found[begin] = max(
+        max(entries[entry] + neither, entries[e_p] + one),
+        max(entries[e_q] + other, entries[e_both] + both),
+    )
+    found[begin + ONE] = max(
+        max(entries[entry + step] + neither, entries[e_p + step] + one),
+        max(entries[e_q + step] + other, entries[e_both + step] + both),
+    )
 
 
 @leaf
@@ -214,6 +219,11 @@ def pass_messages(
     for n in range(end - begin):
         i = begin + n if forward else end - 1 - n
         k, at = network.n_states[i], np.uint64(network.first_state[i])
+        if k == TWO:
+            bound += _visit_binary(
+                i, leading, ending, network, given, shares, afresh, spare, state
+            )
+            continue
         for x in range(np.uint64(k)):
             beliefs[at + x] = given.states[at + x]
         n_in, n_out = 0, 0
@@ -242,3 +252,50 @@ def pass_messages(
             for x in range(np.uint64(k)):
                 messages[m + x] = given_on * beliefs[at + x] - marginals[m + x]
     return bound
+
+
+@leaf
+def _visit_binary(
+    i: int,
+    leading: IntArray,
+    ending: IntArray,
+    network: Network,
+    given: Potentials,
+    shares: Shares,
+    afresh: bool,
+    spare: float,
+    state: IntArray,
+) -> float:
+    """Let a node of two states ask and give, as `pass_messages` does; return its part of the bound.
+
+    Written out, that takes two thirds of the time.
+    """
+    at, closed, marginals = np.uint64(network.first_state[i]), given.closed, shares.marginals
+    off, on, n_in, n_out = given.states[at], given.states[at + ONE], 0, 0
+    first = np.uint64(network.place_offsets[i])
+    last = np.uint64(network.place_offsets[i + 1])
+    for n in range(first, last):
+        place = network.places[n]
+        f, m = network.table[place], np.uint64(network.message_offsets[place])
+        n_out += ending[f] != i
+        if leading[f] != i:
+            n_in += 1
+            write_max_marginals(place, network, given, shares, state)
+        elif afresh:
+            write_max_marginals(place, network, given, shares, state)
+        off += marginals[m]
+        on += marginals[m + ONE]
+    most = max(off + closed[at], on + closed[at + ONE])
+    if off < most - spare:
+        closed[at] = -np.inf
+    if on < most - spare:
+        closed[at + ONE] = -np.inf
+    shares.beliefs[at], shares.beliefs[at + ONE] = off, on
+    share = 1.0 / max(n_in, n_out, 1)
+    off, on = share * off, share * on
+    for n in range(first, last):
+        place = network.places[n]
+        m, given_on = np.uint64(network.message_offsets[place]), ending[network.table[place]] != i
+        shares.messages[m] = (off if given_on else 0.0) - marginals[m]
+        shares.messages[m + ONE] = (on if given_on else 0.0) - marginals[m + ONE]
+    return (1.0 - share * n_out) * most
