@@ -16,13 +16,13 @@ from typing import Any
 
 import click
 import numpy as np
-from map_peers import PEERS
 from rich.console import Console
 from rich.progress import track
 from rich.table import Table
 
 from lpsmap_core.plugins.files import read_evidence, read_graph
 from lpsmap_core.plugins.formats import FileFormatError
+from map_peers import PEERS
 
 SUFFIXES = (".uai", ".uai.gz", ".fg", ".fg.gz")
 

@@ -1,8 +1,8 @@
 """The best assignment of a component whose factors all bound counts, by its linear program.
 
-A node of the search has some variables decided. The dual simplex method bounds it, by a vertex that
-is often whole; a variable between its bounds is branched on. Multipliers bound without what rounding
-did to the tableau: what they say is computed from the program itself.
+A node of the search has some variables decided. The dual simplex method bounds it, by a vertex
+that is often whole; a variable between its bounds is branched on. What multipliers bound is
+computed from the program itself, without what rounding did to the tableau.
 """
 
 from __future__ import annotations
@@ -83,7 +83,11 @@ class Counted(Space[FloatArray, BoolArray]):
     ) -> Sequence[Look[FloatArray, BoolArray]] | None:
         """Bound a node by a vertex, round it, decide what cannot be otherwise, and branch."""
         (eta,) = nodes
-        program, x, reduced = self._program._replace(eta=eta), np.empty(len(eta)), np.empty(len(eta))
+        program, x, reduced = (
+            self._program._replace(eta=eta),
+            np.empty(len(eta)),
+            np.empty(len(eta)),
+        )
         outcome = best_vertex(program, x, self._y)
         if out_of_time():
             return None

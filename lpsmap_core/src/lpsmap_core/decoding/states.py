@@ -198,7 +198,7 @@ class States(Space[BoolArray, BoolArray]):
 
 def _structure(part: Part, component: int) -> tuple[tuple[Network, slice, slice], Order]:
     """Return a component's network and the order to eliminate it in; found once for all scores."""
-    known = part.networks.known
+    known: dict[int, tuple[tuple[Network, slice, slice], Order]] = part.networks.known
     if component not in known:
         found = part.networks.of(component)
         order = elimination_order(found[0], LARGE)

@@ -250,7 +250,7 @@ def _choose(leaving: int, was: float, program: CountProgram, of: _Tableau, n_lin
             ratio = abs(of.gain[j] / row[j])
             if ratio < least or (ratio == least and abs(row[j]) > abs(row[of.places[best]])):
                 best, least = k, ratio
-        j = of.places[best]
+        j: int = of.places[best]
         q = of.on[j]
         span = of.high[q] - of.low[q]
         if missing <= span * abs(row[j]):

@@ -57,7 +57,10 @@ def joined(n_states: IntArray, scope_offsets: IntArray, scope: IntArray) -> Netw
         As in `Network`.
     """
     n_tables = len(scope_offsets) - 1
-    sizes, (first, last) = np.ones(n_tables, dtype=np.int64), np.empty((2, n_tables), dtype=np.int64)
+    sizes, (first, last) = (
+        np.ones(n_tables, dtype=np.int64),
+        np.empty((2, n_tables), dtype=np.int64),
+    )
     if n_tables:
         sizes = np.multiply.reduceat(n_states[scope], scope_offsets[:-1])
         first = np.minimum.reduceat(scope, scope_offsets[:-1])
@@ -172,12 +175,16 @@ class Networks:
     def of_binaries(self) -> BoolArray:
         """For each component, whether it is a network of pairs of nodes of two states each."""
         odd = np.append(0, np.cumsum(self.network.n_states != TWO))[self.first_node]
-        return self.of_pairs & (np.diff(odd) == 0)
+        found: BoolArray = self.of_pairs & (np.diff(odd) == 0)
+        return found
 
     @functools.cached_property
     def strict(self) -> BoolArray:
         """For each component, whether tables have entries that no scores allow."""
-        table = np.searchsorted(self.network.table_offsets, np.flatnonzero(self.places.fixed), "right") - 1
+        table = (
+            np.searchsorted(self.network.table_offsets, np.flatnonzero(self.places.fixed), "right")
+            - 1
+        )
         found = np.zeros(len(self.network.table_offsets) - 1, dtype=bool)
         found[table] = True
         return self._have(found)
@@ -208,7 +215,10 @@ class Networks:
 
     def scores(self, eta: FloatArray, eta_v: FloatArray) -> tuple[FloatArray, FloatArray]:
         """Return scores of all states and of all entries, ``-inf`` for what is not allowed."""
-        of_states, of_entries = np.empty(len(self.places.variable)), np.empty(len(self.places.fixed))
+        of_states, of_entries = (
+            np.empty(len(self.places.variable)),
+            np.empty(len(self.places.fixed)),
+        )
         _write_scores(self.places, eta, eta_v, of_states, of_entries)
         return of_states, of_entries
 
@@ -263,9 +273,7 @@ def build_networks(part: Any) -> Networks:
     return _laid_out(part, found, covered, heads, node, n_states, size, turned)
 
 
-def _scopes(
-    found: list[_Blocks], covered: BoolArray, node: IntArray
-) -> tuple[IntArray, IntArray]:
+def _scopes(found: list[_Blocks], covered: BoolArray, node: IntArray) -> tuple[IntArray, IntArray]:
     """Return the nodes of every table over two or more, and where they begin."""
     lengths, nodes = [], []
     for blocks in found:
@@ -349,9 +357,7 @@ def _laid_out(
     n = part.n_components
     return Networks(
         covered=covered,
-        network=joined(
-            n_states, offsets_of(lengths[order]), nodes[places]
-        ),
+        network=joined(n_states, offsets_of(lengths[order]), nodes[places]),
         first_node=np.searchsorted(part.component[heads], np.arange(n + 1)),
         first_table=np.searchsorted(component, np.arange(n + 1)),
         places=Places(

@@ -117,6 +117,9 @@ def ascend(
                 if score > found.score[c]:
                     found.score[c] = score
                     found.marginals[first:last] = spread[first:last]
-            if found.bound[c] - found.score[c] <= tol * size or before - found.bound[c] <= still * size:
+            if (
+                found.bound[c] - found.score[c] <= tol * size
+                or before - found.bound[c] <= still * size
+            ):
                 break
             before = found.bound[c]

@@ -141,9 +141,7 @@ def _write_of_binaries(
     on = shares.messages[np.uint64(m) + ONE] + given.closed[j + ONE]
     across, down = (ONE, STEP) if is_first else (STEP, ONE)
     found[begin] = max(entries[entry] + off, entries[entry + across] + on)
-    found[begin + ONE] = max(
-        entries[entry + down] + off, entries[entry + across + down] + on
-    )
+    found[begin + ONE] = max(entries[entry + down] + off, entries[entry + across + down] + on)
 
 
 @leaf
@@ -220,9 +218,7 @@ def pass_messages(
         i = begin + n if forward else end - 1 - n
         k, at = network.n_states[i], np.uint64(network.first_state[i])
         if k == TWO:
-            bound += _visit_binary(
-                i, leading, ending, network, given, shares, afresh, spare, state
-            )
+            bound += _visit_binary(i, leading, ending, network, given, shares, afresh, spare, state)
             continue
         for x in range(np.uint64(k)):
             beliefs[at + x] = given.states[at + x]
@@ -298,4 +294,5 @@ def _visit_binary(
         m, given_on = np.uint64(network.message_offsets[place]), ending[network.table[place]] != i
         shares.messages[m] = (off if given_on else 0.0) - marginals[m]
         shares.messages[m + ONE] = (on if given_on else 0.0) - marginals[m + ONE]
-    return (1.0 - share * n_out) * most
+    kept: float = (1.0 - share * n_out) * most
+    return kept

@@ -146,7 +146,8 @@ def split_pair(f: int, network: Network, given: Potentials, marginals: FloatArra
     a = marginals[network.first_state[network.scope[p]] + 1]
     b = marginals[network.first_state[network.scope[p + 1]] + 1]
     gain = given.entries[e] - given.entries[e + 1] - given.entries[e + 2] + given.entries[e + 3]
-    return min(a, b) if gain > 0.0 else max(0.0, a + b - 1.0)
+    both: float = min(a, b) if gain > 0.0 else max(0.0, a + b - 1.0)
+    return both
 
 
 @leaf
