@@ -250,11 +250,11 @@ def _choose(leaving: int, was: float, program: CountProgram, of: _Tableau, n_lin
             ratio = abs(of.gain[j] / row[j])
             if ratio < least or (ratio == least and abs(row[j]) > abs(row[of.places[best]])):
                 best, least = k, ratio
-        j: int = of.places[best]
+        j = of.places[best]
         q = of.on[j]
         span = of.high[q] - of.low[q]
         if missing <= span * abs(row[j]):
-            return j
+            return int(j)
         missing -= span * abs(row[j])
         _move(j, -span if of.upper[j] else span, of, n_lines)
         of.upper[j] = not of.upper[j]
