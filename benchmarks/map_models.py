@@ -26,8 +26,8 @@ from map_peers import PEERS
 
 SUFFIXES = (".uai", ".uai.gz", ".fg", ".fg.gz")
 
-REPEATS, LONG = 5, 300.0
-"""Solves of which the fastest counts, unless one takes as many milliseconds."""
+LONG, ENOUGH = 3.0, 0.1
+"""Seconds of a call that is not made again, and those that all calls together take at least."""
 
 
 def graph_of(path: Path) -> Any:
@@ -42,16 +42,19 @@ def graph_of(path: Path) -> Any:
 def timed(call: Callable[[], Any]) -> tuple[Any, float]:
     """Return what a call returns, and its milliseconds of processor time.
 
-    The first call, which may load kernels, counts only if it takes longer than that.
+    The first call may load kernels; unless it takes long, others are made until a clock that ticks
+    seldom can tell.
     """
-    times: list[float] = []
-    while len(times) <= REPEATS and (len(times) < 2 or times[-1] < LONG):
-        begin = time.process_time()
-        found = call()
-        times.append(1e3 * (time.process_time() - begin))
-        if times[0] > 10.0 * LONG:
-            break
-    return found, min(times)
+    begin = time.process_time()
+    found = call()
+    seconds = time.process_time() - begin
+    if seconds > LONG:
+        return found, 1e3 * seconds
+    begin, n, seconds = time.process_time(), 0, 0.0
+    while seconds < ENOUGH:
+        call()
+        n, seconds = n + 1, time.process_time() - begin
+    return found, 1e3 * seconds / n
 
 
 def row_of(path: Path, max_time: float) -> list[str]:

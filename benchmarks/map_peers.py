@@ -14,6 +14,9 @@ from lpsmap_core.decoding.program import Program, programs, without_description
 
 __all__ = ["PEERS"]
 
+ENOUGH = 0.2
+"""Seconds that repeated solves take at least: clocks of processes can tick seldom."""
+
 
 def programs_of(graph: Any) -> list[Program]:
     """Return the linear programs of a graph's components; none where a type has no description."""
@@ -28,21 +31,24 @@ def highs_time(graph: Any, max_time: float, whole: bool) -> str:
     """Return the milliseconds of HiGHS for all components; ``>`` where it did not end in time."""
     import highspy
 
-    total, ended = 0.0, True
-    for program in programs_of(graph):
-        highs, model = highspy.Highs(), model_of(program)
-        highs.silent()
-        if not whole:
-            model.integrality_ = []
-        highs.setOptionValue("threads", 1)
-        highs.setOptionValue("time_limit", max_time)
-        highs.setOptionValue("mip_rel_gap", 1e-8)
-        highs.passModel(model)
-        begin = time.process_time()
-        highs.run()
-        total += 1e3 * (time.process_time() - begin)
-        ended &= highs.getModelStatus() == highspy.HighsModelStatus.kOptimal
-    return f"{'' if ended else '>'}{total:.1f}"
+    begun, total, ended, n = time.process_time(), 0.0, True, 0
+    some = programs_of(graph)
+    while n == 0 or time.process_time() - begun < ENOUGH:
+        n += 1
+        for program in some:
+            highs, model = highspy.Highs(), model_of(program)
+            highs.silent()
+            if not whole:
+                model.integrality_ = []
+            highs.setOptionValue("threads", 1)
+            highs.setOptionValue("time_limit", max_time)
+            highs.setOptionValue("mip_rel_gap", 1e-8)
+            highs.passModel(model)
+            begin = time.process_time()
+            highs.run()
+            total += 1e3 * (time.process_time() - begin)
+            ended &= highs.getModelStatus() == highspy.HighsModelStatus.kOptimal
+    return f"{'' if ended else '>'}{total / n:.1f}"
 
 
 def toulbar2_time(graph: Any, max_time: float) -> str:

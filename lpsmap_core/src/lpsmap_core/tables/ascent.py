@@ -13,7 +13,7 @@ import numpy as np
 
 from lpsmap_core.kernels.arrays import BoolArray, FloatArray, IntArray
 from lpsmap_core.kernels.by_address import by_address
-from lpsmap_core.kernels.compile import kernel
+from lpsmap_core.kernels.compile import kernel, leaf
 from lpsmap_core.kernels.interrupts import interrupted
 from lpsmap_core.layout.network import Network
 from lpsmap_core.tables.messages import Potentials, Shares, pass_messages
@@ -25,7 +25,7 @@ FEWEST, SELDOM = 4, 4
 """Pairs of passes between two looks at answers, but at the beginning; and as many times as many
 have been made before that are more."""
 
-TIES = np.array([1e-7, 1e-5, 1e-3])
+TIES = (1e-7, 1e-5, 1e-3)
 """Differences of beliefs that may count as none, relative to the best of a node."""
 
 
@@ -46,6 +46,46 @@ def new_ascent(network: Network, n_components: int) -> Ascent:
     score, bound = np.full(n_components, -np.inf), np.full(n_components, np.inf)
     passes = np.zeros(n_components, dtype=np.int64)
     return Ascent(np.zeros(int(network.first_state[-1])), score, bound, passes)
+
+
+@leaf
+def _take_rounded(
+    c: int,
+    begin: int,
+    end: int,
+    network: Network,
+    given: Potentials,
+    rounded: IntArray,
+    found: Ascent,
+) -> None:
+    """Keep an assignment of a component if it is the best answer so far."""
+    score = assignment_score(begin, end, network, given, rounded)
+    if score > found.score[c]:
+        found.score[c] = score
+        found.marginals[network.first_state[begin] : network.first_state[end]] = 0.0
+        for i in range(begin, end):
+            found.marginals[network.first_state[i] + rounded[i]] = 1.0
+
+
+@leaf
+def _take_tied(
+    c: int,
+    begin: int,
+    end: int,
+    network: Network,
+    given: Potentials,
+    shares: Shares,
+    spread: FloatArray,
+    found: Ascent,
+) -> None:
+    """Keep even shares of tied states if they are the best answer so far."""
+    for tied in TIES:
+        if share_ties(begin, end, network, given, shares, tied, spread):
+            score = shares_score(begin, end, network, given, spread)
+            if score > found.score[c]:
+                found.score[c] = score
+                for s in range(network.first_state[begin], network.first_state[end]):
+                    found.marginals[s] = spread[s]
 
 
 @kernel
@@ -87,8 +127,7 @@ def ascend(
         if not chosen[c]:
             continue
         begin, end = first_node[c], first_node[c + 1]
-        first, last, before = network.first_state[begin], network.first_state[end], np.inf
-        next_look = 0
+        before, next_look = np.inf, 0
         for t in range(most_passes):
             for forward in (True, False):
                 found.bound[c] = pass_messages(
@@ -102,24 +141,10 @@ def ascend(
             next_look = t + min(t + 1, max(FEWEST, t // SELDOM))
             size = max(1.0, abs(found.bound[c]))
             round_beliefs(begin, end, network, given, shares, rounded, scores, memory)
-            score = assignment_score(begin, end, network, given, rounded)
-            if score > found.score[c]:
-                found.score[c] = score
-                found.marginals[first:last] = 0.0
-                for i in range(begin, end):
-                    found.marginals[network.first_state[i] + rounded[i]] = 1.0
-            for tied in TIES:
-                if not of_pairs[c] or found.bound[c] - found.score[c] <= tol * size:
-                    break
-                if not share_ties(begin, end, network, given, shares, tied, spread):
-                    continue
-                score = shares_score(begin, end, network, given, spread)
-                if score > found.score[c]:
-                    found.score[c] = score
-                    found.marginals[first:last] = spread[first:last]
-            if (
-                found.bound[c] - found.score[c] <= tol * size
-                or before - found.bound[c] <= still * size
-            ):
+            _take_rounded(c, begin, end, network, given, rounded, found)
+            if of_pairs[c] and found.bound[c] - found.score[c] > tol * size:
+                _take_tied(c, begin, end, network, given, shares, spread, found)
+            missing, fell = found.bound[c] - found.score[c], before - found.bound[c]
+            if missing <= tol * size or fell <= still * size:
                 break
             before = found.bound[c]
