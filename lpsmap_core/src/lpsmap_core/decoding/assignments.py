@@ -9,7 +9,7 @@ from lpsmap_core.kernels.arrays import BoolArray, FloatArray, IntArray
 from lpsmap_core.layout.layout import Part
 from lpsmap_core.local.oracles import HELD, best_structures, with_finite_scores
 
-__all__ = ["assignment_scores", "best_additionals"]
+__all__ = ["assignment_scores", "best_additionals", "scored"]
 
 
 def best_additionals(
@@ -63,13 +63,20 @@ def assignment_scores(
     chosen
         For each variable of the part, in any shape, whether it is on.
     """
+    return scored(part, eta, eta_v, chosen)[0]
+
+
+def scored(
+    part: Part, eta: FloatArray, eta_v: FloatArray, chosen: BoolArray
+) -> tuple[FloatArray, FloatArray]:
+    """Return what `assignment_scores` returns, and the additionals that this takes."""
     allowed, v = best_additionals(part, eta_v, chosen.reshape(-1))
     gains = np.where(chosen, eta, 0.0).reshape(-1)
     scores = sums(part.component, gains, part.n_components)
     gains_v = np.where(v != 0.0, eta_v, 0.0) * v
     scores += sums(part.additional_component, gains_v, part.n_components)
     scores[part.blocks.component[~allowed]] = -np.inf
-    return scores
+    return scores, v
 
 
 def _owners(offsets: IntArray) -> IntArray:

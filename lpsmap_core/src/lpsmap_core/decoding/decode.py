@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from lpsmap_core.decoding.assignments import assignment_scores
+from lpsmap_core.decoding.counted import Counted
 from lpsmap_core.decoding.exact import Assignments
 from lpsmap_core.decoding.search import Progress, Search
 from lpsmap_core.decoding.states import States
@@ -90,7 +91,7 @@ def decode_part(
     means: FloatArray,
     bound: FloatArray,
     limits: SearchLimits,
-    start: WarmStart | None = None,
+    start: Callable[[], WarmStart | None] = lambda: None,
 ) -> Decoded:
     """Round marginals to an assignment, and search where that is not proved the best.
 
@@ -107,7 +108,7 @@ def decode_part(
     limits
         When to stop.
     start
-        Where the relaxation ended that the marginals and the bounds are of.
+        Returns where the relaxation ended that the marginals and the bounds are of.
     """
     chosen = (means > 0.5) & ~np.isneginf(eta)
     score = assignment_scores(part, eta, eta_v, chosen)
@@ -123,8 +124,8 @@ def decode_part(
             if c not in begun:
                 known = (float(score[c]), chosen[variables]) if score[c] > -math.inf else None
                 begun[c] = _begin(part, c, eta, eta_v, limits, start, known, float(bound[c]))
-            search, network = begun[c]
-            space = network or Assignments(part, c, eta[variables], eta_v, limits.threads)
+            search, kept = begun[c]
+            space = kept or Assignments(part, c, eta[variables], eta_v, limits.threads)
             report = None if limits.report is None else functools.partial(limits.report, c)
             found = search.run(space, max_nodes=most, deadline=limits.deadline, report=report)
             n_nodes[c], bound[c] = found.n_nodes, min(bound[c], found.bound)
@@ -141,10 +142,10 @@ def decode_part(
 
 
 class _Begun(NamedTuple):
-    """A component's search, and what it searches if that is a network; others are made anew."""
+    """A component's search, and what it searches if that is kept; others are made anew."""
 
     search: Search[Any, BoolArray]
-    network: States | None
+    kept: States | Counted | None
 
 
 def _begin(
@@ -153,7 +154,7 @@ def _begin(
     eta: FloatArray,
     eta_v: FloatArray,
     limits: SearchLimits,
-    start: WarmStart | None,
+    start: Callable[[], WarmStart | None],
     known: tuple[float, BoolArray] | None,
     bound: float,
 ) -> _Begun:
@@ -163,5 +164,8 @@ def _begin(
         if states.serves:
             return _Begun(Search(states.root(), limits.gap, known, bound), states)
     variables = slice(*part.first_variable[c : c + 2].tolist())
+    if Counted.serves(part, c):
+        counted = Counted(part, c, eta[variables])
+        return _Begun(Search(counted.root(), limits.gap, known, bound), counted)
     space = Assignments(part, c, eta[variables], eta_v, limits.threads)
-    return _Begun(Search(space.root(start), limits.gap, known, bound), None)
+    return _Begun(Search(space.root(start()), limits.gap, known, bound), None)

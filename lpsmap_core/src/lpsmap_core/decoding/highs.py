@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import importlib.util
 from typing import Any, ClassVar
 
@@ -10,10 +11,16 @@ import numpy as np
 from lpsmap_core.decoding.program import Program
 from lpsmap_core.decoding.solvers import Answer, MapSolver, SolverLimits
 
-__all__ = ["HighsSolver"]
+__all__ = ["HighsSolver", "model_of"]
 
 LOOK = 0.05
 """Seconds between two looks whether Ctrl-C came."""
+
+
+@functools.cache
+def _is_installed() -> bool:
+    """Return whether highspy is; to look for what is not takes longer than a small search."""
+    return importlib.util.find_spec("highspy") is not None
 
 
 class HighsSolver(MapSolver):
@@ -24,7 +31,7 @@ class HighsSolver(MapSolver):
     @classmethod
     def missing(cls) -> str | None:
         """Return that highspy is, if it is."""
-        if importlib.util.find_spec("highspy") is not None:
+        if _is_installed():
             return None
         return "highspy is not installed. Install it with: pip install 'lpsmap-core[highs]'"
 
@@ -40,7 +47,7 @@ class HighsSolver(MapSolver):
         highs.setOptionValue("threads", limits.threads)
         if limits.seconds is not None:
             highs.setOptionValue("time_limit", limits.seconds)
-        highs.passModel(_model(program))
+        highs.passModel(model_of(program))
         interrupted = _run(highs)
         status, known = highs.getModelStatus(), highspy.HighsModelStatus
         if status in (known.kInfeasible, known.kUnboundedOrInfeasible):  # all columns are bounded
@@ -55,7 +62,7 @@ class HighsSolver(MapSolver):
         return Answer(values, bound, max(int(info.mip_node_count), 0), interrupted)
 
 
-def _model(program: Program) -> Any:
+def model_of(program: Program) -> Any:
     """Return a program as HiGHS has it: rows of the matrix one after the other."""
     import highspy
 

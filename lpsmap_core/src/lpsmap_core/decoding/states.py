@@ -16,9 +16,10 @@ from lpsmap_core.decoding.search import Look, Space
 from lpsmap_core.kernels.arrays import BoolArray, FloatArray, IntArray
 from lpsmap_core.kernels.interrupts import out_of_time, raise_interrupt
 from lpsmap_core.layout.layout import Part
+from lpsmap_core.layout.network import Network
 from lpsmap_core.tables.bounds import tighten
 from lpsmap_core.tables.cycles import no_triplets, subtract_shares, triplets_of
-from lpsmap_core.tables.elimination import eliminate, elimination_order
+from lpsmap_core.tables.elimination import Order, eliminate, elimination_order
 from lpsmap_core.tables.messages import Potentials, finite_scores, new_shares
 from lpsmap_core.tables.moves import improve
 
@@ -68,14 +69,11 @@ class States(Space[BoolArray, BoolArray]):
         self, part: Part, component: int, eta: FloatArray, eta_v: FloatArray, gap: float
     ) -> None:
         self._part, self._component, self._gap = part, component, gap
-        self._plain, self._states, entries = part.networks.of(component)
+        (self._plain, self._states, entries), self._order = _structure(part, component)
         scores, entry_scores = part.networks.scores(eta, eta_v)
         self._scores = scores[self._states], entry_scores[entries]
         self._decisive = finite_scores(*self._scores)[2]
         self._rounding = ROUNDING * self._decisive
-        self._order = elimination_order(self._plain, LARGE)
-        if self._plain.n_states.max(initial=0) > MOST_STATES:
-            self._order = self._order._replace(cost=np.inf)
         self._n_looks, self._solved = 0, False
         of_pairs = bool(part.networks.of_pairs[component])
         self.serves = (of_pairs or self._order.cost <= LARGE) and self._decisive <= LARGEST
@@ -196,3 +194,15 @@ class States(Space[BoolArray, BoolArray]):
         states[first:end] = chosen
         variables = slice(*self._part.first_variable[self._component : self._component + 2])
         return self._part.networks.assignment(states)[variables]
+
+
+def _structure(part: Part, component: int) -> tuple[tuple[Network, slice, slice], Order]:
+    """Return a component's network and the order to eliminate it in; found once for all scores."""
+    known: dict[int, tuple[tuple[Network, slice, slice], Order]] = part.networks.known
+    if component not in known:
+        found = part.networks.of(component)
+        order = elimination_order(found[0], LARGE)
+        if found[0].n_states.max(initial=0) > MOST_STATES:
+            order = order._replace(cost=np.inf)
+        known[component] = found, order
+    return known[component]

@@ -33,7 +33,8 @@ from lpsmap_core.engine.anderson import (
     review_acceleration,
 )
 from lpsmap_core.engine.faces import Work, draw_general_position, make_work, work_at
-from lpsmap_core.engine.first_duals import bounds_counts
+from lpsmap_core.engine.first_duals import seeks_multipliers
+from lpsmap_core.engine.first_vertices import seeks_vertices
 from lpsmap_core.engine.infeasible import FIRST_TEST, InfeasibilityTest
 from lpsmap_core.engine.options import Options
 from lpsmap_core.engine.polish import (
@@ -59,7 +60,13 @@ from lpsmap_core.engine.selection import (
 from lpsmap_core.engine.state import PartState, initial_state, scale_additionals
 from lpsmap_core.engine.step_size import balance_ratio, balanced_step_size
 from lpsmap_core.engine.threads import in_shares
-from lpsmap_core.engine.units import PLACES, accelerate_later, polish_later, start_later
+from lpsmap_core.engine.units import (
+    PLACES,
+    accelerate_later,
+    polish_later,
+    start_later,
+    vertices_later,
+)
 from lpsmap_core.kernels.arrays import BoolArray, FloatArray, IntArray
 from lpsmap_core.kernels.compile import kernel, leaf
 from lpsmap_core.kernels.interrupts import interrupted, out_of_time, stopped
@@ -231,10 +238,8 @@ def _iterate(
     progress = problem.progress
     iteration = progress.iterations[selection.components[0]]
     running, looks_again = np.empty(0, dtype=np.bool_), False
-    if iteration == 0 and len(polish.numbers) > 0:
-        draw_general_position(selection, problem, polish.numbers)
-        if bounds_counts(selection, problem.counts) and not start_later(places, selection, problem):
-            return False
+    if iteration == 0 and limits.adapt and not _begin(selection, problem, polish, places):
+        return False
     while len(selection.components) > 0 and iteration < limits.stop:
         iteration += 1
         only, alone = selection.components[0], len(selection.components) == 1
@@ -279,6 +284,18 @@ def _iterate(
             for c in selection.components:
                 running[c] = not progress.converged[c]
             selection = keep_chosen(selection, problem.links, problem.blocks, running)
+    return True
+
+
+@leaf
+def _begin(selection: Selection, problem: LoopProblem, polish: Polish, places: IntArray) -> bool:
+    """Choose where components start whose solution is nearly known; false if Python code raised."""
+    if len(polish.numbers) > 0:
+        draw_general_position(selection, problem, polish.numbers)
+        if seeks_multipliers(selection, problem.counts):
+            return start_later(places, selection, problem)
+    if problem.quadratic == 0.0 and seeks_vertices(selection, problem):
+        return vertices_later(places, selection, problem)
     return True
 
 

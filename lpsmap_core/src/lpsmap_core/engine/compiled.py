@@ -12,8 +12,10 @@ from lpsmap_core.engine.backward import multiply_jacobian
 from lpsmap_core.engine.certificate import Optimality, check_optimality, error_bounds
 from lpsmap_core.engine.infeasible import find_violations
 from lpsmap_core.engine.linear import linear_bounds, solve_linear
+from lpsmap_core.engine.messages import ascend_networks
 from lpsmap_core.engine.options import Options
 from lpsmap_core.engine.protocol import Engine, SolvedGraph, WarmStart
+from lpsmap_core.engine.solved_networks import SolvedNetworks, is_settled
 from lpsmap_core.engine.state import PartState
 from lpsmap_core.engine.status import Status
 from lpsmap_core.kernels.arrays import BoolArray, FloatArray, IntArray
@@ -166,10 +168,25 @@ class CompiledEngine(Engine):
         skip: BoolArray,
         options: Options,
         warm: WarmStart | None = None,
-    ) -> SolvedPart:
+    ) -> SolvedGraph:
         """Solve a part, see `Engine.solve`."""
-        # what is huge is told from the rest by the quadratic term
-        run = solve_on_any_scale if options.quadratic else solve_linear
-        state = run(part, eta, eta_v, skip, options, warm)
-        find_violations(state)
-        return SolvedPart(state)
+        if options.quadratic:  # what is huge is told from the rest by it
+            return _judged(solve_on_any_scale(part, eta, eta_v, skip, options, warm))
+
+        def by_loop(start: WarmStart | None) -> SolvedPart:
+            return _judged(solve_linear(part, eta, eta_v, skip, options, start))
+
+        ascended = None
+        if warm is None:
+            ascended = ascend_networks(part, eta, eta_v, ~skip, options)
+        if ascended is None:
+            return by_loop(warm)
+        if is_settled(ascended, ~skip, options):
+            return SolvedNetworks(ascended, options, by_loop)
+        return by_loop(ascended.start(options))
+
+
+def _judged(state: PartState) -> SolvedPart:
+    """Return a solved part, of which it is known what contradicts."""
+    find_violations(state)
+    return SolvedPart(state)

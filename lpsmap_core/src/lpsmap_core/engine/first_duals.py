@@ -28,7 +28,10 @@ from lpsmap_core.kernels.compile import kernel, leaf
 from lpsmap_core.layout.arrangement import Links
 from lpsmap_core.layout.counts import Counts
 
-__all__ = ["start_from_multipliers"]
+__all__ = ["start_from_multipliers", "write_start"]
+
+MOST_FACTORS = 256
+"""Components of more factors are left out: equations with all multipliers would take too long."""
 
 MOST_STEPS = 64
 """Newton steps, after which what was found is given up. Nearly whole solutions take the most."""
@@ -80,12 +83,12 @@ class Multipliers(NamedTuple):
 
 
 @leaf
-def bounds_counts(selection: Selection, counts: Counts) -> bool:
-    """Return whether all factors of some component of a selection bound counts."""
-    n_covered = 0
+def seeks_multipliers(selection: Selection, counts: Counts) -> bool:
+    """Return whether `start_from_multipliers` serves a component of a selection."""
+    n_served = 0
     for c in selection.components:
-        n_covered += counts.covered[c]
-    return n_covered > 0
+        n_served += _is_served(c, counts)
+    return n_served > 0
 
 
 @kernel
@@ -98,12 +101,12 @@ def start_from_multipliers(selection: Selection, problem: LoopProblem) -> None:
     first, variables = counts.first, problem.blocks.first_variable
     most, longest = 0, 0
     for c in selection.components:
-        if counts.covered[c]:
+        if _is_served(c, counts):
             most = max(most, first[c + 1] - first[c])
             longest = max(longest, variables[c + 1] - variables[c])
     vectors, matrix, x = np.empty((5, most)), np.empty((most, most)), np.empty(longest)
     for c in selection.components:
-        if not counts.covered[c]:
+        if not _is_served(c, counts):
             continue
         begin, end, n = first[c], first[c + 1], first[c + 1] - first[c]
         of = Multipliers(
@@ -120,20 +123,29 @@ def start_from_multipliers(selection: Selection, problem: LoopProblem) -> None:
             x,
         )
         if _find(c, of, problem):
-            _write_start(of, problem)
+            write_start(of.begin, of.end, of.x, of.y, problem)
             progress.warm[c], progress.stale[c] = False, True
 
 
 @leaf
-def _write_start(of: Multipliers, problem: LoopProblem) -> None:
-    """Write a component's means and duals."""
+def _is_served(c: int, counts: Counts) -> bool:
+    """Return whether a component's factors bound counts, and are few enough."""
+    served: bool = counts.covered[c] and counts.first[c + 1] - counts.first[c] <= MOST_FACTORS
+    return served
+
+
+@leaf
+def write_start(
+    begin: np.uint64, end: np.uint64, x: FloatArray, y: FloatArray, problem: LoopProblem
+) -> None:
+    """Write a component's means and duals, from the numbers that the means are before clipping."""
     links, iterate, number = problem.links, problem.iterate, problem.counts.number
-    for v in range(of.begin, of.end):
+    for v in range(begin, end):
         lo, hi, delta, total = links.offsets[v], links.offsets[v + ONE], links.root_degree[v], 0.0
-        iterate.u[v] = min(1.0, max(0.0, of.x[v - of.begin])) / delta
+        iterate.u[v] = min(1.0, max(0.0, x[v - begin])) / delta
         for e in range(lo, hi):
-            y = of.y[number[e]]
-            iterate.duals[e] = -y if links.negated[e] else y
+            dual = y[number[e]]
+            iterate.duals[e] = -dual if links.negated[e] else dual
             total += iterate.duals[e]
         mean = total / np.float64(hi - lo)
         for e in range(lo, hi):

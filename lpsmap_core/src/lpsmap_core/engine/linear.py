@@ -10,7 +10,6 @@ import numpy as np
 from lpsmap_core.engine.admm import run_loop
 from lpsmap_core.engine.infeasible import find_violations
 from lpsmap_core.engine.magnitudes import Split, any_large, largest_magnitudes
-from lpsmap_core.engine.messages import start_from_messages
 from lpsmap_core.engine.options import Options
 from lpsmap_core.engine.protocol import WarmStart
 from lpsmap_core.engine.scores import set_scores
@@ -42,10 +41,7 @@ def solve_linear(
     """
     withheld = _hugely_negative(part, eta, eta_v)
     if withheld is None:
-        warm = warm or start_from_messages(part, eta, eta_v, ~skip, options)
         state = initial_state(part, eta, eta_v, options, warm)
-        if options.exact:
-            skip = skip | _left_to_search(state)
         _solve(state, ~skip, options)
         return state
     off, off_v = (scores < 0.0 for scores in withheld)
@@ -63,18 +59,6 @@ def solve_linear(
         _solve(state, needing, options)
     state.withheld = np.where(off, withheld[0], 0.0), np.where(off_v, withheld[1], 0.0)
     return state
-
-
-def _left_to_search(state: PartState) -> BoolArray:
-    """Return the components that are networks of pairs, at the means that they start from.
-
-    Their search has better bounds than the loop.
-    """
-    part, iterate = state.part, state.problem.iterate
-    left = part.networks.of_pairs & ~part.direct
-    copies = part.sign * iterate.u[part.link_variable] + part.shift
-    np.copyto(iterate.z, copies, where=left[part.component[part.link_variable]])
-    return left
 
 
 def _hugely_negative(

@@ -1,11 +1,14 @@
-"""Where the loop starts without the quadratic term: at the end of messages, for networks.
+"""Networks without the quadratic term: messages bound them, and mostly an answer meets the bound.
 
 Active sets take many iterations over tables. Messages need a few passes for duals of nearly the
-best bound, and where they agree on one assignment, that is the solution. The loop then sets out
-from both, and mostly finds that there is nothing left to do.
+best bound. Where an answer scores as much, that is the solution, and no loop is needed. Elsewhere
+the loop sets out from both.
 """
 
 from __future__ import annotations
+
+import functools
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -16,11 +19,12 @@ from lpsmap_core.engine.step_size import first_step_sizes
 from lpsmap_core.kernels.arrays import BoolArray, FloatArray
 from lpsmap_core.kernels.interrupts import raise_interrupt
 from lpsmap_core.layout.layout import Part
-from lpsmap_core.tables.messages import Potentials, Shares, ascend, finite_scores, new_shares
+from lpsmap_core.tables.ascent import Ascent, ascend, new_ascent
+from lpsmap_core.tables.messages import Potentials, Shares, finite_scores, new_shares
 
-__all__ = ["start_from_messages"]
+__all__ = ["Ascended", "ascend_networks"]
 
-MOST_PASSES = 300
+MOST_PASSES = 1000
 """Pairs of passes. Where they do not suffice, the loop goes on from there."""
 
 STILL = 1e-3
@@ -32,11 +36,64 @@ TIED = 1e-6
 LARGEST = 1e9
 """Of the summed magnitudes: messages lose the digits that scores beyond have."""
 
+ROUNDING = 1e-13
+"""What rounding may hide of bounds, in units of the summed magnitudes of the scores."""
 
-def start_from_messages(
+
+@dataclass(frozen=True)
+class Ascended:
+    """Where messages ended."""
+
+    part: Part
+    eta: FloatArray
+    eta_v: FloatArray
+    served: BoolArray
+    """For each component, whether it is a network that was to be solved."""
+    given: Potentials
+    shares: Shares
+    found: Ascent
+    decisive: float
+    """Minus what stands for ``-inf``."""
+    tol: float
+
+    @property
+    def rounding(self) -> float:
+        """What rounding may hide of bounds."""
+        return ROUNDING * self.decisive
+
+    @functools.cached_property
+    def met(self) -> BoolArray:
+        """For each component, whether an answer meets its bound, up to `tol` of its size.
+
+        One that uses what is forbidden is none.
+        """
+        bound, score = self.found.bound, self.found.score
+        near = bound - score + self.rounding <= self.tol * np.maximum(1.0, np.abs(score))
+        met: BoolArray = near & (score > -0.5 * self.decisive)
+        return met
+
+    def start(self, options: Options) -> WarmStart:
+        """Return where the loop is to set out from."""
+        part, found, networks = self.part, self.found, self.part.networks
+        met = self.met
+        on, _ = networks.answer(found.marginals, np.zeros(len(networks.places.fixed)), 0)
+        means = np.where(met[part.component], on, _tied_means(part, self.shares))
+        # duals of what outweighs all else are no start but for the solution itself
+        free = np.ones(part.n_components, dtype=bool)
+        free[part.component[np.isneginf(self.eta)]] = False
+        free[part.additional_component[np.isneginf(self.eta_v)]] = False
+        free &= ~networks.strict
+        known = self.served & (met | free)
+        no_direct = np.zeros(part.n_components, dtype=bool)
+        step_size = first_step_sizes(part.first_variable, no_direct, self.eta, options)
+        duals = _duals(part, self.eta, self.eta_v, self.shares)
+        return WarmStart(means / part.root_degree, duals, step_size, known)
+
+
+def ascend_networks(
     part: Part, eta: FloatArray, eta_v: FloatArray, chosen: BoolArray, options: Options
-) -> WarmStart | None:
-    """Return where messages end, for networks that have active sets, or that will be searched.
+) -> Ascended | None:
+    """Pass messages in networks that have active sets, or that will be searched; None for none.
 
     Parameters
     ----------
@@ -51,33 +108,32 @@ def start_from_messages(
     for bucket in part.buckets:
         if bucket.type.projection_kernel is None and bucket.type.as_tables is not None:
             slow[bucket.component] = True
-    networks = part.networks if options.exact or slow.any() else None
-    if networks is None:
+    if not (options.exact or slow.any()):
         return None
-    slow = (slow | (networks.of_pairs & options.exact)) & networks.covered & chosen & ~part.direct
+    networks = part.networks
+    served = (slow | networks.of_pairs) if options.exact else slow
+    served &= networks.covered & chosen
+    if not served.any():
+        return None
     states, entries, decisive = finite_scores(*networks.scores(eta, eta_v))
-    if not slow.any() or decisive > LARGEST:
+    if decisive > LARGEST:
         return None
-    n, network = part.n_components, networks.network
-    given, shares = Potentials(states, entries, np.zeros(len(states))), new_shares(network)
-    best = np.zeros(len(network.n_states), dtype=np.int64)
-    score, bound = np.full(n, -np.inf), np.full(n, np.inf)
-    passes = np.zeros(n, dtype=np.int64)
-    found = best, score, bound, passes
-    components, still = np.flatnonzero(slow), STILL * options.tol
-    ascend(components, networks.first_node, network, given, shares, MOST_PASSES, still, *found)
+    given, shares = Potentials(states, entries, np.zeros(len(states))), new_shares(networks.network)
+    found = new_ascent(networks.network, part.n_components)
+    ascend(
+        served,
+        networks.first_node,
+        networks.of_binaries,
+        networks.network,
+        given,
+        shares,
+        min(MOST_PASSES, options.max_iter),
+        options.tol,
+        STILL * options.tol,
+        found,
+    )
     raise_interrupt()
-    tight = bound - score <= options.tol * np.maximum(1.0, np.abs(bound))
-    on = np.where(networks.assignment(best), 1.0, 0.0)
-    means = np.where(tight[part.component], on, _tied_means(part, shares))
-    # duals of what outweighs all else are no start but for the solution itself
-    free = np.ones(n, dtype=bool)
-    free[part.component[np.isneginf(eta)]] = False
-    free[part.additional_component[np.isneginf(eta_v)]] = False
-    free &= ~networks.strict
-    known = slow & (tight | free)
-    step_size = first_step_sizes(part.first_variable, np.zeros(n, dtype=bool), eta, options)
-    return WarmStart(means / part.root_degree, _duals(part, eta, eta_v, shares), step_size, known)
+    return Ascended(part, eta, eta_v, served, given, shares, found, decisive, options.tol)
 
 
 def _tied_means(part: Part, shares: Shares) -> FloatArray:
@@ -89,10 +145,7 @@ def _tied_means(part: Part, shares: Shares) -> FloatArray:
     size = np.maximum(1.0, np.abs(most))
     tied = shares.beliefs >= (most - TIED * size)[owner]
     share = tied / np.bincount(owner, tied, minlength=len(most))[owner]
-    means = networks.turned.astype(np.float64)
-    there = networks.variable >= 0
-    variable = networks.variable[there]
-    means[variable] = np.where(networks.turned[variable], 1.0 - share[there], share[there])
+    means, _ = networks.answer(share, np.zeros(len(networks.places.fixed)), 0)
     return means
 
 
@@ -105,12 +158,12 @@ def _duals(part: Part, eta: FloatArray, eta_v: FloatArray, shares: Shares) -> Fl
     there = networks.link >= 0
     link = networks.link[there]
     # the two states of a single slot are those of its variable, also where it is negated
-    sign = np.where(networks.turned[part.link_variable[link]], 1.0, part.sign[link])
+    sign = np.where(networks.places.turned[part.link_variable[link]], 1.0, part.sign[link])
     of_links[link] = sign * (shares.messages - off)[there]
     # what a factor scores of single nodes stays with it
     padded = np.append(np.where(np.isneginf(eta_v), 0.0, eta_v), 0.0)
     there = networks.own_link >= 0
-    of_links[networks.own_link[there]] -= padded[networks.own_additional[there]]
+    of_links[networks.own_link[there]] -= padded[networks.places.own_additional[there]]
     variable = part.link_variable
     scores = np.where(np.isneginf(eta), 0.0, eta)
     of_slots = part.sign * scores[variable]

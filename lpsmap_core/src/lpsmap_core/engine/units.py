@@ -13,6 +13,7 @@ import numpy as np
 from lpsmap_core.engine.anderson import History, accelerate
 from lpsmap_core.engine.faces import Work
 from lpsmap_core.engine.first_duals import start_from_multipliers
+from lpsmap_core.engine.first_vertices import start_from_vertices
 from lpsmap_core.engine.polish import Polish, polish_settled
 from lpsmap_core.engine.problem import LoopProblem
 from lpsmap_core.engine.selection import Selection
@@ -22,9 +23,9 @@ from lpsmap_core.kernels.compile import COMPILED, leaf
 from lpsmap_core.kernels.late import kernel_at, place_of
 from lpsmap_core.kernels.native import invoke
 
-__all__ = ["PLACES", "accelerate_later", "polish_later", "start_later"]
+__all__ = ["PLACES", "accelerate_later", "polish_later", "start_later", "vertices_later"]
 
-_START, _POLISH, _ACCELERATE = 0, 1, 2
+_START, _POLISH, _ACCELERATE, _VERTICES = 0, 1, 2, 3
 
 if COMPILED:
     # by name, since numba has no types to check these with
@@ -38,6 +39,7 @@ if COMPILED:
             place_of(start_from_multipliers, _selection, _problem),
             place_of(polish_settled, _selection, _table, _problem, *_memory, types.float64),
             place_of(accelerate, types.int64, _problem, type_of(History)),
+            place_of(start_from_vertices, _selection, _problem),
         ]
     )
 
@@ -45,6 +47,14 @@ if COMPILED:
     def start_later(places: IntArray, selection: Selection, problem: LoopProblem) -> bool:
         """Call `start_from_multipliers`."""
         address = kernel_at(places[_START])
+        if address != 0:
+            invoke(address, (selection, problem))
+        return address != 0  # type: ignore[no-any-return]
+
+    @leaf
+    def vertices_later(places: IntArray, selection: Selection, problem: LoopProblem) -> bool:
+        """Call `start_from_vertices`."""
+        address = kernel_at(places[_VERTICES])
         if address != 0:
             invoke(address, (selection, problem))
         return address != 0  # type: ignore[no-any-return]
@@ -74,11 +84,16 @@ if COMPILED:
         return address != 0  # type: ignore[no-any-return]
 
 else:
-    PLACES = np.zeros(3, dtype=np.int64)
+    PLACES = np.zeros(4, dtype=np.int64)
 
     def start_later(places: IntArray, selection: Selection, problem: LoopProblem) -> bool:
         """Call `start_from_multipliers`."""
         start_from_multipliers(selection, problem)
+        return True
+
+    def vertices_later(places: IntArray, selection: Selection, problem: LoopProblem) -> bool:
+        """Call `start_from_vertices`."""
+        start_from_vertices(selection, problem)
         return True
 
     def polish_later(

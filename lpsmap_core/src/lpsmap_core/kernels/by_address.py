@@ -120,7 +120,8 @@ if COMPILED:
 
         References to the arrays' memory are not counted: they must be held elsewhere.
         """
-        if not (isinstance(value, types.NamedTuple) and _is_plain(value)):
+        named = isinstance(value, (types.NamedTuple, types.NamedUniTuple))
+        if not (named and _is_plain(value)):
             return None
 
         def generate(context: Any, builder: Any, signature: Any, values: Any) -> Any:

@@ -16,9 +16,6 @@ from lpsmap_core.model.factor import Factor
 
 __all__ = ["Counts", "find_counts"]
 
-MOST_FACTORS = 256
-"""Components of more factors are left out: equations with all multipliers would take too long."""
-
 
 class Counts(NamedTuple):
     """What the factors of some components bound, for kernels.
@@ -28,7 +25,7 @@ class Counts(NamedTuple):
     """
 
     covered: BoolArray
-    """For each component, whether all its factors bound counts, and are few enough."""
+    """For each component, whether all its factors bound counts."""
     first: IntArray
     """(components + 1,) component c has the entries ``first[c]:first[c + 1]`` of the next four."""
     begin: IntArray
@@ -110,7 +107,6 @@ def _fill(
                 counts.low[i] = bounds[0, f] - n_negated
                 counts.high[i] = bounds[1, f] - n_negated
                 i += 1
-        counts.covered[c] &= i - first[c] <= MOST_FACTORS
     first[-1] = i
     for e in range(n_links):
         counts.number[e] = number[links.order[e]]

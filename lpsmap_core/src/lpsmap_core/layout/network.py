@@ -7,12 +7,14 @@ states. What factors say of single nodes are scores of states; a table is over t
 from __future__ import annotations
 
 import functools
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from lpsmap_core.kernels.arrays import BoolArray, FloatArray, IntArray
+from lpsmap_core.kernels.compile import leaf
+from lpsmap_core.layout.ordering import breadth_first
 from lpsmap_core.layout.ragged import offsets_of, ranges
 from lpsmap_core.model.tables import Tables
 
@@ -41,6 +43,9 @@ class Network(NamedTuple):
     """Places in `scope`, by their nodes."""
     table: IntArray
     """For each place, its table."""
+    first: IntArray
+    """For each table, its first node, and its last one."""
+    last: IntArray
 
 
 def joined(n_states: IntArray, scope_offsets: IntArray, scope: IntArray) -> Network:
@@ -52,9 +57,14 @@ def joined(n_states: IntArray, scope_offsets: IntArray, scope: IntArray) -> Netw
         As in `Network`.
     """
     n_tables = len(scope_offsets) - 1
-    sizes = np.ones(n_tables, dtype=np.int64)
+    sizes, (first, last) = (
+        np.ones(n_tables, dtype=np.int64),
+        np.empty((2, n_tables), dtype=np.int64),
+    )
     if n_tables:
         sizes = np.multiply.reduceat(n_states[scope], scope_offsets[:-1])
+        first = np.minimum.reduceat(scope, scope_offsets[:-1])
+        last = np.maximum.reduceat(scope, scope_offsets[:-1])
     return Network(
         n_states=n_states,
         first_state=offsets_of(n_states),
@@ -65,20 +75,14 @@ def joined(n_states: IntArray, scope_offsets: IntArray, scope: IntArray) -> Netw
         place_offsets=offsets_of(np.bincount(scope, minlength=len(n_states))),
         places=np.argsort(scope, kind="stable"),
         table=np.repeat(np.arange(n_tables), np.diff(scope_offsets)),
+        first=first,
+        last=last,
     )
 
 
-@dataclass(frozen=True)
-class Networks:
-    """The components of a part that are networks, and how their numbers lie in the part's."""
+class Places(NamedTuple):
+    """Where the scores of states and entries come from."""
 
-    covered: BoolArray
-    """For each component, whether it is a network."""
-    network: Network
-    """All of them together, in the order of the components."""
-    first_node: IntArray
-    """(n_components + 1,) where a component's nodes begin."""
-    first_table: IntArray
     variable: IntArray
     """For each state, the variable of the part whose slot is on in it, -1 for none."""
     turned: BoolArray
@@ -94,10 +98,72 @@ class Networks:
     """States that tables over single nodes score."""
     own_fixed: FloatArray
     own_additional: IntArray
+
+
+@leaf
+def _write_scores(
+    places: Places,
+    eta: FloatArray,
+    eta_v: FloatArray,
+    of_states: FloatArray,
+    of_entries: FloatArray,
+) -> None:
+    """Write what `Networks.scores` returns."""
+    for s in range(len(of_states)):
+        v = places.variable[s]
+        of_states[s] = 0.0 if v < 0 or places.turned[v] else eta[v]
+    for i in range(len(places.missed_state)):
+        of_states[places.missed_state[i]] += eta[places.missed_variable[i]]
+    for i in range(len(places.own_state)):
+        v = places.own_additional[i]
+        of_states[places.own_state[i]] += places.own_fixed[i] + (eta_v[v] if v >= 0 else 0.0)
+    for e in range(len(of_entries)):
+        v = places.additional[e]
+        of_entries[e] = places.fixed[e] + (eta_v[v] if v >= 0 else 0.0)
+
+
+@leaf
+def _write_answer(
+    places: Places,
+    of_states: FloatArray,
+    of_entries: FloatArray,
+    means: FloatArray,
+    marginals_v: FloatArray,
+) -> None:
+    """Write what `Networks.answer` returns."""
+    for v in range(len(means)):
+        means[v] = 1.0 if places.turned[v] else 0.0
+    for s in range(len(of_states)):
+        v = places.variable[s]
+        if v >= 0:
+            means[v] = 1.0 - of_states[s] if places.turned[v] else of_states[s]
+    for i in range(len(places.own_state)):
+        if places.own_additional[i] >= 0:
+            marginals_v[places.own_additional[i]] += of_states[places.own_state[i]]
+    for e in range(len(of_entries)):
+        if places.additional[e] >= 0:
+            marginals_v[places.additional[e]] += of_entries[e]
+
+
+@dataclass(frozen=True)
+class Networks:
+    """The components of a part that are networks, and how their numbers lie in the part's."""
+
+    covered: BoolArray
+    """For each component, whether it is a network."""
+    network: Network
+    """All of them together, in the order of the components."""
+    first_node: IntArray
+    """(n_components + 1,) where a component's nodes begin."""
+    first_table: IntArray
+    places: Places
+    """Where the scores of states and entries come from."""
     own_link: IntArray
     """The link of the slot that is on in that state, -1 for none."""
     link: IntArray
     """For each message, the link of the part that it is the score of, -1 for none."""
+    known: dict[int, Any] = field(default_factory=dict)
+    """What searches have found of the structure of single components."""
 
     @functools.cached_property
     def of_pairs(self) -> BoolArray:
@@ -106,9 +172,19 @@ class Networks:
         return self.covered & ~self._have(larger)
 
     @functools.cached_property
+    def of_binaries(self) -> BoolArray:
+        """For each component, whether it is a network of pairs of nodes of two states each."""
+        odd = np.append(0, np.cumsum(self.network.n_states != TWO))[self.first_node]
+        found: BoolArray = self.of_pairs & (np.diff(odd) == 0)
+        return found
+
+    @functools.cached_property
     def strict(self) -> BoolArray:
         """For each component, whether tables have entries that no scores allow."""
-        table = np.searchsorted(self.network.table_offsets, np.flatnonzero(self.fixed), "right") - 1
+        table = (
+            np.searchsorted(self.network.table_offsets, np.flatnonzero(self.places.fixed), "right")
+            - 1
+        )
         found = np.zeros(len(self.network.table_offsets) - 1, dtype=bool)
         found[table] = True
         return self._have(found)
@@ -132,18 +208,27 @@ class Networks:
 
     def assignment(self, chosen: IntArray) -> BoolArray:
         """Return which variables of the part are on when these states are chosen, one a node."""
-        on = self.turned.copy()
-        variable = self.variable[self.network.first_state[:-1] + chosen]
+        on = self.places.turned.copy()
+        variable = self.places.variable[self.network.first_state[:-1] + chosen]
         on[variable[variable >= 0]] ^= True
         return on
 
     def scores(self, eta: FloatArray, eta_v: FloatArray) -> tuple[FloatArray, FloatArray]:
         """Return scores of all states and of all entries, ``-inf`` for what is not allowed."""
-        padded, padded_v = np.append(np.where(self.turned, 0.0, eta), 0.0), np.append(eta_v, 0.0)
-        of_states = padded[self.variable]
-        np.add.at(of_states, self.missed_state, eta[self.missed_variable])
-        np.add.at(of_states, self.own_state, self.own_fixed + padded_v[self.own_additional])
-        return of_states, self.fixed + padded_v[self.additional]
+        of_states, of_entries = (
+            np.empty(len(self.places.variable)),
+            np.empty(len(self.places.fixed)),
+        )
+        _write_scores(self.places, eta, eta_v, of_states, of_entries)
+        return of_states, of_entries
+
+    def answer(
+        self, of_states: FloatArray, of_entries: FloatArray, n_additionals: int
+    ) -> tuple[FloatArray, FloatArray]:
+        """Return marginals of the part's variables and additionals, from those of a network."""
+        means, v = np.empty(len(self.places.turned)), np.zeros(n_additionals)
+        _write_answer(self.places, of_states, of_entries, means, v)
+        return means, v
 
 
 class _Blocks(NamedTuple):
@@ -180,9 +265,23 @@ def build_networks(part: Any) -> Networks:
     heads = np.flatnonzero((size > 0) & covered[part.component])
     node = np.full(part.n_variables, -1)
     node[heads] = np.arange(len(heads))
+    when = breadth_first(len(heads), *_scopes(found, covered, node))
+    heads = heads[np.lexsort((when, part.component[heads]))]
+    node[heads] = np.arange(len(heads))
     n_states = size[heads] + ~always[heads]
     turned &= covered[part.component]
     return _laid_out(part, found, covered, heads, node, n_states, size, turned)
+
+
+def _scopes(found: list[_Blocks], covered: BoolArray, node: IntArray) -> tuple[IntArray, IntArray]:
+    """Return the nodes of every table over two or more, and where they begin."""
+    lengths, nodes = [], []
+    for blocks in found:
+        n_blocks = blocks.tables.n_blocks
+        several = np.flatnonzero(covered[blocks.bucket.component] & (n_blocks > 1))
+        lengths.append(n_blocks[several])
+        nodes.append(node[blocks.head[ranges(offsets_of(n_blocks), several)]])
+    return offsets_of(_together(lengths)), _together(nodes)
 
 
 def _agree_on_blocks(
@@ -245,9 +344,11 @@ def _laid_out(
     missed = others != np.repeat(first_state[of_head[away]] + place[away], counts)
     pieces = [_piece(blocks, covered, node, n_states, first_state, turned) for blocks in found]
     component = _together([p.component for p in pieces])
-    order = np.argsort(component, kind="stable")
+    lengths, nodes = _together([p.n_places for p in pieces]), _together([p.nodes for p in pieces])
+    # nodes are in the order of the components; messages visit tables nearly in that of the nodes
+    first = np.minimum.reduceat(nodes, offsets_of(lengths)[:-1]) if len(nodes) else nodes
+    order = np.argsort(first, kind="stable")
     component = component[order]
-    lengths = _together([p.n_places for p in pieces])
     entries = _together([p.n_entries for p in pieces])
     places = ranges(offsets_of(lengths), order)
     table_entries = ranges(offsets_of(entries), order)
@@ -256,20 +357,20 @@ def _laid_out(
     n = part.n_components
     return Networks(
         covered=covered,
-        network=joined(
-            n_states, offsets_of(lengths[order]), _together([p.nodes for p in pieces])[places]
-        ),
+        network=joined(n_states, offsets_of(lengths[order]), nodes[places]),
         first_node=np.searchsorted(part.component[heads], np.arange(n + 1)),
         first_table=np.searchsorted(component, np.arange(n + 1)),
-        variable=variable,
-        turned=turned,
-        missed_state=others[missed],
-        missed_variable=np.repeat(slots[away], counts)[missed],
-        fixed=_together([p.fixed for p in pieces], float)[table_entries],
-        additional=_together([p.additional for p in pieces])[table_entries],
-        own_state=_together([p.own_state for p in pieces]),
-        own_fixed=_together([p.own_fixed for p in pieces], float),
-        own_additional=_together([p.own_additional for p in pieces]),
+        places=Places(
+            variable=variable,
+            turned=turned,
+            missed_state=others[missed],
+            missed_variable=np.repeat(slots[away], counts)[missed],
+            fixed=_together([p.fixed for p in pieces], float)[table_entries],
+            additional=_together([p.additional for p in pieces])[table_entries],
+            own_state=_together([p.own_state for p in pieces]),
+            own_fixed=_together([p.own_fixed for p in pieces], float),
+            own_additional=_together([p.own_additional for p in pieces]),
+        ),
         own_link=_together([p.own_link for p in pieces]),
         link=_together([p.link for p in pieces])[by_place],
     )

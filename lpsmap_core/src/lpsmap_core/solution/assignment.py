@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from lpsmap_core.decoding.assignments import assignment_scores, best_additionals
+from lpsmap_core.decoding.assignments import scored
 from lpsmap_core.decoding.decode import SearchLimits, decode_part, is_closed
 from lpsmap_core.decoding.solvers import OWN
 from lpsmap_core.engine.protocol import SolvedGraph
@@ -164,11 +164,11 @@ def decode(
     with Watch():
         bound = np.where(bad, np.nan, relaxed.solved.assignment_bound())
     with Watch(left):
-        start = relaxed.solved.end() if relaxed.solved.quadratic == 0.0 else None
+        linear = relaxed.solved.quadratic == 0.0
+        start = relaxed.solved.end if linear else lambda: None
         found = decode_part(part, eta, eta_v, means, bound, limits, start)
     with Watch():  # whatever was searched, the factors' own oracles have the last word
-        _, v = best_additionals(part, eta_v, found.chosen)
-        score = assignment_scores(part, eta, eta_v, found.chosen)
+        score, v = scored(part, eta, eta_v, found.chosen)
     score = np.where(bad | np.isneginf(found.score), -np.inf, score)
     if found.interrupted and not (score > -np.inf)[~bad].all():
         raise KeyboardInterrupt

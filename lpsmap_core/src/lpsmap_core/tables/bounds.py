@@ -5,11 +5,13 @@ from __future__ import annotations
 import numpy as np
 
 from lpsmap_core.kernels.arrays import FloatArray, IntArray
+from lpsmap_core.kernels.by_address import by_address
 from lpsmap_core.kernels.compile import kernel
 from lpsmap_core.kernels.interrupts import interrupted
 from lpsmap_core.layout.network import Network
 from lpsmap_core.tables.cycles import Triplets, pass_triplets
-from lpsmap_core.tables.messages import Potentials, Shares, pass_messages, round_beliefs
+from lpsmap_core.tables.messages import Potentials, Shares, pass_messages
+from lpsmap_core.tables.rounding import round_beliefs
 
 __all__ = ["tighten"]
 
@@ -48,6 +50,7 @@ def tighten(
     chosen
         The result: the states of a rounding.
     """
+    network, given, shares = by_address(network), by_address(given), by_address(shares)
     width, n_states, n = 1, 1, len(network.n_states)
     for f in range(len(network.scope_offsets) - 1):
         width = max(width, network.scope_offsets[f + 1] - network.scope_offsets[f])

@@ -17,14 +17,14 @@ from typing import NamedTuple
 import numpy as np
 
 from lpsmap_core.kernels.arrays import FloatArray, IntArray
-from lpsmap_core.kernels.compile import kernel, leaf
-from lpsmap_core.kernels.interrupts import interrupted
+from lpsmap_core.kernels.compile import leaf
 from lpsmap_core.layout.network import Network
 
-__all__ = ["Potentials", "Shares", "ascend", "finite_scores", "new_shares", "pass_messages"]
-__all__ += ["assignment_score", "round_beliefs", "write_max_marginals"]
+__all__ = ["Potentials", "Shares", "count_up", "finite_scores", "new_shares", "pass_messages"]
+__all__ += ["write_max_marginals"]
 
-TWO = 2
+TWO, THREE, FOUR, EIGHT = 2, 3, 4, 8
+ONE, STEP = np.uint64(1), np.uint64(2)
 
 
 class Potentials(NamedTuple):
@@ -45,27 +45,34 @@ class Shares(NamedTuple):
     """Likewise, the table's max-marginals without that message."""
     beliefs: FloatArray
     """For each state, when its node last asked."""
-    first: IntArray
-    """For each table, its first node."""
-    last: IntArray
 
 
 def new_shares(network: Network) -> Shares:
     """Return shares of nothing."""
     messages, marginals = np.zeros((2, int(network.message_offsets[-1])))
-    first = last = np.empty(0, dtype=np.int64)
-    if len(network.table):
-        first = np.minimum.reduceat(network.scope, network.scope_offsets[:-1])
-        last = np.maximum.reduceat(network.scope, network.scope_offsets[:-1])
-    return Shares(messages, marginals, np.zeros(int(network.first_state[-1])), first, last)
+    return Shares(messages, marginals, np.zeros(int(network.first_state[-1])))
 
 
 def finite_scores(states: FloatArray, entries: FloatArray) -> tuple[FloatArray, FloatArray, float]:
     """Return scores of states and entries without ``-inf``, and minus what stands for it."""
-    allowed, allowed_v = states > -np.inf, entries > -np.inf
-    total = np.abs(states[allowed]).sum() + np.abs(entries[allowed_v]).sum()
-    decisive = 1.0 + 2.0 * float(total)
-    return np.where(allowed, states, -decisive), np.where(allowed_v, entries, -decisive), decisive
+    states, entries = states.copy(), entries.copy()
+    return states, entries, _make_finite(states, entries)
+
+
+@leaf
+def _make_finite(states: FloatArray, entries: FloatArray) -> float:
+    """Replace ``-inf`` by a score that outweighs all others; return minus that."""
+    total = 0.0
+    for x in states:
+        total += abs(x) if x > -np.inf else 0.0
+    for x in entries:
+        total += abs(x) if x > -np.inf else 0.0
+    decisive = 1.0 + 2.0 * total
+    for s in range(len(states)):
+        states[s] = max(states[s], -decisive)
+    for e in range(len(entries)):
+        entries[e] = max(entries[e], -decisive)
+    return decisive
 
 
 @leaf
@@ -82,7 +89,14 @@ def write_max_marginals(
     lo, hi = network.scope_offsets[f], network.scope_offsets[f + 1]
     k = n_states[scope[place]]
     begin = np.uint64(at[own])
-    entry = np.uint64(network.table_offsets[f])
+    entry, size = np.uint64(network.table_offsets[f]), network.table_offsets[f + 1]
+    size -= network.table_offsets[f]
+    if hi - lo == TWO and size == FOUR and k == TWO:
+        _write_of_binaries(place == lo, entry, begin, lo + hi - 1 - place, network, given, shares)
+        return
+    if hi - lo == THREE and size == EIGHT and k == TWO:
+        _write_of_three(place - lo, entry, begin, lo, network, given, shares)
+        return
     if hi - lo == TWO:
         other = lo + hi - 1 - place
         j = scope[other]
@@ -108,6 +122,58 @@ def write_max_marginals(
         here = begin + np.uint64(state[place - lo])
         found[here] = max(found[here], score)
         count_up(network, lo, hi, state)
+
+
+@leaf
+def _write_of_binaries(
+    is_first: bool,
+    entry: np.uint64,
+    begin: np.uint64,
+    other: int,
+    network: Network,
+    given: Potentials,
+    shares: Shares,
+) -> None:
+    """Write the max-marginals of one of two binary nodes, the most frequent kind of tables."""
+    entries, found = given.entries, shares.marginals
+    j, m = np.uint64(network.first_state[network.scope[other]]), network.message_offsets[other]
+    off = shares.messages[np.uint64(m)] + given.closed[j]
+    on = shares.messages[np.uint64(m) + ONE] + given.closed[j + ONE]
+    across, down = (ONE, STEP) if is_first else (STEP, ONE)
+    found[begin] = max(entries[entry] + off, entries[entry + across] + on)
+    found[begin + ONE] = max(entries[entry + down] + off, entries[entry + across + down] + on)
+
+
+@leaf
+def _write_of_three(
+    mine: int,
+    entry: np.uint64,
+    begin: np.uint64,
+    lo: int,
+    network: Network,
+    given: Potentials,
+    shares: Shares,
+) -> None:
+    """Write the max-marginals of one of three binary nodes."""
+    messages, closed, found = shares.messages, given.closed, shares.marginals
+    p, q = lo + (1 if mine == 0 else 0), lo + (1 if mine == TWO else TWO)
+    at, to = np.uint64(network.message_offsets[p]), np.uint64(network.message_offsets[q])
+    i, j = network.first_state[network.scope[p]], network.first_state[network.scope[q]]
+    step_p, step_q = np.uint64(FOUR >> (p - lo)), np.uint64(FOUR >> (q - lo))
+    entries, step = given.entries, np.uint64(FOUR >> mine)
+    i, j = np.uint64(i), np.uint64(j)
+    p_off, p_on = messages[at] + closed[i], messages[at + ONE] + closed[i + ONE]
+    q_off, q_on = messages[to] + closed[j], messages[to + ONE] + closed[j + ONE]
+    neither, one, other, both = p_off + q_off, p_on + q_off, p_off + q_on, p_on + q_on
+    e_p, e_q, e_both = entry + step_p, entry + step_q, entry + step_p + step_q
+    found[begin] = max(
+        max(entries[entry] + neither, entries[e_p] + one),
+        max(entries[e_q] + other, entries[e_both] + both),
+    )
+    found[begin + ONE] = max(
+        max(entries[entry + step] + neither, entries[e_p + step] + one),
+        max(entries[e_q + step] + other, entries[e_both + step] + both),
+    )
 
 
 @leaf
@@ -147,10 +213,13 @@ def pass_messages(
     """
     bound = 0.0
     messages, marginals, beliefs = shares.messages, shares.marginals, shares.beliefs
-    leading, ending = (shares.first, shares.last) if forward else (shares.last, shares.first)
+    leading, ending = (network.first, network.last) if forward else (network.last, network.first)
     for n in range(end - begin):
         i = begin + n if forward else end - 1 - n
         k, at = network.n_states[i], np.uint64(network.first_state[i])
+        if k == TWO:
+            bound += _visit_binary(i, leading, ending, network, given, shares, afresh, spare, state)
+            continue
         for x in range(np.uint64(k)):
             beliefs[at + x] = given.states[at + x]
         n_in, n_out = 0, 0
@@ -182,128 +251,48 @@ def pass_messages(
 
 
 @leaf
-def round_beliefs(
-    begin: int,
-    end: int,
+def _visit_binary(
+    i: int,
+    leading: IntArray,
+    ending: IntArray,
     network: Network,
     given: Potentials,
     shares: Shares,
-    chosen: IntArray,
-    scores: FloatArray,
+    afresh: bool,
+    spare: float,
     state: IntArray,
-) -> None:
-    """Choose states one node after the other, given those before and the messages of those after.
-
-    After a backward pass, as Kolmogorov (2006, section 2.3) does. `scores` is memory for the
-    largest number of states.
-    """
-    at, scope, first_state = network.message_offsets, network.scope, network.first_state
-    for i in range(begin, end):
-        k = network.n_states[i]
-        for x in range(k):
-            scores[x] = given.states[first_state[i] + x] + given.closed[first_state[i] + x]
-        for place in network.places[network.place_offsets[i] : network.place_offsets[i + 1]]:
-            f = network.table[place]
-            if shares.first[f] == i:
-                for x in range(k):
-                    scores[x] += shares.marginals[at[place] + x]
-                continue
-            lo, hi = network.scope_offsets[f], network.scope_offsets[f + 1]
-            for x in range(k):
-                best = -np.inf
-                state[: hi - lo] = 0
-                for e in range(network.table_offsets[f], network.table_offsets[f + 1]):
-                    score, fits = given.entries[e], state[place - lo] == x
-                    for p in range(lo, hi):
-                        j, y = scope[p], state[p - lo]
-                        if j < i:
-                            fits &= chosen[j] == y
-                        elif j > i:
-                            score += shares.messages[at[p] + y] + given.closed[first_state[j] + y]
-                    best = max(best, score) if fits else best
-                    count_up(network, lo, hi, state)
-                scores[x] += best
-        best, chosen[i] = -np.inf, 0
-        for x in range(k):
-            if scores[x] > best:
-                best, chosen[i] = scores[x], x
-
-
-@leaf
-def assignment_score(
-    begin: int, end: int, network: Network, given: Potentials, chosen: IntArray
 ) -> float:
-    """Return what the states chosen for the nodes `begin` to ``end - 1`` score."""
-    total = 0.0
-    for i in range(begin, end):
-        total += given.states[network.first_state[i] + chosen[i]]
-        for place in network.places[network.place_offsets[i] : network.place_offsets[i + 1]]:
-            f = network.table[place]
-            lo, hi = network.scope_offsets[f], network.scope_offsets[f + 1]
-            if network.scope[lo] != i:
-                continue
-            e = 0
-            for p in range(lo, hi):
-                j = network.scope[p]
-                e = e * network.n_states[j] + chosen[j]
-            total += given.entries[network.table_offsets[f] + e]
-    return total
+    """Let a node of two states ask and give, as `pass_messages` does; return its part of the bound.
 
-
-@kernel
-def ascend(
-    components: IntArray,
-    first_node: IntArray,
-    network: Network,
-    given: Potentials,
-    shares: Shares,
-    most_passes: int,
-    tol: float,
-    chosen: IntArray,
-    score: FloatArray,
-    bound: FloatArray,
-    passes: IntArray,
-) -> None:
-    """Pass messages in some components until a rounding meets the bound, or the bound stands still.
-
-    Parameters
-    ----------
-    components
-        Their numbers; a component's nodes begin at ``first_node``.
-    most_passes
-        As many pairs of passes at most.
-    tol
-        How near is met, and how little is still, relative to the bound.
-    chosen, score, bound, passes
-        The result: the best rounding for each node; for each component its score, a bound, and how
-        many pairs of passes were made.
+    Written out, that takes two thirds of the time.
     """
-    width, states = 1, 1
-    for f in range(len(network.scope_offsets) - 1):
-        width = max(width, network.scope_offsets[f + 1] - network.scope_offsets[f])
-    for k in network.n_states:
-        states = max(states, k)
-    memory, scores = np.zeros(width, dtype=np.int64), np.empty(states)
-    rounded = np.zeros(len(network.n_states), dtype=np.int64)
-    for c in components:
-        begin, end = first_node[c], first_node[c + 1]
-        score[c], last = -np.inf, np.inf
-        for t in range(most_passes):
-            for forward in (True, False):
-                bound[c] = pass_messages(
-                    forward, begin, end, network, given, shares, t == 0, np.inf, memory
-                )
-            passes[c] = t + 1
-            if interrupted():
-                return
-            if t > 1 and t % 4 != 3:
-                continue
-            round_beliefs(begin, end, network, given, shares, rounded, scores, memory)
-            found = assignment_score(begin, end, network, given, rounded)
-            if found > score[c]:
-                score[c] = found
-                chosen[begin:end] = rounded[begin:end]
-            size = max(1.0, abs(bound[c]))
-            if bound[c] - score[c] <= tol * size or last - bound[c] <= tol * size:
-                break
-            last = bound[c]
+    at, closed, marginals = np.uint64(network.first_state[i]), given.closed, shares.marginals
+    off, on, n_in, n_out = given.states[at], given.states[at + ONE], 0, 0
+    first = np.uint64(network.place_offsets[i])
+    last = np.uint64(network.place_offsets[i + 1])
+    for n in range(first, last):
+        place = network.places[n]
+        f, m = network.table[place], np.uint64(network.message_offsets[place])
+        n_out += ending[f] != i
+        if leading[f] != i:
+            n_in += 1
+            write_max_marginals(place, network, given, shares, state)
+        elif afresh:
+            write_max_marginals(place, network, given, shares, state)
+        off += marginals[m]
+        on += marginals[m + ONE]
+    most = max(off + closed[at], on + closed[at + ONE])
+    if off < most - spare:
+        closed[at] = -np.inf
+    if on < most - spare:
+        closed[at + ONE] = -np.inf
+    shares.beliefs[at], shares.beliefs[at + ONE] = off, on
+    share = 1.0 / max(n_in, n_out, 1)
+    off, on = share * off, share * on
+    for n in range(first, last):
+        place = network.places[n]
+        m, given_on = np.uint64(network.message_offsets[place]), ending[network.table[place]] != i
+        shares.messages[m] = (off if given_on else 0.0) - marginals[m]
+        shares.messages[m + ONE] = (on if given_on else 0.0) - marginals[m + ONE]
+    kept: float = (1.0 - share * n_out) * most
+    return kept

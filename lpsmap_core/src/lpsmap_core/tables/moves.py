@@ -13,7 +13,8 @@ from lpsmap_core.kernels.arrays import FloatArray, IntArray
 from lpsmap_core.kernels.compile import kernel, leaf
 from lpsmap_core.kernels.interrupts import interrupted
 from lpsmap_core.layout.network import Network
-from lpsmap_core.tables.messages import Potentials, assignment_score
+from lpsmap_core.tables.messages import Potentials
+from lpsmap_core.tables.rounding import assignment_score
 
 __all__ = ["improve"]
 

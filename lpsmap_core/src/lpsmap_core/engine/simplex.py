@@ -1,0 +1,368 @@
+"""A best vertex of linear programs whose rows are counts, by the dual simplex method.
+
+    max <eta, x>   s.t.   0 <= x <= 1,   l <= S x <= h,
+
+where a row of S has 1 for each variable that it counts, and -1 for each that it counts negated.
+LP-MAP is that where all factors of a component ask only how many of their variables are on.
+
+Everything is bounded, so that all rows may be left out at first: each variable at the better of its
+bounds is a best vertex of what is left. A row, or a variable, that is beyond its bounds is put on
+the bound, in exchange for one that is on a bound (Lemke 1954). Those for which the exchange would
+be too early change to their other bound, as long as that does not suffice (Fourer 1994). Of the
+tableau the rows of variables between their bounds are kept; a row of S is expressed when it is
+needed. Few are.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from lpsmap_core.kernels.arrays import BoolArray, FloatArray, FloatTable, IntArray
+from lpsmap_core.kernels.by_address import by_address
+from lpsmap_core.kernels.compile import kernel, leaf
+from lpsmap_core.kernels.interrupts import interrupted
+
+__all__ = ["FOUND", "GIVEN_UP", "NOTHING_FITS", "CountProgram", "best_vertex", "fits"]
+__all__ += ["vertex_bound"]
+
+FOUND, GIVEN_UP, NOTHING_FITS = 0, 1, 2
+"""How the method can end."""
+
+MOST_BETWEEN = 256
+"""Variables between their bounds: what takes more is given up."""
+
+MOST_EXCHANGES = 4
+"""Exchanges of a row or a variable, in the mean: what takes more may go round in circles."""
+
+OFF = 1e-9
+"""Values outside of their bounds by less are on them."""
+
+LEAST_PIVOT = 1e-7
+"""Smaller entries of the tableau are exchanged for nothing."""
+
+ZERO = 1e-12
+"""Entries below this are what rounding left."""
+
+
+class CountProgram(NamedTuple):
+    """The program of one component: rows over the places ``begin[i]:end[i]``."""
+
+    eta: FloatArray
+    """Scores; ``-inf`` for a variable that is off, ``inf`` for one that is on."""
+    first: int
+    """The number of the component's first variable."""
+    variable: IntArray
+    """For each place, the number of a variable."""
+    negated: BoolArray
+    begin: IntArray
+    end: IntArray
+    low: FloatArray
+    high: FloatArray
+
+
+class _Tableau(NamedTuple):
+    """Variables and rows on their bounds, in columns, and the others in terms of them.
+
+    Numbers from n on are those of rows.
+    """
+
+    x: FloatArray
+    low: FloatArray
+    """Bounds of variables, then of rows."""
+    high: FloatArray
+    on: IntArray
+    """For each column, what is on its bound."""
+    upper: BoolArray
+    """And whether that is the upper one."""
+    gain: FloatArray
+    """What its growth gains."""
+    column: IntArray
+    """For each variable and row, its column, -1 for none."""
+    between: IntArray
+    """For each line, the variable between its bounds."""
+    line: IntArray
+    """For each variable, its line, -1 for none."""
+    lines: FloatTable
+    """Every line's variable in terms of the columns."""
+    row: FloatArray
+    """Likewise what is to leave."""
+    places: IntArray
+    """Memory for numbers of columns."""
+
+
+@kernel
+def best_vertex(program: CountProgram, x: FloatArray, y: FloatArray) -> int:
+    """Write a best vertex, and the multipliers of the rows.
+
+    The reduced score of variable v, ``eta_v - (S^T y)_v``, is not positive where it is off, and not
+    negative where it is on.
+
+    Returns
+    -------
+    int
+        `FOUND`, `GIVEN_UP`, or `NOTHING_FITS`: then the multipliers prove that, for `vertex_bound`
+        with scores of zero is negative (Farkas' lemma).
+    """
+    n, k = len(x), len(y)
+    most = min(n, k, MOST_BETWEEN)
+    tableau = _Tableau(
+        x,
+        np.zeros(n + k),
+        np.ones(n + k),
+        np.arange(n),
+        np.zeros(n, dtype=np.bool_),
+        np.zeros(n),
+        np.full(n + k, -1),
+        np.empty(most, dtype=np.int64),
+        np.full(n, -1),
+        np.empty((most, n)),
+        np.empty(n),
+        np.empty(n, dtype=np.int64),
+    )
+    program, of = by_address(program), by_address(tableau)
+    _begin(program, of)
+    n_lines = 0
+    for _ in range(100 + MOST_EXCHANGES * (n + k)):
+        leaving, was = _farthest_off(program, of, n_lines)
+        if leaving < 0:
+            for i in range(k):
+                at = of.column[n + i]
+                y[i] = of.gain[at] if at >= 0 else 0.0
+            return FOUND
+        _express(leaving, program, of)
+        entering = _choose(leaving, was, program, of, n_lines)
+        if entering < 0:
+            sign = 1.0 if was < of.low[leaving] else -1.0
+            for i in range(k):
+                at = of.column[n + i]
+                y[i] = sign * of.row[at] if at >= 0 else 0.0
+            if leaving >= n:
+                y[leaving - n] = -sign
+            return NOTHING_FITS
+        n_lines = _exchange(leaving, was, entering, program, of, n_lines)
+        if n_lines > most or interrupted():
+            break
+    return GIVEN_UP
+
+
+@leaf
+def _begin(program: CountProgram, of: _Tableau) -> None:
+    """Put each variable on the better of its bounds."""
+    n = len(of.x)
+    for v in range(n):
+        score = program.eta[v]
+        of.column[v] = v
+        of.upper[v] = score > 0.0
+        if abs(score) < np.inf:
+            of.gain[v] = score
+        else:
+            of.low[v] = of.high[v] = 1.0 if score > 0.0 else 0.0
+        of.x[v] = of.high[v] if of.upper[v] else of.low[v]
+    for i in range(len(program.low)):
+        of.low[n + i], of.high[n + i] = _bounds(i, program)
+
+
+@leaf
+def _bounds(i: int, program: CountProgram) -> tuple[float, float]:
+    """Return the bounds of a row, which are finite, since those of variables are."""
+    least = most = 0.0
+    for place in range(program.begin[i], program.end[i]):
+        if program.negated[place]:
+            least -= 1.0
+        else:
+            most += 1.0
+    return max(least, program.low[i]), min(most, program.high[i])
+
+
+@leaf
+def _count(i: int, program: CountProgram, x: FloatArray) -> float:
+    """Return what a row counts."""
+    total = 0.0
+    for place in range(program.begin[i], program.end[i]):
+        value = x[program.variable[place] - program.first]
+        total += -value if program.negated[place] else value
+    return total
+
+
+@leaf
+def _farthest_off(program: CountProgram, of: _Tableau, n_lines: int) -> tuple[int, float]:
+    """Return what is farthest beyond its bounds, and its value; -1 if nothing is."""
+    n, found, value, most = len(of.x), -1, 0.0, OFF
+    for i in range(len(program.low)):
+        if of.column[n + i] < 0:
+            now = _count(i, program, of.x)
+            off = max(of.low[n + i] - now, now - of.high[n + i])
+            if off > most:
+                found, value, most = n + i, now, off
+    for at in range(n_lines):
+        v = of.between[at]
+        now = of.x[v]
+        off = max(of.low[v] - now, now - of.high[v])
+        if off > most:
+            found, value, most = v, now, off
+    return found, value
+
+
+@leaf
+def _express(leaving: int, program: CountProgram, of: _Tableau) -> None:
+    """Write what is to leave in terms of the columns."""
+    n, row = len(of.x), of.row
+    if leaving < n:
+        _copy(of.lines[of.line[leaving]], row)
+        return
+    row[:] = 0.0
+    i = leaving - n
+    for place in range(program.begin[i], program.end[i]):
+        v = program.variable[place] - program.first
+        sign = -1.0 if program.negated[place] else 1.0
+        if of.line[v] < 0:
+            row[of.column[v]] += sign
+            continue
+        line = of.lines[of.line[v]]
+        for j in range(n):
+            row[j] += sign * line[j]
+
+
+@leaf
+def _choose(leaving: int, was: float, program: CountProgram, of: _Tableau, n_lines: int) -> int:
+    """Return the column to exchange, after others have changed to their other bounds; -1 for none.
+
+    The one whose gain is gone first. If all can change, and that does not suffice, nothing fits the
+    bounds.
+    """
+    n, row = len(of.x), of.row
+    rising = was < of.low[leaving]
+    missing = of.low[leaving] - was if rising else was - of.high[leaving]
+    n_able = 0
+    for j in range(n):
+        slope = row[j] if rising else -row[j]
+        if slope < -LEAST_PIVOT if of.upper[j] else slope > LEAST_PIVOT:
+            q = of.on[j]
+            if of.low[q] < of.high[q]:
+                of.places[n_able] = j
+                n_able += 1
+    while n_able > 0:
+        best, least = 0, np.inf
+        for k in range(n_able):
+            j = of.places[k]
+            ratio = abs(of.gain[j] / row[j])
+            if ratio < least or (ratio == least and abs(row[j]) > abs(row[of.places[best]])):
+                best, least = k, ratio
+        j = of.places[best]
+        q = of.on[j]
+        span = of.high[q] - of.low[q]
+        if missing <= span * abs(row[j]):
+            return int(j)
+        missing -= span * abs(row[j])
+        _move(j, -span if of.upper[j] else span, of, n_lines)
+        of.upper[j] = not of.upper[j]
+        n_able -= 1
+        of.places[best] = of.places[n_able]
+    return -1
+
+
+@leaf
+def _move(j: int, step: float, of: _Tableau, n_lines: int) -> None:
+    """Change what is in a column, and all that is expressed by it."""
+    q = of.on[j]
+    if q < len(of.x):
+        of.x[q] += step
+    for at in range(n_lines):
+        slope = of.lines[at, j]
+        if slope != 0.0:
+            of.x[of.between[at]] += slope * step
+
+
+@leaf
+def _exchange(
+    leaving: int, was: float, j: int, program: CountProgram, of: _Tableau, n_lines: int
+) -> int:
+    """Put what leaves on its bound, in the place of a column; return how many lines there are.
+
+    One more than there is room for if the new one has none.
+    """
+    n, row, entering, pivot = len(of.x), of.row, of.on[j], of.row[j]
+    now = of.x[leaving] if leaving < n else _count(leaving - n, program, of.x)
+    rising = was < of.low[leaving]
+    target = of.low[leaving] if rising else of.high[leaving]
+    _move(j, (target - now) / pivot, of, n_lines)
+    at = n_lines
+    if leaving < n:
+        of.x[leaving], at = target, of.line[leaving]
+        of.line[leaving] = -1
+    n_places = 0
+    for k in range(n):
+        if abs(row[k]) > ZERO and k != j:
+            row[k] /= -pivot
+            of.places[n_places] = k
+            n_places += 1
+        else:
+            row[k] = 0.0
+    row[j] = 1.0 / pivot
+    for k in of.places[:n_places]:
+        of.gain[k] += of.gain[j] * row[k]
+    of.gain[j] /= pivot
+    for other in range(n_lines):
+        slope = of.lines[other, j]
+        if slope != 0.0 and other != at:
+            line = of.lines[other]
+            for k in of.places[:n_places]:
+                line[k] += slope * row[k]
+            line[j] = slope / pivot
+    of.on[j], of.upper[j] = leaving, not rising
+    of.column[leaving], of.column[entering] = j, -1
+    if entering < n:
+        if at == n_lines:
+            n_lines += 1
+            if n_lines > len(of.lines):
+                return n_lines
+        _copy(row, of.lines[at])
+        of.between[at], of.line[entering] = entering, at
+    elif at < n_lines:
+        n_lines -= 1
+        if at < n_lines:
+            _copy(of.lines[n_lines], of.lines[at])
+            of.between[at] = of.between[n_lines]
+            of.line[of.between[at]] = at
+    return n_lines
+
+
+@leaf
+def fits(program: CountProgram, x: FloatArray) -> bool:
+    """Return whether whole numbers are within the bounds of all rows."""
+    for i in range(len(program.low)):
+        if not program.low[i] - OFF <= _count(i, program, x) <= program.high[i] + OFF:
+            return False
+    return True
+
+
+@leaf
+def _copy(source: FloatArray, target: FloatArray) -> None:
+    """Copy numbers; assigning to a slice would make an array."""
+    for j in range(len(source)):
+        target[j] = source[j]
+
+
+@leaf
+def vertex_bound(program: CountProgram, y: FloatArray, reduced: FloatArray) -> float:
+    """Return what no solution scores more than, for any multipliers; write the reduced scores.
+
+    What variables that are on score themselves, if that is infinite, is left out.
+    """
+    bound = 0.0
+    for v in range(len(reduced)):
+        reduced[v] = program.eta[v] if abs(program.eta[v]) < np.inf else 0.0
+    for i in range(len(y)):
+        if y[i] == 0.0:
+            continue
+        low, high = _bounds(i, program)
+        bound += y[i] * (high if y[i] > 0.0 else low)
+        for place in range(program.begin[i], program.end[i]):
+            v = program.variable[place] - program.first
+            reduced[v] += y[i] if program.negated[place] else -y[i]
+    for v in range(len(reduced)):
+        if program.eta[v] == np.inf or (reduced[v] > 0.0 and program.eta[v] > -np.inf):
+            bound += reduced[v]
+    return bound
