@@ -47,6 +47,10 @@ WHOLE = 1e-6
 NEARLY, DETOURS, DETOUR_ITERATIONS = 1e-3, (0.25, 0.1, 0.04, 0.016), 300
 """Likewise for `Assignments._disturb`; deviations of its noise, in units of the scores'."""
 
+PLAIN_NODES, MOST_DETOURS = 32, 8
+"""Nodes that are looked at before one is disturbed, which costs as much as dozens of small ones;
+how often it then is."""
+
 ROUNDING = 1e-13
 """Added to bounds, in units of the summed magnitudes of the scores: what rounding may hide."""
 
@@ -104,7 +108,8 @@ class Assignments(Space[Node, BoolArray]):
         finite = np.abs(np.concatenate([eta, own]))
         self._rounding = ROUNDING * (1.0 + float(finite[np.isfinite(finite)].sum()))
         self._spread = float(np.sqrt(np.square(finite[np.isfinite(finite)]).mean()))
-        self._n_links, self._threads, self._first = n_links, threads, True
+        self._n_links, self._threads = n_links, threads
+        self._n_looked, self._disturbed = 0, False
         counts = [np.bincount(bucket.variable) for bucket in self._copies.buckets]
         self._distinct = [bool((count <= 1).all()) for count in counts]
 
@@ -143,12 +148,15 @@ class Assignments(Space[Node, BoolArray]):
         if out_of_time():  # nor are bounds that were cut short any
             return None
         u, duals = iterate.u.reshape(self.batch, -1), iterate.duals.reshape(self.batch, -1)
-        if self._first and bounds[0] > max(score, scores[0]):
-            self._first = False
-            kept = Node(decided[0], u[0], duals[0], float(progress.step_size[0]))
-            near, of_near = self._disturb(kept, means[0])
-            if of_near > scores[0]:
-                rounded[0], scores[0] = near, of_near
+        self._n_looked += n
+        i = int(bounds[:n].argmax())
+        due = self._n_looked > PLAIN_NODES and not self._disturbed
+        if due and bounds[i] > max(score, scores[i]):
+            self._disturbed = True
+            kept = Node(decided[i], u[i], duals[i], float(progress.step_size[i]))
+            near, of_near = self._disturb(kept, means[i])
+            if of_near > scores[i]:
+                rounded[i], scores[i] = near, of_near
         looks: list[Look[Node, BoolArray]] = []
         for i in range(n):
             bound, step_size = float(bounds[i]), float(progress.step_size[i])
@@ -201,13 +209,13 @@ class Assignments(Space[Node, BoolArray]):
         decided = np.where(means > 0.5, 1, 0).astype(np.int8)
         decided[np.abs(means - 0.5) < 0.5 - NEARLY] = OPEN
         decided = np.where(node.decided == OPEN, decided, node.decided)
-        every = np.tile(decided, (self.batch, 1))
+        every, n = np.tile(decided, (self.batch, 1)), min(self.batch, MOST_DETOURS)
         sizes = self._spread * np.resize(DETOURS, (self.batch, 1))
         noise = sizes * np.random.default_rng(0).standard_normal(every.shape)
         given = self._given(every)
-        state = self._relax([node] * self.batch, given + noise, DETOUR_ITERATIONS)
+        state = self._relax([node] * n, given + noise, DETOUR_ITERATIONS)
         rounded, scores = self._round(state.marginals().reshape(every.shape), every)
-        best = int(scores.argmax())
+        best = int(scores[:n].argmax())
         return rounded[best], float(scores[best])
 
     def _relax(self, nodes: Sequence[Node], eta: FloatArray, most: int) -> PartState:
