@@ -116,6 +116,13 @@ def test_a_full_disk_leaves_whole_lines(tmp_path: Path) -> None:
     assert list(lines_of((tmp_path / "out").read_text())) == ["a"]
 
 
+def test_results_go_into_files_alone(models: Path, tmp_path: Path) -> None:
+    for out, words in ((os.devnull, "is no regular file"), ("/proc/x", "no file can be made")):
+        result = decode(models / "m0.uai", "--out", out)
+        assert result.exit_code == 1
+        assert words in result.output
+
+
 def test_wrong_commands_are_told_in_a_line(models: Path) -> None:
     for arguments, words in (
         (["nothing*"], "no file matches 'nothing*'"),

@@ -178,6 +178,7 @@ class FactorGraph(DeclaredGraph):
         max_time: float | None = None,
         max_nodes: int | None = None,
         max_inner_iter: int | None = None,
+        trace: bool = False,
         progress: Callable[[int, SearchProgress], None] | None = None,
         verbose: int = 0,
         threads: int | None = None,
@@ -197,7 +198,7 @@ class FactorGraph(DeclaredGraph):
 
         Parameters
         ----------
-        max_iter, tol, step_size, adapt, max_inner_iter, verbose, threads, warm_start, engine
+        max_iter, tol, step_size, adapt, max_inner_iter, trace, verbose, threads, warm_start, engine
             As for `solve`.
         autodetect_acyclic
             For calls of the earlier library: graphs without loops need no other treatment here.
@@ -244,7 +245,7 @@ class FactorGraph(DeclaredGraph):
             tol=tol,
             step_size=step_size,
             adapt=adapt,
-            trace=False,
+            trace=trace,
             max_time=max_time,
             threads=threads,
         )._replace(quadratic=0.0)
