@@ -207,8 +207,7 @@ class FactorGraph(DeclaredGraph):
         gap
             The search ends once the bound is within ``gap * max(1, abs(score))`` of the score.
         max_time
-            Limit of the time in seconds for all; None for no limit. What was found by then is
-            returned with its bound.
+            Limit of the seconds for all, or None. What is found by then is returned with its bound.
         max_nodes
             Limit of the nodes of each component's search; None for no limit.
         progress

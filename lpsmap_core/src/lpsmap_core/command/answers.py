@@ -57,8 +57,8 @@ def _check_states(named: NamedGraph) -> None:
         total = float(np.sum(u.value))
         if not abs(total - 1.0) <= SUM_OF_STATES:
             raise click.ClickException(
-                f"--output uai: the values of {name} sum to {total:g}; expected 1, as of a variable "
-                "that has one of its states. Choose table or json."
+                f"--output uai: the values of {name} sum to {total:g}; expected 1, as of a "
+                "variable that has one of its states. Choose table or json."
             )
 
 

@@ -69,7 +69,7 @@ def _show_warning(message: Warning | str, *_: Any, **__: Any) -> None:
 @click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(lpsmap_core.__version__, prog_name="lpsmap")
 def main() -> None:
-    """Sparse structured inference in factor graphs.
+    r"""Sparse structured inference in factor graphs.
 
     \b
     What is in a model, its best assignment, and that of all models of a folder:
@@ -182,10 +182,10 @@ def _chosen(names: Sequence[str]) -> list[Registration]:
 def compile_command(names: tuple[str, ...], everything: bool, jobs: int | None) -> None:
     """Compile now what the first solves would.
 
-    This is for images and for CI. PACKAGE_OR_FACTOR is the name of an installed factor type, or of a distribution that brings
-    some; without any, core alone is compiled. Every type solves and differentiates the examples
-    that it offers, in a process of its own, so that later processes load what they need from the
-    cache.
+    This is for images and for CI. PACKAGE_OR_FACTOR is the name of an installed factor type, or of
+    a distribution that brings some; without any, core alone is compiled. Every type solves and
+    differentiates the examples that it offers, in a process of its own, so that later processes
+    load what they need from the cache.
 
     The exit code is 1 if one fails.
     """

@@ -62,10 +62,11 @@ def decode(
 ) -> None:
     """Solve many models, by many workers.
 
-    Every file that GLOB matches is solved, and has a line of JSON in what is written. GLOB is the name of a file, or a pattern in quotes, such as "models/grid*.uai"; ** is for any
-    folders. Lines come as the results do. Each has the file's name, the status and score of every
-    component, and the values of the variables; or the error that the model ended with. Other models
-    do not suffer from it, nor from a worker that dies.
+    Every file that GLOB matches is solved, and has a line of JSON in what is written. GLOB is the
+    name of a file, or a pattern in quotes, such as "models/grid*.uai"; ** is for any folders. Lines
+    come as the results do. Each has the file's name, the status and score of every component, and
+    the values of the variables; or the error that the model ended with. Other models do not suffer
+    from it, nor from a worker that dies.
 
     With --out the command can be interrupted and run again: what is done is not done again.
 
@@ -86,7 +87,9 @@ def decode(
             raise click.ClickException(str(error)) from error
         left = [name for name in names if journal is None or name not in journal.done]
         executor = stack.enter_context(_executor(scheduler, workers))
-        shown = not quiet and is_terminal(sys.stderr) and importlib.util.find_spec("rich") is not None
+        shown = (
+            not quiet and is_terminal(sys.stderr) and importlib.util.find_spec("rich") is not None
+        )
         paths = [Path(name).resolve() for name in left]
         with told_in_words():
             outcomes = solve_many(

@@ -36,7 +36,8 @@ def told_in_words() -> Iterator[None]:
 def info(model: Path) -> None:
     """Say what is in the model in a file.
 
-    That is the variables, components and factors of the graph in MODEL. The exit code is 1 if the file cannot be read.
+    That is the variables, components and factors of the graph in MODEL. The exit code is 1 if the
+    file cannot be read.
     """
     with told_in_words():
         named = read_graph(model)

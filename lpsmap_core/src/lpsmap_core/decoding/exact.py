@@ -114,7 +114,8 @@ class Gains:
         )
         off, on = a_unit * [means, 1.0 - means]
         least = LEAST_GAIN * max(off.max(), on.max())
-        return np.maximum(off, least) * np.maximum(on, least)
+        promise: FloatArray = np.maximum(off, least) * np.maximum(on, least)
+        return promise
 
 
 class Assignments(Space[Node, BoolArray]):
