@@ -21,7 +21,7 @@ from pathlib import Path
 import click
 import numpy as np
 from rich.console import Console
-from rich.progress import track
+from rich.progress import Progress, track
 from rich.table import Table
 
 from lpsmap import ConvergenceWarning, FactorGraph, solve_many
@@ -195,7 +195,8 @@ def best(
     Seconds are those of the processor, of all workers together.
     """
     sentences = sorted(sentences_of(data, longest), key=len)
-    shown = Table(title=f"{len(sentences)} sentences of {data}")
+    title = f"{len(sentences)} sentences: single root, at most {budget} dependents"
+    shown = Table(title=title)
     headings = "trees", "proved", "by the relaxation", "nodes", "longest", "seconds", "a second"
     for heading in headings:
         shown.add_column(heading, justify="left" if heading == "trees" else "right")
@@ -204,23 +205,20 @@ def best(
         build = partial(best_graph, seed, scale, constraints, siblings)
         solved = partial(solve_many, build=build, extract=nodes_of, task="map", threads=1)
         deque(solved(sentences[:5]), maxlen=0)  # loads what is compiled
-        begin = processor_seconds()
-        outcomes = list(
-            track(
-                solved(sentences, workers, max_time=max_time),
-                str(constraints),
-                total=len(sentences),
-                console=console,
-                transient=True,
-                disable=not console.is_terminal,
-            )
-        )
-        seconds = processor_seconds() - begin
-        shown.add_row(str(constraints), *summary(outcomes, seconds))
+        begin, kind = processor_seconds(), "projective" if projective else "non-projective"
+        outcomes: list[Outcome] = []
+        with (
+            warnings.catch_warnings(),
+            Progress(console=console, transient=True, disable=not console.is_terminal) as bar,
+        ):
+            warnings.simplefilter("ignore", ConvergenceWarning)
+            stream = solved(sentences, workers, max_time=max_time)
+            outcomes += bar.track(stream, len(sentences), description=kind)
+        shown.add_row(kind, *summary(outcomes, processor_seconds() - begin))
         for outcome in outcomes:
             if not outcome.ok:
                 words = " ".join(sentences[outcome.index].words)
-                console.print(f"not proved, {constraints}: {words} {outcome.traceback}")
+                console.print(f"not proved, {kind}: {words} {outcome.traceback}")
     console.print(shown)
 
 
