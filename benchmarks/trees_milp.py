@@ -13,6 +13,7 @@ import sys
 import time
 import warnings
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +23,7 @@ from rich.console import Console
 from rich.table import Table
 from scipy import optimize, sparse
 
-from lpsmap_core import FactorGraph
+BUDGET, MAX_TIME = 5, 60.0
 
 EXAMPLES = Path(__file__).resolve().parent.parent / "examples"
 
@@ -60,13 +61,16 @@ class Program:
             constraints=limits,
             integrality=np.arange(len(scores)) < n_whole,
             bounds=optimize.Bounds(0.0, most),
-            options={"mip_rel_gap": 1e-8, "time_limit": 60.0},
+            options={"mip_rel_gap": 1e-8, "time_limit": MAX_TIME},
         )
         return -float(found.fun) if found.status == 0 else np.nan
 
 
-def flow_formulation(arcs: Any, pairs: list[tuple[int, int, int, float]], budget: int) -> float:
-    """Return the score of the best tree; ``arcs[m, h]`` scores h as the head of m, or m as root."""
+def flow_formulation(arcs: Any, pairs: tuple[Any, Any, Any], budget: int) -> float:
+    """Return the score of the best tree; ``arcs[m, h]`` scores h as the head of m, or m as root.
+
+    Pairs are words, heads, and what it scores if the word and its right neighbour hang from it.
+    """
     n = len(arcs)
     number = np.arange(n * n).reshape(n, n)  # of arcs; flows follow, then pairs
     flow = n * n + number
@@ -81,30 +85,15 @@ def flow_formulation(arcs: Any, pairs: list[tuple[int, int, int, float]], budget
         for h in range(n):
             program.add([flow[m, h], number[m, h]], [1.0, -float(n)], -np.inf, 0.0)
     program.add(np.diagonal(number), 1.0, 1.0, 1.0)
-    for i, (first, second, head, _) in enumerate(pairs):
+    words, heads, of_pairs = pairs
+    for i, (word, head) in enumerate(zip(words, heads, strict=True)):
         both = 2 * n * n + i
-        program.add([number[first, head], number[second, head], both], [1, 1, -1], -np.inf, 1.0)
-        for m in (first, second):
+        program.add([number[word, head], number[word + 1, head], both], [1, 1, -1], -np.inf, 1.0)
+        for m in (word, word + 1):
             program.add([both, number[m, head]], [1.0, -1.0], -np.inf, 0.0)
-    scores = np.concatenate([arcs.ravel(), np.zeros(n * n), [p[3] for p in pairs]])
-    most = np.concatenate([np.ones(n * n), np.full(n * n, float(n)), np.ones(len(pairs))])
+    scores = np.concatenate([arcs.ravel(), np.zeros(n * n), of_pairs])
+    most = np.concatenate([np.ones(n * n), np.full(n * n, float(n)), np.ones(len(of_pairs))])
     return program.best(scores, n * n, most)
-
-
-def our_way(arcs: Any, pairs: list[tuple[int, int, int, float]], budget: int) -> Any:
-    """Return the best tree's assignment."""
-    from lpsmap import Budget, DepTree, Pair
-
-    n = len(arcs)
-    graph = FactorGraph()
-    u = graph.variable_from(arcs)
-    graph.add(DepTree(u, projective=False, single_root=True))
-    if n > 1:
-        graph.add(Budget(u, budget, axis=0, mask=~np.eye(n, dtype=bool)))
-    if pairs:
-        first, second, head, scores = map(np.array, zip(*pairs, strict=True))
-        graph.add(Pair(u[first, head], u[second, head], scores))
-    return graph.solve_map(exact=True, max_time=60.0, threads=1)
 
 
 @click.command(context_settings={"show_default": True})
@@ -115,28 +104,28 @@ def main(each: int, lengths: str) -> None:
     sys.path.insert(0, str(EXAMPLES))
     from parsing.bilinear import Bilinear
     from parsing.sentences import read_sentences
+    from parsing.trees import Constraints, sibling_graph, sibling_scores
     from treebank import DATA
 
     warnings.simplefilter("ignore")
-    model, rng = Bilinear(0, 4.0), np.random.default_rng(0)
-    sentences = list(read_sentences(DATA))
+    model, constraints = Bilinear(0, 4.0), Constraints(single_root=True, budget=BUDGET)
+    sentences = read_sentences(DATA)
+
+    def our_way(sentence: Any) -> Any:
+        graph = sibling_graph(sentence, model, constraints, 1.0)
+        return graph.solve_map(exact=True, solver="lpsmap", max_time=MAX_TIME, threads=1)
+
     table = Table(title=f"{each} sentences of every length; seconds of one thread")
     for heading in ("words", "ours", "proved", "relaxation tight", "HiGHS", "solved", "equal"):
         table.add_column(heading, justify="right")
-    our_way(model.scores(sentences[0].words), [], 5)  # loads what is compiled
+    our_way(sentences[0])  # loads what is compiled
     for length in map(int, lengths.split(",")):
         ours, theirs, rows = 0.0, 0.0, []
         for sentence in [s for s in sentences if len(s) == length][:each]:
-            arcs = model.scores(sentence.words)
-            pairs = [
-                (m, m + 1, h, float(rng.normal()))
-                for m in range(length - 1)
-                for h in range(length)
-                if h not in (m, m + 1)
-            ]
-            found, seconds = timed(lambda a=arcs, p=pairs: our_way(a, p, 5))  # type: ignore[misc]
+            found, seconds = timed(partial(our_way, sentence))
             ours += seconds
-            score, seconds = timed(lambda a=arcs, p=pairs: flow_formulation(a, p, 5))  # type: ignore[misc]
+            arcs, pairs = model.scores(sentence.words), sibling_scores(sentence, 1.0)
+            score, seconds = timed(partial(flow_formulation, arcs, pairs, BUDGET))
             theirs += seconds
             equal = bool(abs(found.total - score) <= 1e-6 * max(1.0, abs(score)))
             tight = bool(found.n_nodes.sum() == 0)

@@ -9,24 +9,26 @@ of a random model (see `parsing.bilinear`), as before any training.
 from __future__ import annotations
 
 import itertools
+import os
 import time
 import warnings
+from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from functools import reduce
+from functools import lru_cache, partial, reduce
 from pathlib import Path
 
 import click
 import numpy as np
 from rich.console import Console
-from rich.progress import track
+from rich.progress import Progress, track
 from rich.table import Table
 
-from lpsmap import ConvergenceWarning
-from lpsmap_core import plot
+from lpsmap import ConvergenceWarning, FactorGraph, solve_many
+from lpsmap_core import Assignment, Outcome, plot
 from parsing.bilinear import Bilinear
 from parsing.sentences import Sentence, read_sentences
-from parsing.trees import Constraints, best_trees, solve_trees
+from parsing.trees import Constraints, sibling_graph, solve_trees
 
 DATA = Path(__file__).resolve().parents[2] / "shared/data/ud/en_ewt/dev.conllu.gz"
 
@@ -172,44 +174,88 @@ def rich_table(tallies: Sequence[Tally], title: str) -> Table:
 
 @main.command()
 @shared_options
-@click.option("--batch", type=click.IntRange(min=1), default=64, help="Sentences in a graph.")
-@click.option(
-    "--siblings",
-    type=click.FloatRange(min=0),
-    default=1.0,
-    help="Standard deviation of the scores of neighbours under one head.",
-)
-@click.option("--max-time", type=click.FloatRange(min=0, min_open=True), default=60.0,
-              help="Seconds for a batch.")  # fmt: skip
+@click.option("--siblings", type=click.FloatRange(min=0), default=1.0,
+              help="Standard deviation of the scores of neighbours under one head.")  # fmt: skip
+@click.option("--max-time", type=click.FloatRange(min=0, min_open=True), default=300.0,
+              help="Seconds for a sentence.")  # fmt: skip
+@click.option("--workers", type=click.IntRange(min=1), show_default="this process alone",
+              help="Processes.")  # fmt: skip
 def best(
     data: Path,
     seed: int,
     scale: float,
     longest: int,
     budget: int,
-    batch: int,
     siblings: float,
     max_time: float,
+    workers: int | None,
 ) -> None:
-    """Find the best tree of every sentence, and prove it."""
-    sentences, model = sentences_of(data, longest), Bilinear(seed, scale)
-    parts, hidden = batches(sentences, batch), not console.is_terminal
-    shown = Table(title=f"{len(sentences)} sentences of {data}")
-    for heading in ("trees", "proved", "by the relaxation", "nodes", "sentences a second"):
+    """Find the best tree of every sentence, and prove it.
+
+    Seconds are those of the processor, of all workers together.
+    """
+    sentences = sorted(sentences_of(data, longest), key=len)
+    title = f"{len(sentences)} sentences: single root, at most {budget} dependents"
+    shown = Table(title=title)
+    headings = "trees", "proved", "by the relaxation", "nodes", "longest", "seconds", "a second"
+    for heading in headings:
         shown.add_column(heading, justify="left" if heading == "trees" else "right")
     for projective in (False, True):
         constraints = Constraints(projective, single_root=True, budget=budget)
-        best_trees(parts[0], model, constraints, siblings)  # loads what is compiled
-        proved, tight, nodes, start = 0, 0, 0, time.perf_counter()
-        for part in track(parts, str(constraints), console=console, transient=True, disable=hidden):
-            found = best_trees(part, model, constraints, siblings, max_time)
-            proved += int((found.found & found.proved).sum())
-            tight += int((found.n_nodes == 0).sum())
-            nodes += int(found.n_nodes.sum())
-        rate = len(sentences) / (time.perf_counter() - start)
-        cells = f"{proved} of {len(sentences)}", f"{tight / len(sentences):.1%}", f"{nodes}"
-        shown.add_row(str(constraints), *cells, f"{rate:.0f}")
+        build = partial(best_graph, seed, scale, constraints, siblings)
+        solved = partial(solve_many, build=build, extract=nodes_of, task="map", threads=1)
+        deque(solved(sentences[:5]), maxlen=0)  # loads what is compiled
+        begin, kind = processor_seconds(), "projective" if projective else "non-projective"
+        outcomes: list[Outcome] = []
+        with (
+            warnings.catch_warnings(),
+            Progress(console=console, transient=True, disable=not console.is_terminal) as bar,
+        ):
+            warnings.simplefilter("ignore", ConvergenceWarning)
+            stream = solved(sentences, workers, max_time=max_time)
+            outcomes += bar.track(stream, len(sentences), description=kind)
+        shown.add_row(kind, *summary(outcomes, processor_seconds() - begin))
+        for outcome in outcomes:
+            if not outcome.ok:
+                words = " ".join(sentences[outcome.index].words)
+                console.print(f"not proved, {kind}: {words} {outcome.traceback}")
     console.print(shown)
+
+
+def best_graph(
+    seed: int, scale: float, constraints: Constraints, siblings: float, sentence: Sentence
+) -> FactorGraph:
+    """Return the graph of a sentence's trees, in whichever process it is solved."""
+    return sibling_graph(sentence, model_of(seed, scale), constraints, siblings)
+
+
+@lru_cache(maxsize=1)
+def model_of(seed: int, scale: float) -> Bilinear:
+    """Return a model, drawn once in every process rather than sent there with every sentence."""
+    return Bilinear(seed, scale)
+
+
+def nodes_of(graph: FactorGraph, found: Assignment) -> int:
+    """Return the nodes of a search."""
+    return int(found.n_nodes.sum())
+
+
+def processor_seconds() -> float:
+    """Return the processor time of this process, and of those that it started and that ended."""
+    return sum(os.times()[:4])
+
+
+def summary(outcomes: Sequence[Outcome], seconds: float) -> list[str]:
+    """Return the cells of a row about the best trees."""
+    n, nodes = len(outcomes), [outcome.extracted or 0 for outcome in outcomes]
+    return [
+        f"{sum(outcome.ok for outcome in outcomes)} of {n}",
+        f"{sum(outcome.ok and not n for outcome, n in zip(outcomes, nodes, strict=True)) / n:.1%}",
+        f"{sum(nodes)}",
+        f"{max(outcome.seconds for outcome in outcomes):.1f} s",
+        f"{seconds:.0f}",
+        f"{n / seconds:.0f}",
+    ]
 
 
 @main.command()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -9,13 +10,13 @@ import numpy as np
 import numpy.typing as npt
 
 from lpsmap import Budget, DepTree, FactorGraph, Pair, Solution, Variables
-from lpsmap_core import Assignment
 from parsing.bilinear import Bilinear
 from parsing.sentences import Sentence
 
-__all__ = ["Constraints", "best_trees", "solve_trees"]
+__all__ = ["Constraints", "sibling_graph", "sibling_scores", "solve_trees"]
 
 FloatArray = npt.NDArray[np.float64]
+IntArray = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True)
@@ -49,34 +50,42 @@ def solve_trees(
     return graph.solve(tol=tol), trees
 
 
-def best_trees(
-    sentences: Sequence[Sentence],
-    model: Bilinear,
-    constraints: Constraints,
-    siblings: float,
-    max_time: float | None = None,
-) -> Assignment:
-    """Find the best tree of every sentence, where neighbours under one head score extra.
+def sibling_graph(
+    sentence: Sentence, model: Bilinear, constraints: Constraints, siblings: float
+) -> FactorGraph:
+    """Return the graph of a sentence's trees, where neighbours under one head score extra.
 
     Parameters
     ----------
-    sentences, model, constraints
+    sentence, model, constraints
         As in `solve_trees`.
     siblings
-        Standard deviation of a random score for every two neighbouring words with the same head.
-    max_time
-        Limit of the seconds for all.
+        As in `sibling_scores`.
     """
-    graph, u, _ = _declared(sentences, model, constraints)
-    longest = u.shape[1]
-    inside = np.arange(longest) < np.array([len(s) for s in sentences])[:, None]
-    arcs = inside[:, :, None] & inside[:, None, :] & ~np.eye(longest, dtype=bool)
-    sentence, word, head = np.nonzero(arcs[:, :-1] & arcs[:, 1:])
-    scores = siblings * np.random.default_rng(0).standard_normal(len(word))
-    graph.add(Pair(u[sentence, word, head], u[sentence, word + 1, head], scores))
-    found = graph.solve_map(exact=True, max_time=max_time)
-    assert isinstance(found, Assignment)
-    return found
+    graph, u, _ = _declared([sentence], model, constraints)
+    word, head, scores = sibling_scores(sentence, siblings)
+    graph.add(Pair(u[0, word, head], u[0, word + 1, head], scores))
+    return graph
+
+
+def sibling_scores(sentence: Sentence, deviation: float) -> tuple[IntArray, IntArray, FloatArray]:
+    """Return words and heads, and a score for each word and its right neighbour under that head.
+
+    The scores are normal, and the same whenever the sentence is: its words are their seed.
+
+    Parameters
+    ----------
+    sentence
+        The sentence.
+    deviation
+        Standard deviation of the scores.
+    """
+    n = len(sentence)
+    rng = np.random.default_rng(zlib.crc32(" ".join(sentence.words).encode()))
+    word, head = np.indices((n - 1, n))
+    apart = (head != word) & (head != word + 1)
+    word, head = word[apart], head[apart]
+    return word, head, deviation * rng.standard_normal(len(word))
 
 
 def _declared(

@@ -116,6 +116,13 @@ def test_a_full_disk_leaves_whole_lines(tmp_path: Path) -> None:
     assert list(lines_of((tmp_path / "out").read_text())) == ["a"]
 
 
+def test_results_go_into_files_alone(models: Path, tmp_path: Path) -> None:
+    for out, words in ((os.devnull, "is no regular file"), ("/proc/x", "no file can be made")):
+        result = decode(models / "m0.uai", "--out", out)
+        assert result.exit_code == 1
+        assert words in result.output
+
+
 def test_wrong_commands_are_told_in_a_line(models: Path) -> None:
     for arguments, words in (
         (["nothing*"], "no file matches 'nothing*'"),
@@ -135,7 +142,7 @@ import time
 from lpsmap_core.command.cli import main
 from lpsmap_core.plugins.uai_format import UaiFormat
 read = UaiFormat.read
-UaiFormat.read = lambda self, path: time.sleep(0.05) or read(self, path)
+UaiFormat.read = lambda self, path: time.sleep(600.0 * ("m0" not in str(path))) or read(self, path)
 if __name__ == "__main__":
     signal.signal(signal.SIGINT, signal.default_int_handler)
     main()
@@ -144,7 +151,7 @@ if __name__ == "__main__":
 
 @pytest.mark.skipif(sys.platform == "win32", reason="signals are POSIX's")
 def test_an_interrupted_run_is_gone_on_with(tmp_path: Path) -> None:
-    for i in range(60):
+    for i in range(8):
         (tmp_path / f"m{i}.uai").write_text(coin(i % 2))
     (tmp_path / "slow.py").write_text(SLOW)
     out = tmp_path / "out.jsonl"
@@ -155,16 +162,14 @@ def test_an_interrupted_run_is_gone_on_with(tmp_path: Path) -> None:
             time.sleep(0.01)
             assert process.poll() is None
         process.send_signal(signal.SIGINT)
-        begin = time.monotonic()
-        _, said = process.communicate()
-        assert time.monotonic() - begin < 2.0  # twice a second
+        _, said = process.communicate(timeout=60.0)  # nobody waits for the second model
     assert process.returncode == 130
     assert "The same command goes on from there." in said
     assert "Traceback" not in said
     first = lines_of(out.read_text())
-    assert 0 < len(first) < 60
+    assert len(first) == 1
     assert decode(*arguments[1:]).exit_code == 0
     second = lines_of(out.read_text())
-    assert len(second) == 60
+    assert len(second) == 8
     assert {name: second[name] for name in first} == first
     assert os.listdir(tmp_path).count("out.jsonl") == 1

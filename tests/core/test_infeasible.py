@@ -130,6 +130,26 @@ def test_no_feasible_graph_is_called_infeasible(draws: int) -> None:
         check_feasible(seed)
 
 
+@pytest.mark.parametrize("projective", [False, True])
+def test_a_relaxation_asks_the_oracle_alone(
+    monkeypatch: pytest.MonkeyPatch, projective: bool
+) -> None:
+    """At scores as large as the test's, an active set of trees of 64 words took minutes."""
+
+    def never(*_: object) -> None:
+        raise AssertionError("the test for contradictions asks an active set")
+
+    monkeypatch.setattr(ActiveSets, "solve", never)
+    graph = FactorGraph()
+    u = graph.variable_from(np.random.default_rng(0).normal(size=(6, 6)))
+    tree = graph.add(DepTree(u, projective=projective))
+    budget = graph.add(Budget(u.reshape(-1), 5))  # of the 6 arcs that a tree has
+    with pytest.warns(ConvergenceWarning):
+        solution = graph.solve_map()
+    assert solution.status.tolist() == [Status.INFEASIBLE]
+    assert {id(factor) for factor, _ in solution.contradictions[0]} == {id(tree), id(budget)}
+
+
 @pytest.mark.slow
 def test_many_contradictions_and_many_feasible_graphs() -> None:
     least = [check_contradiction(seed) for seed in range(1000, 1400)]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -199,21 +200,26 @@ def test_an_answer_as_a_table_and_as_states(model: Path) -> None:
     refused = lpsmap("solve", grid, "--output", "uai")
     assert refused.exit_code == 1
     assert "u has shape (1, 2); expected blocks of states" in refused.output
+    grid.write_text('{"variables": {"u": [1, 2]}, "factors": []}')
+    refused = lpsmap("solve", grid, "--output", "uai")
+    assert refused.exit_code == 1
+    assert "the values of u sum to 2; expected 1" in refused.output
+    grid.write_text('{"variables": {"u": [[1, 2]]}, "factors": []}')
     assert "u[0, 1]" in lpsmap("solve", grid, "--output", "table").stdout
 
 
-@pytest.mark.parametrize("task", ["sparsemap", "map"])
+@pytest.mark.parametrize("task", ["sparsemap", "lp-map", "map"])
 def test_convergence_is_drawn(tmp_path: Path, task: str) -> None:
     path, picture = tmp_path / "a.wcnf", tmp_path / "a.png"
     path.write_text(FRUSTRATED)
     result = lpsmap("solve", path, "--task", task, "--trace", picture)
     assert result.exit_code == 0, result.output
     assert picture.read_bytes().startswith(b"\x89PNG")
-    nowhere = lpsmap("solve", path, "--task", task, "--trace", tmp_path / "none" / "a.png")
-    assert nowhere.exit_code == 1
-    assert "Error: --trace" in nowhere.stderr
-    assert json.loads(nowhere.stdout)["status"]
-    assert lpsmap("solve", path, "--task", "lp-map", "--trace", picture).exit_code == 2
+    for name in ("none/a.png", "a.xyz", "a"):  # told before the solve
+        nowhere = lpsmap("solve", path, "--task", task, "--trace", tmp_path / name)
+        assert nowhere.exit_code == 2
+        assert "Invalid value for --trace" in nowhere.stderr
+        assert not nowhere.stdout
 
 
 def test_bound_and_score_of_a_picture_meet() -> None:
@@ -240,13 +246,50 @@ def test_shells_complete_commands_and_options() -> None:
 
 
 def test_help_says_what_everything_is_for() -> None:
+    assert "..." not in lpsmap("--help").output.partition("Commands:")[2]
     for name, command in cli.main.commands.items():
         text = lpsmap(name, "--help").output
         assert max(map(len, text.splitlines())) <= 80, name
         for parameter in command.params:
             if isinstance(parameter, click.Option) and name in ("solve", "decode"):
-                choices = isinstance(parameter.type, click.Choice)
-                assert parameter.help or choices, (name, parameter.name)
+                assert parameter.help, (name, parameter.name)
+
+
+@pytest.mark.parametrize(
+    ("option", "words"),
+    [
+        (["--tol", "nan"], "nan is no finite number"),
+        (["--max-time", "inf"], "inf is no finite number"),
+        (["--gap", "0.1"], "--gap goes with --task map; got --task sparsemap"),
+        (["--solver", "highs", "--task", "lp-map"], "--solver goes with --task map"),
+    ],
+)
+def test_options_that_mean_nothing_are_wrong_commands(
+    model: Path, option: list[str], words: str
+) -> None:
+    result = lpsmap("solve", model, *option)
+    assert result.exit_code == 2
+    assert words in result.stderr
+    assert not result.stdout
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="Linux has /dev/full")
+@pytest.mark.parametrize("command", ["solve", "info"])
+def test_a_full_disk_below_the_output_is_told_in_a_line(model: Path, command: str) -> None:
+    with open("/dev/full", "w") as full:
+        ended = subprocess.run([*LPSMAP, command, model], stdout=full, stderr=subprocess.PIPE)
+    assert ended.returncode == 1
+    assert ended.stderr.decode().strip() == "Error: [Errno 28] No space left on device"
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="the shell is POSIX's")
+def test_streams_may_be_closed(model: Path) -> None:
+    for closed in (">&-", "2>&-"):
+        command = f"exec {shlex.join(LPSMAP)} solve {shlex.quote(str(model))} {closed}"
+        ended = subprocess.run(["sh", "-c", command], capture_output=True, text=True)
+        assert ended.returncode == 0, ended
+        assert not ended.stderr
+        assert bool(ended.stdout) == (closed == "2>&-")
 
 
 TERMINAL = """

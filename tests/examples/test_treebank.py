@@ -13,7 +13,7 @@ from click.testing import CliRunner
 import treebank
 from parsing.bilinear import Bilinear
 from parsing.sentences import Sentence, read_sentences
-from parsing.trees import Constraints, solve_trees
+from parsing.trees import Constraints, sibling_scores, solve_trees
 
 WORDS = ("a", "dog", "saw", "the", "dog", ".")
 
@@ -98,6 +98,22 @@ def test_table_of_a_small_file(file: Path) -> None:
     assert "40 of 40" in result.output
     lines = CliRunner().invoke(treebank.main, ["table", "--data", str(file), "--markdown"])
     assert lines.output.count("40 of 40") == 8
+
+
+@pytest.mark.compiled
+def test_best_trees_of_a_small_file(file: Path) -> None:
+    result = CliRunner().invoke(treebank.main, ["best", "--data", str(file), "--budget", "3"])
+    assert result.exit_code == 0, result.output
+    assert result.output.count("40 of 40") == 2
+
+
+def test_pairs_are_the_sentence_s_own() -> None:
+    word, head, scores = sibling_scores(Sentence(WORDS, (-1,) * 6), 1.0)
+    assert len(set(zip(word, head, strict=True))) == len(word) == 5 * 4
+    assert not ((head == word) | (head == word + 1)).any()
+    again = sibling_scores(Sentence(WORDS, (-1,) * 6), 2.0)[2]
+    np.testing.assert_allclose(again, 2.0 * scores)
+    assert not len(sibling_scores(Sentence(("one",), (-1,)), 1.0)[2])
 
 
 def test_no_sentence_ends_the_command(file: Path) -> None:

@@ -178,6 +178,7 @@ class FactorGraph(DeclaredGraph):
         max_time: float | None = None,
         max_nodes: int | None = None,
         max_inner_iter: int | None = None,
+        trace: bool = False,
         progress: Callable[[int, SearchProgress], None] | None = None,
         verbose: int = 0,
         threads: int | None = None,
@@ -197,7 +198,7 @@ class FactorGraph(DeclaredGraph):
 
         Parameters
         ----------
-        max_iter, tol, step_size, adapt, max_inner_iter, verbose, threads, warm_start, engine
+        max_iter, tol, step_size, adapt, max_inner_iter, trace, verbose, threads, warm_start, engine
             As for `solve`.
         autodetect_acyclic
             For calls of the earlier library: graphs without loops need no other treatment here.
@@ -206,8 +207,7 @@ class FactorGraph(DeclaredGraph):
         gap
             The search ends once the bound is within ``gap * max(1, abs(score))`` of the score.
         max_time
-            Limit of the time in seconds for all; None for no limit. What was found by then is
-            returned with its bound.
+            Limit of the seconds for all, or None. What is found by then is returned with its bound.
         max_nodes
             Limit of the nodes of each component's search; None for no limit.
         progress
@@ -244,7 +244,7 @@ class FactorGraph(DeclaredGraph):
             tol=tol,
             step_size=step_size,
             adapt=adapt,
-            trace=False,
+            trace=trace,
             max_time=max_time,
             threads=threads,
         )._replace(quadratic=0.0)

@@ -21,6 +21,9 @@ __all__ = ["JSON", "TABLE", "UAI", "answer_text", "check_form", "numbers"]
 
 TABLE, JSON, UAI = "table", "json", "uai"
 
+SUM_OF_STATES = 1e-3
+"""How far marginals of the states of one variable may be from summing to 1."""
+
 Found = Solution | Assignment
 
 
@@ -42,11 +45,29 @@ def check_form(form: str, named: NamedGraph) -> None:
             )
 
 
+def _check_states(named: NamedGraph) -> None:
+    """Refuse values that are no states: none were found, or several of a block are on.
+
+    Raises
+    ------
+    click.ClickException
+        If a block's values do not sum to 1.
+    """
+    for name, u in named.variables.items():
+        total = float(np.sum(u.value))
+        if not abs(total - 1.0) <= SUM_OF_STATES:
+            raise click.ClickException(
+                f"--output uai: the values of {name} sum to {total:g}; expected 1, as of a "
+                "variable that has one of its states. Choose table or json."
+            )
+
+
 def answer_text(form: str, named: NamedGraph, found: Found) -> str:
     """Return an answer in a form."""
     if form == JSON:
         return json.dumps(_as_json(named, found), allow_nan=False)
     if form == UAI:
+        _check_states(named)
         return assignment_text(list(named.variables.values())).rstrip("\n")
     rows = list(_rows(named))
     values = text_table(rows, ["VALUE"]) if rows else "all variables are 0"

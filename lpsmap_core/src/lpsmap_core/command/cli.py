@@ -40,6 +40,15 @@ class _Commands(click.Group):
             warnings.showwarning = _show_warning
             return super().main(*arguments, **options)
 
+    def invoke(self, context: click.Context) -> Any:
+        """Run a command; a full disk below its output is told in words."""
+        try:
+            return super().invoke(context)
+        except BrokenPipeError:  # who read has enough, and click ends quietly
+            raise
+        except OSError as error:
+            raise click.ClickException(str(error)) from error
+
     def list_commands(self, context: click.Context) -> list[str]:
         return sorted({*self.commands, *installed().commands})
 
@@ -60,7 +69,14 @@ def _show_warning(message: Warning | str, *_: Any, **__: Any) -> None:
 @click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(lpsmap_core.__version__, prog_name="lpsmap")
 def main() -> None:
-    """Sparse structured inference in factor graphs."""
+    r"""Sparse structured inference in factor graphs.
+
+    \b
+    What is in a model, its best assignment, and that of all models of a folder:
+      lpsmap info grid.uai
+      lpsmap solve grid.uai --task map
+      lpsmap decode "models/*.uai" --out best.jsonl
+    """
 
 
 main.add_command(explain)
@@ -73,7 +89,7 @@ main.add_command(decode)
 @main.command()
 @click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
 def completion(shell: str) -> None:
-    """Print what makes SHELL complete the commands and options of lpsmap.
+    """Print what makes SHELL complete commands and options.
 
     For bash, put this into ~/.bashrc: eval "$(lpsmap completion bash)"
     """
@@ -84,7 +100,10 @@ def completion(shell: str) -> None:
 
 @main.command()
 def factors() -> None:
-    """List the installed factor types: name, package, version, level of override."""
+    """List the installed factor types.
+
+    Each with its package, version and level of override.
+    """
     offers = installed().factors
     rows = [
         (r.name, r.plugin.distribution, r.plugin.version, LEVELS[override_level(r.value)])
@@ -99,7 +118,10 @@ def factors() -> None:
 
 @main.command()
 def plugins() -> None:
-    """List the installed plugins: where each is from, how long it imports, what it offers."""
+    """List the installed plugins and what they offer.
+
+    Each with where it is from, and how long it imports.
+    """
     registry = installed()
     kinds = _kinds(registry)
     for plugin in registry.plugins:
@@ -115,7 +137,7 @@ def plugins() -> None:
 
 
 @main.command()
-@click.argument("names", metavar="PACKAGE_OR_FACTOR", nargs=-1, required=True)
+@click.argument("names", metavar="PACKAGE_OR_FACTOR...", nargs=-1, required=True)
 @click.option(
     "--seed",
     type=click.IntRange(0),
@@ -131,10 +153,10 @@ def plugins() -> None:
     help="Random problems a check.",
 )
 def check(names: tuple[str, ...], seed: int, draws: int) -> None:
-    """Hold factor types to the factor protocol, on the examples that they offer.
+    """Hold factor types to the factor protocol.
 
     PACKAGE_OR_FACTOR is the name of an installed factor type, or of a distribution that brings
-    some. The exit code is 1 if a check fails.
+    some. Types are tried on the examples that they offer. The exit code is 1 if a check fails.
     """
     if not check_registered(_chosen(names), seed, draws):
         raise SystemExit(1)
@@ -158,12 +180,12 @@ def _chosen(names: Sequence[str]) -> list[Registration]:
     help="Processes at a time.  [default: LPSMAP_THREADS, or all cores]",
 )
 def compile_command(names: tuple[str, ...], everything: bool, jobs: int | None) -> None:
-    """Compile now what the first solves would, for images and for CI.
+    """Compile now what the first solves would.
 
-    PACKAGE_OR_FACTOR is the name of an installed factor type, or of a distribution that brings
-    some; without any, core alone is compiled. Every type solves and differentiates the examples
-    that it offers, in a process of its own, so that later processes load what they need from the
-    cache.
+    This is for images and for CI. PACKAGE_OR_FACTOR is the name of an installed factor type, or of
+    a distribution that brings some; without any, core alone is compiled. Every type solves and
+    differentiates the examples that it offers, in a process of its own, so that later processes
+    load what they need from the cache.
 
     The exit code is 1 if one fails.
     """
@@ -184,7 +206,10 @@ def compile_command(names: tuple[str, ...], everything: bool, jobs: int | None) 
     help="Folder in which the package's folder is made.  [default: here]",
 )
 def new_plugin_command(name: str, factor: str | None, into: Path) -> None:
-    """Write a complete package with a factor type of your own, its tests and its entry point."""
+    """Write a package with a factor type of your own.
+
+    It is complete, with tests and an entry point.
+    """
     try:
         folder = new_plugin.write(name, into, factor)
     except (ValueError, OSError, ImportError) as error:

@@ -17,7 +17,7 @@ from typing import Any
 import click
 
 from lpsmap_core.command.answers import numbers
-from lpsmap_core.command.limits import limit_options
+from lpsmap_core.command.limits import is_terminal, limit_options, refuse_search_options
 from lpsmap_core.command.models import told_in_words
 from lpsmap_core.corpus.journal import Journal, JournalError
 from lpsmap_core.corpus.outcome import Outcome
@@ -38,7 +38,13 @@ UNSOLVED, FAILED, INTERRUPTED = 3, 1, 130
     help="File to which results are appended. A run that finds some there goes on with the others."
     "  [default: standard output]",
 )
-@click.option("--task", type=click.Choice(list(TASKS)), default=MAP, show_default=True)
+@click.option(
+    "--task",
+    type=click.Choice(list(TASKS)),
+    default=MAP,
+    show_default=True,
+    help="As of `lpsmap solve`.",
+)
 @click.option("--workers", type=click.IntRange(1), help="Processes.  [default: all cores]")
 @click.option("--scheduler", metavar="ADDRESS", help="Of a dask cluster, whose workers then work.")
 @limit_options
@@ -54,12 +60,13 @@ def decode(
     solver: str,
     quiet: bool,
 ) -> None:
-    """Solve the models in all files that GLOB matches, and write a line of JSON for each.
+    """Solve many models, by many workers.
 
-    GLOB is the name of a file, or a pattern in quotes, such as "models/grid*.uai"; ** is for any
-    folders. Lines come as the results do. Each has the file's name, the status and score of every
-    component, and the values of the variables; or the error that the model ended with. Other models
-    do not suffer from it, nor from a worker that dies.
+    Every file that GLOB matches is solved, and has a line of JSON in what is written. GLOB is the
+    name of a file, or a pattern in quotes, such as "models/grid*.uai"; ** is for any folders. Lines
+    come as the results do. Each has the file's name, the status and score of every component, and
+    the values of the variables; or the error that the model ended with. Other models do not suffer
+    from it, nor from a worker that dies.
 
     With --out the command can be interrupted and run again: what is done is not done again.
 
@@ -68,6 +75,7 @@ def decode(
     """
     if workers is not None and scheduler is not None:
         raise click.UsageError("--workers and --scheduler exclude each other.")
+    refuse_search_options(task)
     names = _matched(patterns)
     options: dict[str, Any] = {"max_time": max_time}
     if task == MAP:
@@ -79,7 +87,9 @@ def decode(
             raise click.ClickException(str(error)) from error
         left = [name for name in names if journal is None or name not in journal.done]
         executor = stack.enter_context(_executor(scheduler, workers))
-        shown = not quiet and sys.stderr.isatty() and importlib.util.find_spec("rich") is not None
+        shown = (
+            not quiet and is_terminal(sys.stderr) and importlib.util.find_spec("rich") is not None
+        )
         paths = [Path(name).resolve() for name in left]
         with told_in_words():
             outcomes = solve_many(

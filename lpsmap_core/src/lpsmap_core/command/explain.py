@@ -39,11 +39,12 @@ lpsmap explain package.parser:make_graph
 @click.option("--limited", is_flag=True, help="Plan for a solve with max_inner_iter.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON rather than tables.")
 def explain(target: str, threads: int | None, limited: bool, as_json: bool) -> None:
-    """Say how a factor graph would be solved: components, solvers, threads, memory.
+    """Say how a factor graph would be solved.
 
-    TARGET is Python code that makes the graph, which is run: a file or a module, and after a colon
-    the name of the graph, or of a function without arguments that returns it. The name may be left
-    out if there is only one graph at the top level.
+    By which solvers and threads, component by component, and in how much memory. TARGET is Python
+    code that makes the graph, which is run: a file or a module, and after a colon the name of the
+    graph, or of a function without arguments that returns it. The name may be left out if there is
+    only one graph at the top level.
     """
     plan = load_graph(target).plan(threads, limited)
     click.echo(json.dumps(plan.to_dict(), indent=2) if as_json else repr(plan))

@@ -2,15 +2,54 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TextIO
 
 import click
+from click.core import ParameterSource
 
+from lpsmap_core.corpus.work import MAP
 from lpsmap_core.decoding.decode import DEFAULT_GAP
 from lpsmap_core.engine.choice import AUTO
 
-__all__ = ["limit_options"]
+__all__ = ["NumberRange", "is_terminal", "limit_options", "refuse_search_options"]
+
+SEARCH_OPTIONS = "gap", "solver"
+"""Options that mean something to an exact search alone."""
+
+
+class NumberRange(click.FloatRange):
+    """A range of numbers, which leaves out what is none, and the infinite."""
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> float:
+        """Return an option as a number."""
+        number = float(super().convert(value, param, ctx))
+        if not math.isfinite(number):
+            self.fail(f"{value} is no finite number.", param, ctx)
+        return number
+
+
+def is_terminal(stream: TextIO | None) -> bool:
+    """Whether somebody reads a stream as it is written; there is none where a shell closed it."""
+    return stream is not None and stream.isatty()
+
+
+def refuse_search_options(task: str) -> None:
+    """End the command if it has options that only a search for the best has.
+
+    Raises
+    ------
+    click.UsageError
+        If the task is another one.
+    """
+    context = click.get_current_context()
+    for name in SEARCH_OPTIONS:
+        given = context.get_parameter_source(name) is not ParameterSource.DEFAULT
+        if given and task != MAP:
+            raise click.UsageError(f"--{name} goes with --task {MAP}; got --task {task}.")
 
 
 def limit_options(command: Callable[..., None]) -> Callable[..., None]:
@@ -18,12 +57,12 @@ def limit_options(command: Callable[..., None]) -> Callable[..., None]:
     options: list[Callable[[Any], Any]] = [
         click.option(
             "--max-time",
-            type=click.FloatRange(0.0, min_open=True),
+            type=NumberRange(0.0, min_open=True),
             help="Seconds for each model.  [default: no limit]",
         ),
         click.option(
             "--gap",
-            type=click.FloatRange(0.0),
+            type=NumberRange(0.0),
             default=DEFAULT_GAP,
             show_default=True,
             help="With --task map: how near to the best, relative to its score, is good enough.",

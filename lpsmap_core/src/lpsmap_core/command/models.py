@@ -34,9 +34,10 @@ def told_in_words() -> Iterator[None]:
 @click.command()
 @click.argument("model", type=MODEL)
 def info(model: Path) -> None:
-    """Say what is in the factor graph in MODEL: variables, components, factors by type.
+    """Say what is in the model in a file.
 
-    The exit code is 1 if the file cannot be read.
+    That is the variables, components and factors of the graph in MODEL. The exit code is 1 if the
+    file cannot be read.
     """
     with told_in_words():
         named = read_graph(model)
@@ -48,9 +49,10 @@ def info(model: Path) -> None:
 @click.argument("source", type=MODEL)
 @click.argument("target", type=click.Path(dir_okay=False, path_type=Path))
 def convert(source: Path, target: Path) -> None:
-    """Write the factor graph in SOURCE into TARGET, in the format of its suffix.
+    """Write a model in another format.
 
-    The exit code is 1 if the one cannot be read, or the other not written.
+    The graph in SOURCE is written into TARGET, in the format of its suffix; a file that is there is
+    replaced. The exit code is 1 if the one cannot be read, or the other not written.
     """
     with told_in_words():
         write_graph(read_graph(source), target)

@@ -11,10 +11,15 @@ from typing import Any
 import click
 
 from lpsmap_core.command.answers import JSON, TABLE, UAI, answer_text, check_form
-from lpsmap_core.command.limits import limit_options
+from lpsmap_core.command.limits import (
+    NumberRange,
+    is_terminal,
+    limit_options,
+    refuse_search_options,
+)
 from lpsmap_core.command.models import MODEL, told_in_words
 from lpsmap_core.command.narration import Narration
-from lpsmap_core.corpus.work import LP_MAP, MAP, SPARSEMAP, TASKS, solve_as
+from lpsmap_core.corpus.work import MAP, SPARSEMAP, TASKS, solve_as
 from lpsmap_core.plugins.files import read_evidence, read_graph
 from lpsmap_core.plugins.formats import NamedGraph
 from lpsmap_core.plugins.registry import DuplicateNameError
@@ -51,7 +56,7 @@ UNSOLVED = 3
 )
 @click.option(
     "--tol",
-    type=click.FloatRange(0.0),
+    type=NumberRange(0.0),
     default=1e-6,
     show_default=True,
     help="How exactly factors have to agree.",
@@ -68,7 +73,7 @@ UNSOLVED = 3
     "--trace",
     type=click.Path(dir_okay=False, path_type=Path),
     help="File for a picture of the convergence: of bound and best score with --task map, of the "
-    "residuals with --task sparsemap.",
+    "residuals otherwise.",
 )
 @click.option("-q", "--quiet", is_flag=True, help="Say nothing on the way.")
 def solve(
@@ -98,11 +103,10 @@ def solve(
     is 1 if the file cannot be read or solved, and 2 if the command is wrong; then nothing is
     printed.
     """
-    if trace and task == LP_MAP:
-        raise click.UsageError("--trace goes with --task map or sparsemap.")
-    plot = _plots() if trace else None
-    form = form or (TABLE if sys.stdout.isatty() else JSON)
-    narration = Narration(aloud=not quiet and sys.stderr.isatty())
+    refuse_search_options(task)
+    plot = _plots(trace) if trace else None
+    form = form or (TABLE if is_terminal(sys.stdout) else JSON)
+    narration = Narration(aloud=not quiet and is_terminal(sys.stderr))
     options: dict[str, Any] = {"max_iter": max_iter, "tol": tol, "max_time": max_time}
     if task == MAP:
         options |= {"gap": gap, "solver": solver, "progress": narration.search}
@@ -130,15 +134,29 @@ def solve(
         raise SystemExit(UNSOLVED)
 
 
-def _plots() -> ModuleType:
-    """Return the module that draws, without a display."""
+def _plots(path: Path) -> ModuleType:
+    """Return the module that draws, without a display, if it can draw into a file.
+
+    Nobody should learn that it cannot after the solve.
+    """
     try:
         import matplotlib
+        from matplotlib.backends.backend_agg import FigureCanvasAgg
 
         from lpsmap_core import plot
     except ImportError as error:
         raise click.ClickException(str(error)) from error
     matplotlib.use("Agg")
+    known = set(FigureCanvasAgg.get_supported_filetypes())
+    suffix = path.suffix[1:].lower()
+    if suffix not in known:
+        raise click.BadParameter(
+            f"{path}: got the suffix {path.suffix!r}; expected one of "
+            f"{', '.join(f'.{name}' for name in sorted(known))}.",
+            param_hint="--trace",
+        )
+    if not path.parent.is_dir():
+        raise click.BadParameter(f"{path}: there is no such folder.", param_hint="--trace")
     return plot
 
 

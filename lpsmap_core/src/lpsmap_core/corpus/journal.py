@@ -45,9 +45,15 @@ class Journal:
         self.done: set[str] = set()
 
     def __enter__(self) -> Journal:
+        if self._path.exists() and not self._path.is_file():
+            raise JournalError(f"{self._path}: is no regular file. Choose another --out, or none.")
         try:
             self._lock.acquire(timeout=0)
         except Timeout:
+            if not Path(self._lock.lock_file).exists():
+                raise JournalError(
+                    f"{self._path}: no file can be made in its folder. Choose another --out."
+                ) from None
             raise JournalError(
                 f"{self._path}: another process writes it. Wait for it, or choose another --out."
             ) from None

@@ -47,8 +47,18 @@ WHOLE = 1e-6
 NEARLY, DETOURS, DETOUR_ITERATIONS = 1e-3, (0.25, 0.1, 0.04, 0.016), 300
 """Likewise for `Assignments._disturb`; deviations of its noise, in units of the scores'."""
 
+PLAIN_NODES, MOST_DETOURS = 32, 8
+"""Nodes that are looked at before one is disturbed, which costs as much as dozens of small ones;
+how often it then is."""
+
 ROUNDING = 1e-13
 """Added to bounds, in units of the summed magnitudes of the scores: what rounding may hide."""
+
+DOUBTFUL = 0.25
+"""Variables are branched on that are at least so doubtful, beside the most doubtful one."""
+
+LEAST_GAIN = 1e-6
+"""Of branching, beside the largest: so that the other value counts where one gains nothing."""
 
 OPEN = -1
 """Of a variable that is not decided."""
@@ -65,6 +75,47 @@ class Node(NamedTuple):
     step_size: float
     bound: float = np.inf
     """The parent's."""
+    branched: int = -1
+    """The variable that it was branched on; -1 for none."""
+    moved: float = 1.0
+    """How far that was from its value in the parent's relaxation."""
+
+
+class Gains:
+    """How much branching lowered bounds so far, for every variable and both values.
+
+    These are the pseudo-costs of integer programming (Benichou et al. 1971). Where several
+    variables are as good as each other, many are halves, and deciding one just moves the halves on.
+
+    Parameters
+    ----------
+    n_variables
+        The number of variables.
+    """
+
+    def __init__(self, n_variables: int) -> None:
+        self._total, self._count = np.zeros((2, n_variables)), np.zeros((2, n_variables))
+
+    def note(self, node: Node, bound: float) -> None:
+        """Take note of the bound of a node."""
+        if node.branched < 0 or not np.isfinite(node.bound - bound):
+            return
+        at = node.decided[node.branched], node.branched
+        self._total[at] += max(0.0, node.bound - bound) / node.moved
+        self._count[at] += 1.0
+
+    def expected(self, means: FloatArray) -> FloatArray:
+        """Return how promising it is to branch on variables whose marginals are given."""
+        known = self._total.sum(axis=1) / np.maximum(1.0, self._count.sum(axis=1))
+        a_unit = np.where(
+            self._count > 0.0,
+            self._total / np.maximum(1.0, self._count),
+            np.where(known > 0.0, known, 1.0)[:, None],
+        )
+        off, on = a_unit * [means, 1.0 - means]
+        least = LEAST_GAIN * max(off.max(), on.max())
+        promise: FloatArray = np.maximum(off, least) * np.maximum(on, least)
+        return promise
 
 
 class Assignments(Space[Node, BoolArray]):
@@ -104,7 +155,8 @@ class Assignments(Space[Node, BoolArray]):
         finite = np.abs(np.concatenate([eta, own]))
         self._rounding = ROUNDING * (1.0 + float(finite[np.isfinite(finite)].sum()))
         self._spread = float(np.sqrt(np.square(finite[np.isfinite(finite)]).mean()))
-        self._n_links, self._threads, self._first = n_links, threads, True
+        self._n_links, self._threads = n_links, threads
+        self._n_looked, self._disturbed, self._gains = 0, False, Gains(len(eta))
         counts = [np.bincount(bucket.variable) for bucket in self._copies.buckets]
         self._distinct = [bool((count <= 1).all()) for count in counts]
 
@@ -143,22 +195,26 @@ class Assignments(Space[Node, BoolArray]):
         if out_of_time():  # nor are bounds that were cut short any
             return None
         u, duals = iterate.u.reshape(self.batch, -1), iterate.duals.reshape(self.batch, -1)
-        if self._first and bounds[0] > max(score, scores[0]):
-            self._first = False
-            kept = Node(decided[0], u[0], duals[0], float(progress.step_size[0]))
-            near, of_near = self._disturb(kept, means[0])
-            if of_near > scores[0]:
-                rounded[0], scores[0] = near, of_near
+        self._n_looked += n
+        i = int(bounds[:n].argmax())
+        due = self._n_looked > PLAIN_NODES and not self._disturbed
+        if due and bounds[i] > max(score, scores[i]):
+            self._disturbed = True
+            kept = Node(decided[i], u[i], duals[i], float(progress.step_size[i]))
+            near, of_near = self._disturb(kept, means[i])
+            if of_near > scores[i]:
+                rounded[i], scores[i] = near, of_near
         looks: list[Look[Node, BoolArray]] = []
         for i in range(n):
             bound, step_size = float(bounds[i]), float(progress.step_size[i])
             if (decided[i] != OPEN).all():
                 bound = float(scores[i])
+            self._gains.note(nodes[i], bound)
             children: list[Node] = []
             if bound > max(score, scores[i]):
                 least = min(bound, nodes[i].bound)
                 kept = Node(decided[i], u[i].copy(), duals[i].copy(), step_size, least)
-                children = _branched(kept, means[i])
+                children = _branched(kept, means[i], self._gains)
             looks.append(Look(bound, children, rounded[i].copy(), float(scores[i])))
         return looks
 
@@ -201,13 +257,13 @@ class Assignments(Space[Node, BoolArray]):
         decided = np.where(means > 0.5, 1, 0).astype(np.int8)
         decided[np.abs(means - 0.5) < 0.5 - NEARLY] = OPEN
         decided = np.where(node.decided == OPEN, decided, node.decided)
-        every = np.tile(decided, (self.batch, 1))
+        every, n = np.tile(decided, (self.batch, 1)), min(self.batch, MOST_DETOURS)
         sizes = self._spread * np.resize(DETOURS, (self.batch, 1))
         noise = sizes * np.random.default_rng(0).standard_normal(every.shape)
         given = self._given(every)
-        state = self._relax([node] * self.batch, given + noise, DETOUR_ITERATIONS)
+        state = self._relax([node] * n, given + noise, DETOUR_ITERATIONS)
         rounded, scores = self._round(state.marginals().reshape(every.shape), every)
-        best = int(scores.argmax())
+        best = int(scores[:n].argmax())
         return rounded[best], float(scores[best])
 
     def _relax(self, nodes: Sequence[Node], eta: FloatArray, most: int) -> PartState:
@@ -227,20 +283,22 @@ def _iterations(nodes: Sequence[Node], score: float) -> int:
     """Return how far it pays to solve the relaxations of nodes, given the best score so far."""
     if not any(node.step_size for node in nodes):
         return ROOT_ITERATIONS
-    left = max(node.bound for node in nodes) - score
-    return CLOSE_ITERATIONS if left <= CLOSE * max(1.0, abs(score)) else ITERATIONS
+    left, size = max(node.bound for node in nodes) - score, max(1.0, abs(score))
+    return CLOSE_ITERATIONS if left <= CLOSE * size < np.inf else ITERATIONS
 
 
-def _branched(node: Node, means: FloatArray) -> list[Node]:
-    """Return a node's two children: the most doubtful variable on and off, the likelier first."""
+def _branched(node: Node, means: FloatArray, gains: Gains) -> list[Node]:
+    """Return a node's two children: a doubtful variable on and off, the likelier first."""
     doubt = np.where(node.decided == OPEN, 0.5 - np.abs(means - 0.5), -1.0)
     if doubt.max() <= WHOLE:  # whole, but not proved: any open variable will do
-        doubt = np.where(node.decided == OPEN, 1.0, -1.0)
-    v = int(doubt.argmax())
+        v = int((node.decided == OPEN).argmax())
+    else:
+        doubtful = doubt >= DOUBTFUL * doubt.max()
+        v = int(np.where(doubtful, gains.expected(means), -1.0).argmax())
     values = (1, 0) if means[v] > 0.5 else (0, 1)
     children = []
     for value in values:
-        decided = node.decided.copy()
+        decided, moved = node.decided.copy(), max(WHOLE, abs(value - float(means[v])))
         decided[v] = value
-        children.append(node._replace(decided=decided))
+        children.append(node._replace(decided=decided, branched=v, moved=moved))
     return children

@@ -14,9 +14,11 @@ import numpy as np
 from lpsmap_core.engine.state import PartState, sums
 from lpsmap_core.kernels.arrays import BoolArray, FloatArray, IntArray
 from lpsmap_core.kernels.interrupts import out_of_time
+from lpsmap_core.layout.layout import Bucket
 from lpsmap_core.layout.ragged import ranges
 from lpsmap_core.local.active.limits import AS_NEEDED
 from lpsmap_core.local.active.sets import ActiveSets
+from lpsmap_core.local.oracles import best_structures, with_finite_scores
 from lpsmap_core.local.solvers import local_solver
 
 __all__ = ["FIRST_TEST", "InfeasibilityTest", "factor_of_links", "find_violations", "holders"]
@@ -108,22 +110,30 @@ class InfeasibilityTest:
     def _support(self, suspect: BoolArray, gap: FloatArray) -> tuple[FloatArray, BoolArray]:
         """Return for each suspect component an upper bound of its largest <r, z>.
 
-        And for each factor whether all its structures hold something that is forbidden. With z_t
-        the projection of t r onto the others, <r, z> <= <r, z_t> + ||z||^2 / (2 t) for every z.
+        And for each factor whether all its structures hold something that is forbidden. Oracles
+        answer with the largest itself. Elsewhere, with z_t the projection of t r onto the others,
+        <r, z> <= <r, z_t> + ||z||^2 / (2 t) for every z.
         """
         state, part, problem = self.state, self.state.part, self.state.problem
         owner = part.component[part.link_variable]
         decided = state.decided[part.link_variable]
         scores = part.sign * np.where(decided == 0.0, SHARPNESS * gap, decided)
         scores_v = np.where(problem.extras.barred, -PENALTY, 0.0)
-        z, v = np.zeros(part.n_links), np.zeros(len(scores_v))
+        z, v, slack = np.zeros(part.n_links), np.zeros(len(scores_v)), np.zeros(part.n_links)
         unsure = np.zeros(part.n_components, dtype=bool)
-        for b in range(len(part.buckets)):
-            chosen = np.flatnonzero(suspect[part.buckets[b].component])
-            if chosen.size:
-                unsure[self._project(b, chosen, scores, scores_v, z, v)] = True
+        for b, bucket in enumerate(part.buckets):
+            rows = np.flatnonzero(suspect[bucket.component])
+            if not rows.size:
+                continue
+            links = part.first_link[b] + ranges(bucket.offsets, rows)
+            extra = problem.blocks.first_additional[b] + ranges(bucket.additional_offsets, rows)
+            of_bucket = bucket.select(rows), links, extra
+            if type(state.solvers[b]) is ActiveSets:
+                z[links], v[extra] = self._best(*of_bucket, scores, scores_v)
+            else:
+                z[links], v[extra], unsolved = self._project(*of_bucket, scores, scores_v)
+                unsure[unsolved], slack[links] = True, 0.5 / SHARPNESS / part.delta[links] ** 2
         copies = part.sign * z + part.shift
-        slack = 0.5 / SHARPNESS / part.delta**2
         needs = holders(state, z, v)
         bound = sums(owner, gap * copies + slack, part.n_components)
         bound[unsure] = np.inf
@@ -131,32 +141,44 @@ class InfeasibilityTest:
         bound[_components_of(state, needs)] = -np.inf
         return bound, needs
 
-    def _project(
+    def _best(
         self,
-        b: int,
-        rows: IntArray,
+        factors: Bucket,
+        links: IntArray,
+        extra: IntArray,
         scores: FloatArray,
         scores_v: FloatArray,
-        z: FloatArray,
-        v: FloatArray,
-    ) -> IntArray:
-        """Write the local solutions of some factors; return components where one is not found.
+    ) -> tuple[FloatArray, FloatArray]:
+        """Return the best structures of some factors, as local solutions.
+
+        An active set would have to find its face at scores that are as good as infinite, where
+        rounding keeps structures coming and going.
+        """
+        delta, barred = self.state.part.delta[links], self.state.problem.extras.barred[extra] != 0
+        finite = with_finite_scores(factors, scores[links] / delta, scores_v[extra], barred)
+        w, v = best_structures(factors, *finite)
+        return w / delta, v
+
+    def _project(
+        self,
+        factors: Bucket,
+        links: IntArray,
+        extra: IntArray,
+        scores: FloatArray,
+        scores_v: FloatArray,
+    ) -> tuple[FloatArray, FloatArray, IntArray]:
+        """Return the local solutions of some factors, and components where one is not found.
 
         Their solver is their own: the loop goes on with the faces that it has.
         """
-        state, part, problem = self.state, self.state.part, self.state.problem
-        bucket = part.buckets[b]
-        links = part.first_link[b] + ranges(bucket.offsets, rows)
-        extra = problem.blocks.first_additional[b] + ranges(bucket.additional_offsets, rows)
-        some, generic = bucket.select(rows), type(state.solvers[b]) is ActiveSets
-        barred = problem.extras.barred[extra] if state.forbids else None
-        solver = local_solver(some, part.delta[links], generic=generic, barred=barred)
+        state = self.state
+        barred = state.problem.extras.barred[extra] if state.forbids else None
+        solver = local_solver(factors, state.part.delta[links], barred=barred)
         found, found_v = np.empty(len(links)), np.empty(len(extra))
-        everything = np.arange(some.n_factors)
+        everything = np.arange(factors.n_factors)
         solver.solve(everything, scores[links], scores_v[extra], found, found_v, AS_NEEDED)
         solver.raise_error()
-        z[links], v[extra] = found, found_v
-        return some.component[solver.unsolved()]
+        return found, found_v, factors.component[solver.unsolved()]
 
 
 def find_violations(state: PartState) -> None:
