@@ -126,7 +126,7 @@ class Loop:
         self._degree = np.diff(part.variable_offsets)
         self._owner = np.repeat(np.arange(part.n_variables), self._degree)
         limits = Limits(0, 0, A_FEW, tol, False, method.relaxation)
-        polish, work = make_polish(state, False), make_work(part, 0, False)
+        polish, work = make_polish(state, False), make_work(part, False)
         self._advance = lambda stop: advance_components(
             state, np.zeros(1, dtype=np.int64), polish, work, limits._replace(stop=stop)
         )

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from lpsmap_core import kernel
+from lpsmap_core.kernels import late
 from lpsmap_core.kernels.late import kernel_at, place_of, raise_late
 from lpsmap_core.kernels.native import invoke
 
@@ -62,9 +63,14 @@ def test_a_kernel_is_compiled_by_the_first_call_from_compiled_code() -> None:
     raise_late()
 
 
-def test_errors_of_compiling_are_raised_once_the_loop_is_out() -> None:
+def test_errors_of_compiling_are_raised_once_the_loop_is_out(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     from numba.core.errors import TypingError
 
+    # a kernel that others would compile, too, keeps no place
+    monkeypatch.setattr(late, "_kernels", list(late._kernels))
+    monkeypatch.setattr(late, "_numbers", dict(late._numbers))
     place = _place(broken)
     for _ in range(2):
         assert call(place, np.ones(1), 5) == 0

@@ -164,7 +164,7 @@ def test_prints_as_tables_and_converts_to_json() -> None:
     lines = repr(plan).splitlines()
     assert lines[2].split() == ["components", "kind", "variables", "links", "solved", "by"]
     assert lines[8].split()[:4] == ["factors", "type", "arity", "links"]
-    assert re.search(r"2  Sequence +12 to 18 +30 +102 +2  active set", repr(plan))
+    assert re.search(r"2  Sequence +12 to 18 +30 +102 +2  forests, or active set", repr(plan))
     assert re.match(
         r"memory: [\d.]+ kB, \d+ bytes a link \(.* layout, .* solve, .* active", lines[-1]
     )

@@ -13,12 +13,12 @@ from lpsmap_core.engine.step_size import (
     first_step_sizes,
 )
 
-COMPONENT = np.array([0, 0, 1, 1, 2])
+FIRST_VARIABLE = np.array([0, 2, 4, 5])
 COUPLED = np.zeros(3, dtype=bool)
 
 
 def first(scores: list[float], direct: np.ndarray = COUPLED, **options: float) -> np.ndarray:
-    return first_step_sizes(COMPONENT, direct, np.array(scores), Options(**options))
+    return first_step_sizes(FIRST_VARIABLE, direct, np.array(scores), Options(**options))
 
 
 def test_the_first_step_size_follows_the_allowed_scores_of_its_component() -> None:

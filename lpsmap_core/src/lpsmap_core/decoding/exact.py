@@ -280,11 +280,14 @@ class Assignments(Space[Node, BoolArray]):
 
 
 def _iterations(nodes: Sequence[Node], score: float) -> int:
-    """Return how far it pays to solve the relaxations of nodes, given the best score so far."""
+    """Return how far it pays to solve the relaxations of nodes, given the best score so far.
+
+    Without one as far as of nearly closed nodes: only relaxations that are solved round well.
+    """
     if not any(node.step_size for node in nodes):
         return ROOT_ITERATIONS
-    left, size = max(node.bound for node in nodes) - score, max(1.0, abs(score))
-    return CLOSE_ITERATIONS if left <= CLOSE * size < np.inf else ITERATIONS
+    left = max(node.bound for node in nodes) - score
+    return CLOSE_ITERATIONS if left <= CLOSE * max(1.0, abs(score)) else ITERATIONS
 
 
 def _branched(node: Node, means: FloatArray, gains: Gains) -> list[Node]:

@@ -259,9 +259,7 @@ def _iterate(
             if not polish_later(places, selection, solver_table, problem, *memory, limits.tol):
                 return False
         _average(selection, problem, polish.now, limits.relaxation)
-        ratio = np.inf
-        if limits.adapt:
-            ratio = balance_ratio(iteration, problem.quadratic, accelerated)
+        ratio = balance_ratio(iteration, problem.quadratic, accelerated) if limits.adapt else np.inf
         may_wait = limits.adapt and iteration + WHOLE_TRY <= limits.last
         n_finished, looks_again = _judge(
             selection.components, progress, polish, limits.tol, ratio, may_wait
