@@ -115,6 +115,8 @@ def ascend_networks(
     served &= networks.covered & chosen
     if not served.any():
         return None
+    if not options.exact:  # the loop would have to be set up for the others, mostly single nodes
+        served = networks.covered & chosen
     states, entries, decisive = finite_scores(*networks.scores(eta, eta_v))
     if decisive > LARGEST:
         return None
