@@ -76,7 +76,7 @@ class Ascended:
         """Return where the loop is to set out from."""
         part, found, networks = self.part, self.found, self.part.networks
         met = self.met
-        on, _ = networks.answer(found.marginals, np.zeros(len(networks.places.fixed)), 0)
+        on = networks.means(found.marginals)
         means = np.where(met[part.component], on, _tied_means(part, self.shares))
         # duals of what outweighs all else are no start but for the solution itself
         free = np.ones(part.n_components, dtype=bool)
@@ -147,8 +147,7 @@ def _tied_means(part: Part, shares: Shares) -> FloatArray:
     size = np.maximum(1.0, np.abs(most))
     tied = shares.beliefs >= (most - TIED * size)[owner]
     share = tied / np.bincount(owner, tied, minlength=len(most))[owner]
-    means, _ = networks.answer(share, np.zeros(len(networks.places.fixed)), 0)
-    return means
+    return networks.means(share)
 
 
 def _duals(part: Part, eta: FloatArray, eta_v: FloatArray, shares: Shares) -> FloatArray:

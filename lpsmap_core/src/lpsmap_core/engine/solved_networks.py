@@ -64,22 +64,21 @@ class SolvedNetworks(SolvedGraph):
         status[ascended.met & (self.dual_residual <= EXACT * size)] = Status.SOLVED
         return status
 
+    def marginals(self) -> FloatArray:
+        """Return one number in [0, 1] a variable."""
+        return self.part.networks.means(self._ascended.found.marginals)
+
+    def additionals(self) -> FloatArray:
+        """Return the marginals of the additionals of all buckets."""
+        return self._additionals
+
     @functools.cached_property
-    def _answer(self) -> tuple[FloatArray, FloatArray]:
-        """Marginals of the variables and of the additionals."""
+    def _additionals(self) -> FloatArray:
         networks, found, given = self.part.networks, self._ascended.found, self._ascended.given
         entries = np.empty(len(given.entries))
         write_entries(networks.network, given, found.marginals, entries)
         n_additionals = int(self.part.blocks.first_additional[-1])
-        return networks.answer(found.marginals, entries, n_additionals)
-
-    def marginals(self) -> FloatArray:
-        """Return one number in [0, 1] a variable."""
-        return self._answer[0].copy()
-
-    def additionals(self) -> FloatArray:
-        """Return the marginals of the additionals of all buckets."""
-        return self._answer[1]
+        return networks.additionals(found.marginals, entries, n_additionals)
 
     def multiply(
         self, d: FloatArray, d_v: FloatArray, chosen: BoolArray | None, threads: int

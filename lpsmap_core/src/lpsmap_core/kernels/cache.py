@@ -142,8 +142,9 @@ class KernelCache:
     def _path(self, signature: Any, codegen: Any) -> Path:
         cells = self._function.__closure__ or ()
         closure = _dumps([cell.cell_contents for cell in cells]) if cells else None
-        version = import_module("numba").__version__
-        key = _short_digest(signature, codegen.magic_tuple(), closure, version, self._source)
+        numba = import_module("numba")
+        build = (numba.__version__, numba.config.BOUNDSCHECK, *codegen.magic_tuple())
+        key = _short_digest(signature, build, closure, self._source)
         return self._folder / f"{self._stem}{key}.nbc"
 
     def _announce(self) -> None:

@@ -136,14 +136,20 @@ if COMPILED:
 
     @intrinsic  # type: ignore[untyped-decorator]
     def invoke(typing_context: Any, address: Any, arguments: Any) -> Any:
-        """Call the compiled kernel at an address with a tuple of arguments; it returns nothing."""
+        """Call the compiled kernel at an address with a tuple of arguments; it returns nothing.
+
+        What it raises, such as an index out of bounds where these are checked, goes on to raise.
+        """
 
         def generate(context: Any, builder: Any, signature: Any, values: Any) -> Any:
             kinds = list(signature.args[1])
             function = context.call_conv.get_function_type(types.none, kinds)
             pointer = builder.inttoptr(values[0], function.as_pointer())
             unpacked = cgutils.unpack_tuple(builder, values[1])
-            context.call_conv.call_function(builder, pointer, types.none, kinds, unpacked)
+            call = context.call_conv
+            status, _ = call.call_function(builder, pointer, types.none, kinds, unpacked)
+            with cgutils.if_unlikely(builder, status.is_error):
+                call.return_status_propagate(builder, status)
             return context.get_dummy_value()
 
         return types.none(types.int64, arguments), generate

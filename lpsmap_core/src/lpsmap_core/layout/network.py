@@ -123,20 +123,21 @@ def _write_scores(
 
 
 @leaf
-def _write_answer(
-    places: Places,
-    of_states: FloatArray,
-    of_entries: FloatArray,
-    means: FloatArray,
-    marginals_v: FloatArray,
-) -> None:
-    """Write what `Networks.answer` returns."""
+def _write_means(places: Places, of_states: FloatArray, means: FloatArray) -> None:
+    """Write what `Networks.means` returns."""
     for v in range(len(means)):
         means[v] = 1.0 if places.turned[v] else 0.0
     for s in range(len(of_states)):
         v = places.variable[s]
         if v >= 0:
             means[v] = 1.0 - of_states[s] if places.turned[v] else of_states[s]
+
+
+@leaf
+def _add_additionals(
+    places: Places, of_states: FloatArray, of_entries: FloatArray, marginals_v: FloatArray
+) -> None:
+    """Add to the marginals of all the part's additionals those that networks have."""
     for i in range(len(places.own_state)):
         if places.own_additional[i] >= 0:
             marginals_v[places.own_additional[i]] += of_states[places.own_state[i]]
@@ -222,13 +223,19 @@ class Networks:
         _write_scores(self.places, eta, eta_v, of_states, of_entries)
         return of_states, of_entries
 
-    def answer(
+    def means(self, of_states: FloatArray) -> FloatArray:
+        """Return marginals of the part's variables, from those of states."""
+        means = np.empty(len(self.places.turned))
+        _write_means(self.places, of_states, means)
+        return means
+
+    def additionals(
         self, of_states: FloatArray, of_entries: FloatArray, n_additionals: int
-    ) -> tuple[FloatArray, FloatArray]:
-        """Return marginals of the part's variables and additionals, from those of a network."""
-        means, v = np.empty(len(self.places.turned)), np.zeros(n_additionals)
-        _write_answer(self.places, of_states, of_entries, means, v)
-        return means, v
+    ) -> FloatArray:
+        """Return marginals of all additionals of the part, from those of states and entries."""
+        v = np.zeros(n_additionals)
+        _add_additionals(self.places, of_states, of_entries, v)
+        return v
 
 
 class _Blocks(NamedTuple):
