@@ -247,11 +247,12 @@ def processor_seconds() -> float:
 
 def summary(outcomes: Sequence[Outcome], seconds: float) -> list[str]:
     """Return the cells of a row about the best trees."""
-    n, nodes = len(outcomes), [outcome.extracted or 0 for outcome in outcomes]
+    n = len(outcomes)
+    at_once = sum(outcome.ok and not outcome.extracted for outcome in outcomes)
     return [
         f"{sum(outcome.ok for outcome in outcomes)} of {n}",
-        f"{sum(outcome.ok and not n for outcome, n in zip(outcomes, nodes, strict=True)) / n:.1%}",
-        f"{sum(nodes)}",
+        f"{at_once / n:.1%}",
+        f"{sum(outcome.extracted or 0 for outcome in outcomes)}",
         f"{max(outcome.seconds for outcome in outcomes):.1f} s",
         f"{seconds:.0f}",
         f"{n / seconds:.0f}",

@@ -22,9 +22,9 @@ from lpsmap_core import (
     leaf,
 )
 from lpsmap_core.kernels.arrays import BoolArray, FloatArray, IntArray
+from lpsmap_core.kernels.viterbi import best_arrivals, best_source
 from lpsmap_factors_struct.arrays import largest
 from lpsmap_factors_struct.scores import flat_scores
-from lpsmap_factors_struct.sequence import best_arrivals, best_source
 
 __all__ = ["SemiMarkov"]
 

@@ -21,12 +21,11 @@ from lpsmap_core import (
     kernel,
 )
 from lpsmap_core.kernels.arrays import FloatArray, IntArray
+from lpsmap_core.kernels.viterbi import best_arrivals, best_source
 from lpsmap_core.model.inputs import flag
 from lpsmap_factors_struct.maxplus import LOOK_PERIOD
 from lpsmap_factors_struct.sequence import (
     Sequence,
-    best_arrivals,
-    best_source,
     reduced_states,
     write_path,
 )

@@ -65,7 +65,6 @@ from lpsmap_core.engine.units import (
     accelerate_later,
     polish_later,
     start_later,
-    vertices_later,
 )
 from lpsmap_core.kernels.arrays import BoolArray, FloatArray, IntArray
 from lpsmap_core.kernels.compile import kernel, leaf
@@ -291,9 +290,9 @@ def _begin(selection: Selection, problem: LoopProblem, polish: Polish, places: I
     if len(polish.numbers) > 0:
         draw_general_position(selection, problem, polish.numbers)
         if seeks_multipliers(selection, problem.counts):
-            return start_later(places, selection, problem)
+            return start_later(places, True, selection, problem)
     if problem.quadratic == 0.0 and seeks_vertices(selection, problem):
-        return vertices_later(places, selection, problem)
+        return start_later(places, False, selection, problem)
     return True
 
 

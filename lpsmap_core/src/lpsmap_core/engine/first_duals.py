@@ -28,7 +28,7 @@ from lpsmap_core.kernels.compile import kernel, leaf
 from lpsmap_core.layout.arrangement import Links
 from lpsmap_core.layout.counts import Counts
 
-__all__ = ["start_from_multipliers", "write_start"]
+__all__ = ["seeks_multipliers", "start_from_multipliers", "write_start"]
 
 MOST_FACTORS = 256
 """Components of more factors are left out: equations with all multipliers would take too long."""

@@ -23,9 +23,9 @@ from lpsmap_core.kernels.compile import COMPILED, leaf
 from lpsmap_core.kernels.late import kernel_at, place_of
 from lpsmap_core.kernels.native import invoke
 
-__all__ = ["PLACES", "accelerate_later", "polish_later", "start_later", "vertices_later"]
+__all__ = ["PLACES", "accelerate_later", "polish_later", "start_later"]
 
-_START, _POLISH, _ACCELERATE, _VERTICES = 0, 1, 2, 3
+_MULTIPLIERS, _VERTICES, _POLISH, _ACCELERATE = 0, 1, 2, 3
 
 if COMPILED:
     # by name, since numba has no types to check these with
@@ -37,24 +37,18 @@ if COMPILED:
     PLACES: IntArray = np.array(
         [
             place_of(start_from_multipliers, _selection, _problem),
+            place_of(start_from_vertices, _selection, _problem),
             place_of(polish_settled, _selection, _table, _problem, *_memory, types.float64),
             place_of(accelerate, types.int64, _problem, type_of(History)),
-            place_of(start_from_vertices, _selection, _problem),
         ]
     )
 
     @leaf
-    def start_later(places: IntArray, selection: Selection, problem: LoopProblem) -> bool:
-        """Call `start_from_multipliers`."""
-        address = kernel_at(places[_START])
-        if address != 0:
-            invoke(address, (selection, problem))
-        return address != 0  # type: ignore[no-any-return]
-
-    @leaf
-    def vertices_later(places: IntArray, selection: Selection, problem: LoopProblem) -> bool:
-        """Call `start_from_vertices`."""
-        address = kernel_at(places[_VERTICES])
+    def start_later(
+        places: IntArray, multipliers: bool, selection: Selection, problem: LoopProblem
+    ) -> bool:
+        """Call `start_from_multipliers`, or else `start_from_vertices`."""
+        address = kernel_at(places[_MULTIPLIERS if multipliers else _VERTICES])
         if address != 0:
             invoke(address, (selection, problem))
         return address != 0  # type: ignore[no-any-return]
@@ -86,14 +80,12 @@ if COMPILED:
 else:
     PLACES = np.zeros(4, dtype=np.int64)
 
-    def start_later(places: IntArray, selection: Selection, problem: LoopProblem) -> bool:
-        """Call `start_from_multipliers`."""
-        start_from_multipliers(selection, problem)
-        return True
-
-    def vertices_later(places: IntArray, selection: Selection, problem: LoopProblem) -> bool:
-        """Call `start_from_vertices`."""
-        start_from_vertices(selection, problem)
+    def start_later(
+        places: IntArray, multipliers: bool, selection: Selection, problem: LoopProblem
+    ) -> bool:
+        """Call `start_from_multipliers`, or else `start_from_vertices`."""
+        start = start_from_multipliers if multipliers else start_from_vertices
+        start(selection, problem)
         return True
 
     def polish_later(

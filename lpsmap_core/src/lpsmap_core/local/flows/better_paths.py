@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from lpsmap_core.kernels.compile import leaf
+from lpsmap_core.kernels.viterbi import best_arrivals, best_source
 from lpsmap_core.local.flows.forest import NEW, UNUSED, USED, ForestChain
 
 __all__ = ["begin_with_best_path", "join_best_paths", "join_ties"]
@@ -12,8 +13,6 @@ __all__ = ["begin_with_best_path", "join_best_paths", "join_ties"]
 APART, SHARE_NEAR, SHARE_HERE = 1, 0.7, 0.8
 """Best paths join at once where they gain no less than these shares of what others gain that end
 within so many layers, and in the same one."""
-
-ZERO, ONE, TWO, THREE, FOUR = (np.uint64(i) for i in range(5))
 
 
 @leaf
@@ -28,7 +27,7 @@ def begin_with_best_path(chain: ForestChain) -> float:
         room.before[k] = room.score[k]
     for t in range(length - 1):
         forest.n_edges[t] = 0
-        _write_best(t, chain)
+        _arrive(t, chain)
         for k in range((t + 1) * n, (t + 2) * n):
             room.before[k] = room.best[k] + room.score[k]
     j, last = 0, (length - 1) * n
@@ -79,7 +78,7 @@ def _look_ahead(chain: ForestChain, tight: float) -> None:
     for k in range(n):
         before[k] = -room.out[k] if mark[k] == USED else room.score[k] - source
     for t in range(chain.length - 1):
-        _write_best(t, chain)
+        _arrive(t, chain)
         most = tight
         for k in range((t + 1) * n, (t + 2) * n):
             before[k] = -room.out[k] if mark[k] == USED else room.best[k] + room.score[k]
@@ -97,44 +96,18 @@ def _gain(t: int, j: int, chain: ForestChain) -> float:
 
 
 @leaf
-def _write_best(t: int, chain: ForestChain) -> None:
-    """Write ``best[j] = max_i before[i] + t_ij`` of the ends j of a step, four i at a time."""
-    n, layer, steps = np.uint64(chain.n_states), np.uint64(t), chain.steps
-    before, best = chain.room.before, chain.room.best
-    first, row, to = layer * n, np.uint64(chain.first) + layer * n * n, (layer + ONE) * n
-    for j in range(n):
-        best[to + j] = -np.inf
-    last = first + n
-    whole = last - n % FOUR
-    while first < whole:
-        a, b, c, d = before[first], before[first + ONE], before[first + TWO], before[first + THREE]
-        row_b, row_c, row_d = row + n, row + n + n, row + n + n + n
-        for j in range(n):
-            p, q = a + steps[row + j], b + steps[row_b + j]
-            r, s = c + steps[row_c + j], d + steps[row_d + j]
-            p = p if p > q else q
-            r = r if r > s else s
-            p = p if p > r else r
-            best[to + j] = p if p > best[to + j] else best[to + j]
-        first += FOUR
-        row = row_d + n
-    while first < last:
-        for j in range(n):
-            p = before[first] + steps[row + j]
-            best[to + j] = p if p > best[to + j] else best[to + j]
-        first += ONE
-        row += n
+def _arrive(t: int, chain: ForestChain) -> None:
+    """Write ``best[j] = max_i before[i] + t_ij`` of the ends j of a step."""
+    room, n = chain.room, chain.n_states
+    step = chain.first + t * n * n
+    best_arrivals(room.before, t * n, chain.steps, step, n, room.best, (t + 1) * n)
 
 
 @leaf
 def _best_before(t: int, j: int, chain: ForestChain) -> int:
-    """Return the first i that attains the maximum of `_write_best` at j."""
-    n, room, steps = chain.n_states, chain.room, chain.steps
-    row, most = chain.first + t * n * n + j, room.best[(t + 1) * n + j]
-    for i in range(n - 1):
-        if room.before[t * n + i] + steps[row + i * n] == most:
-            return i
-    return n - 1
+    """Return the first i that attains the maximum of `_arrive` at j."""
+    n, step = chain.n_states, chain.first + t * chain.n_states**2
+    return best_source(chain.room.before, t * n, chain.steps, step, n, j)
 
 
 # -------------------------------------------------------------------- edges come

@@ -21,7 +21,13 @@ from lpsmap_core.local.flows.forest import (
     make_forest_room,
 )
 from lpsmap_core.local.flows.forests import multiply_on_forest, solve_on_forest
-from lpsmap_core.local.flows.handle import SMALL, block_of, methods_of, states_of
+from lpsmap_core.local.flows.handle import (
+    SMALL,
+    block_of,
+    largest_chain,
+    methods_of,
+    states_of,
+)
 from lpsmap_core.local.flows.reading import bar_nodes, read_node_scores, read_weights
 
 __all__ = ["multiply_forests", "solve_forests"]
@@ -43,7 +49,8 @@ def solve_forests(
     """
     problem = problem_of(chains, a, eta_v)
     status, methods = status_of(chains), methods_of(chains)
-    room = _room_for(chains, rows, problem, problem.forbids)
+    longest, n_states = largest_chain(chains, rows, problem)
+    room = make_forest_room(longest, n_states, problem.forbids)
     for f in rows:
         status[f] = RUNNING
         if stopped():
@@ -66,19 +73,10 @@ def multiply_forests(
 ) -> None:
     """Multiply the Jacobians of chains that have forests."""
     problem = problem_of(chains, d_u, d_v)
-    room = _room_for(chains, rows, problem, False)
+    longest, n_states = largest_chain(chains, rows, problem)
+    room = make_forest_room(longest, n_states, False)
     for f in rows:
         _multiply(f, _chain_of(chains, f, problem, room), problem, out_u, out_v)
-
-
-@kernel
-def _room_for(chains: Any, rows: IntArray, problem: LocalProblem, barred: bool) -> ForestRoom:
-    """Return room for the largest of some chains."""
-    states, longest, most = states_of(chains), 1, 1
-    for f in rows:
-        arity = problem.offsets[f + 1] - problem.offsets[f]
-        longest, most = max(longest, arity // states[f]), max(most, states[f])
-    return make_forest_room(longest, most, barred)
 
 
 @kernel

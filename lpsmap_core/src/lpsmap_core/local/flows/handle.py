@@ -10,7 +10,7 @@ from typing import Any
 from lpsmap_core.kernels.arrays import FloatArray, IntArray
 from lpsmap_core.kernels.compile import COMPILED, kernel
 from lpsmap_core.kernels.native import FAILED, floats, ints_at
-from lpsmap_core.local.active.handle import AFTER, scores_of
+from lpsmap_core.local.active.handle import AFTER, LocalProblem, scores_of
 
 __all__ = [
     "FLOW",
@@ -23,6 +23,7 @@ __all__ = [
     "SOLVE_FLOWS",
     "SOLVE_FORESTS",
     "block_of",
+    "largest_chain",
     "make_blocks",
     "methods_of",
     "states_of",
@@ -85,3 +86,13 @@ else:
         """Make room for the flows of some chains; false if Python code raised."""
         chains.make_blocks(rows)
         return True
+
+
+@kernel
+def largest_chain(chains: Any, rows: IntArray, problem: LocalProblem) -> tuple[int, int]:
+    """Return the largest numbers of layers and of states of some chains, 1 for no chains."""
+    states, longest, most = states_of(chains), 1, 1
+    for f in rows:
+        arity = problem.offsets[f + 1] - problem.offsets[f]
+        longest, most = max(longest, arity // states[f]), max(most, states[f])
+    return longest, most

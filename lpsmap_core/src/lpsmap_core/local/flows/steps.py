@@ -42,6 +42,7 @@ from lpsmap_core.local.flows.handle import (
     SOLVE_FLOWS,
     SOLVE_FORESTS,
     block_of,
+    largest_chain,
     make_blocks,
     methods_of,
     states_of,
@@ -93,7 +94,7 @@ def solve_chains(
         call_kernel(chains, SOLVE_FORESTS, forests, a, eta_v, z, v)
     small = _solved_by(chains, rows, SMALL)
     if len(small) > 0:
-        longest, n_states = _largest(chains, small, problem)
+        longest, n_states = largest_chain(chains, small, problem)
         limit = most_structures(longest)
         allowed = iteration_limit(max_iterations, chains, small, problem)
         solve_active_sets(chains, small, a, eta_v, z, v, min(allowed, limit))
@@ -205,7 +206,7 @@ def solve_flows(
 ) -> None:
     """Solve the local problems of chains that have flows, to the end whatever the limit."""
     problem = problem_of(chains, a, eta_v)
-    longest, n_states = _largest(chains, rows, problem)
+    longest, n_states = largest_chain(chains, rows, problem)
     room = make_room(longest, n_states)
     for f in rows:
         chain = _chain_of(chains, f, problem, room)
@@ -223,7 +224,7 @@ def multiply_flows(
 ) -> None:
     """Multiply the Jacobians of chains that have flows."""
     problem = problem_of(chains, d_u, d_v)
-    longest, n_states = _largest(chains, rows, problem)
+    longest, n_states = largest_chain(chains, rows, problem)
     room = make_room(longest, n_states)
     for f in rows:
         chain = _chain_of(chains, f, problem, room)
@@ -282,16 +283,6 @@ def _outgrown(chains: Any, rows: IntArray, problem: LocalProblem, had_all: bool)
             kept[n] = f
             n += 1
     return kept[:n]
-
-
-@kernel
-def _largest(chains: Any, rows: IntArray, problem: LocalProblem) -> tuple[int, int]:
-    """Return the largest numbers of layers and of states."""
-    states, longest, most = states_of(chains), 0, 1
-    for f in rows:
-        arity = problem.offsets[f + 1] - problem.offsets[f]
-        longest, most = max(longest, arity // states[f]), max(most, states[f])
-    return longest, most
 
 
 @kernel
