@@ -40,6 +40,8 @@ class FlowMemory(NamedTuple):
     """(n,) capacity from the source right into each word."""
     supply: FloatArray
     """(n,) what flows leave of it."""
+    onward: FloatArray
+    """(n,) capacity from each word into words that are not part of the source."""
     ready: WordArray
     """(n,) words that need no flow."""
     seen: IntArray
@@ -59,6 +61,7 @@ def flow_memory(n: int) -> FlowMemory:
         degree=np.empty(n, dtype=np.uint64),
         direct=np.empty(n),
         supply=np.empty(n),
+        onward=np.empty(n),
         ready=np.empty(n, dtype=np.uint64),
         seen=np.empty(n, dtype=np.int64),
         towards=np.empty(n, dtype=np.uint64),
@@ -77,12 +80,14 @@ def violated_sets(
 ) -> int:
     """Append sets that less than ``1 - tolerance`` enters; none iff there are none.
 
-    Words join the source one by one: first those that 1 enters right from it, and then the one that
-    most does. One that receives a flow of 1 needs no further thought, since no violated set holds
-    it; of one that does not, the smallest of its minimum cuts is a violated set. Each set is then
-    of words that are not in the source yet, so that no two are alike. What was sent stays on the
-    arcs: as its sink is part of the source then, it is a flow from the source to itself, from which
-    the next can start.
+    Words join the source one by one. First those that 1 enters right from it: no violated set holds
+    them. And those that as much enters right from it as goes on from them to others: what enters a
+    set does not grow when it loses such a word, so that no violated set needs it. These are two of
+    three words. Then the word that most enters right from the source: if it receives a flow of 1,
+    no violated set holds it; if not, the smallest of its minimum cuts is one. Each set is then of
+    words that are not in the source yet, so that no two are alike. What was sent stays on the arcs:
+    as its sink is part of the source then, it is a flow from the source to itself, from which the
+    next can start.
 
     Parameters
     ----------
@@ -98,15 +103,16 @@ def violated_sets(
     int
         The number of sets there are then.
     """
-    residual, near, degree, direct, supply, ready, seen, towards, queue = memory
+    residual, near, degree, direct, supply, onward, ready, seen, towards, queue = memory
     negligible, enough, size = tolerance / (n * n), 1.0 - tolerance, np.uint64(n)
-    _neighbours(capacity, size, near, degree, queue)
+    _neighbours(capacity, size, near, degree, queue, onward)
     copy(capacity[: n * n], residual)
     search, n_ready = 0, 0
     for word in range(size):
-        seen[word], direct[word] = 0, capacity[word * size + word]
-        supply[word], ready[n_ready] = direct[word], word
-        n_ready += direct[word] >= enough
+        supply[word] = direct[word] = capacity[word * size + word]
+        joins = direct[word] >= min(enough, onward[word] - negligible)
+        seen[word], ready[n_ready] = SOURCE if joins else 0, word
+        n_ready += joins
     for _ in range(n):
         n_ready -= 1
         if n_ready >= 0:
@@ -122,16 +128,17 @@ def violated_sets(
                 for i in range(reached):
                     member[count, queue[i]] = 1.0
                 count += 1
+            seen[sink] = SOURCE
             if interrupted():
                 break
-        seen[sink] = SOURCE
         for j in range(degree[sink]):
             other = near[sink * size + j]
-            before = direct[other]
             direct[other] += capacity[other * size + sink]
             supply[other] += residual[other * size + sink]
-            if before < enough <= direct[other] and seen[other] != SOURCE:
-                ready[n_ready] = other
+            onward[other] -= capacity[sink * size + other]
+            joins = direct[other] >= min(enough, onward[other] - negligible)
+            if joins and seen[other] != SOURCE:
+                seen[other], ready[n_ready] = SOURCE, other
                 n_ready += 1
     return count
 
@@ -148,9 +155,18 @@ def _nearest(n: np.uint64, direct: FloatArray, seen: IntArray) -> np.uint64:
 
 @leaf
 def _neighbours(
-    capacity: FloatArray, n: np.uint64, near: WordArray, degree: WordArray, n_heads: WordArray
+    capacity: FloatArray,
+    n: np.uint64,
+    near: WordArray,
+    degree: WordArray,
+    n_heads: WordArray,
+    onward: FloatArray,
 ) -> None:
-    """List for each word the others that an arc of some capacity joins it with: heads first."""
+    """List for each word the others that an arc of some capacity joins it with: heads first.
+
+    Add up what goes on from each word to others.
+    """
+    onward[:n] = 0.0
     for word in range(n):
         begin, last = word * n, np.uint64(0)
         for head in range(n):  # without branches, most of which would be guessed wrong
@@ -160,6 +176,7 @@ def _neighbours(
     for word in range(n):
         for j in range(word * n, word * n + n_heads[word]):
             head = near[j]
+            onward[head] += capacity[word * n + head]
             if capacity[head * n + word] == 0.0:
                 near[head * n + degree[head]] = word
                 degree[head] += ONE

@@ -52,6 +52,8 @@ from lpsmap_core.engine.problem import ONE, Iterate, LoopProblem, Progress, prob
 from lpsmap_core.engine.protocol import WarmStart
 from lpsmap_core.engine.selection import (
     Selection,
+    copy_alone,
+    copy_back_alone,
     count_together,
     keep_chosen,
     select_components,
@@ -306,14 +308,25 @@ def _write_trace(components: IntArray, progress: Progress, residuals: FloatArray
 @kernel
 def _write_stale(selection: Selection, problem: LoopProblem) -> None:
     """Write the local scores of components whose iterate or step size changed."""
-    links, iterate, progress = problem.links, problem.iterate, problem.progress
-    n_stale = 0
+    progress, n_stale = problem.progress, 0
     for c in selection.components:
         n_stale += progress.stale[c]
     if n_stale == 0:
         return
-    chosen = keep_chosen(selection, links, problem.blocks, progress.stale)
-    for v in chosen.variables:
+    chosen = keep_chosen(selection, problem.links, problem.blocks, progress.stale)
+    if problem.direct[chosen.components[0]]:
+        copy_alone(chosen, problem, problem.iterate.score, 1.0, problem.iterate.a)
+    else:
+        _write_local_scores(chosen, problem)
+    for c in selection.components:
+        progress.stale[c] = False
+
+
+@leaf
+def _write_local_scores(selection: Selection, problem: LoopProblem) -> None:
+    """Write the local scores of components of several factors."""
+    links, iterate, progress = problem.links, problem.iterate, problem.progress
+    for v in selection.variables:
         g = progress.step_size[links.component[v]]
         base = iterate.score[v] + g * iterate.u[v]
         inverse = 1.0 / (problem.quadratic + g)
@@ -321,10 +334,8 @@ def _write_stale(selection: Selection, problem: LoopProblem) -> None:
             a = (base + iterate.duals[e]) * inverse
             iterate.a[links.order[e]] = 1.0 / links.root_degree[v] - a if links.negated[e] else a
     if len(problem.extras.eta) > 0:
-        for b in range(len(chosen.first)):
-            scale_additionals(chosen.rows[chosen.first[b] : chosen.last[b]], b, problem)
-    for c in selection.components:
-        progress.stale[c] = False
+        for b in range(len(selection.first)):
+            scale_additionals(selection.rows[selection.first[b] : selection.last[b]], b, problem)
 
 
 @leaf
@@ -337,6 +348,9 @@ def _average(
     """
     links, iterate, progress = problem.links, problem.iterate, problem.progress
     begin = problem.blocks.first_variable
+    if problem.direct[selection.components[0]]:
+        _take_over(selection, problem)
+        return
     for c in selection.components:
         if moved[c]:
             continue
@@ -345,6 +359,30 @@ def _average(
         inverse = 1.0 / (problem.quadratic + g)
         gap, change = _average_variables(first, last, links, iterate, g, relaxation, inverse)
         progress.primal_residual[c], progress.dual_residual[c] = gap, g * change
+
+
+@leaf
+def _take_over(selection: Selection, problem: LoopProblem) -> None:
+    """Let the means of components of one factor be its solution."""
+    iterate, progress, begin = problem.iterate, problem.progress, problem.blocks.first_variable
+    copy_back_alone(selection, problem, iterate.z, 1.0, iterate.u)
+    n_decided = 0
+    for c in selection.components:
+        first, last = begin[c], begin[c + 1]
+        progress.primal_residual[c] = 0.0 if _are_finite(iterate.u[first:last]) else np.inf
+        progress.dual_residual[c] = 0.0
+        n_decided += not _are_finite(iterate.score[first:last])
+    if n_decided > 0:  # infinite ones, which the solver was free to change
+        copy_alone(selection, problem, iterate.score, 1.0, iterate.a)
+
+
+@leaf
+def _are_finite(numbers: FloatArray) -> bool:
+    """Return whether no number is infinite, nor NaN."""
+    wrong = 0
+    for x in numbers:
+        wrong += not abs(x) < np.inf
+    return wrong == 0
 
 
 @leaf

@@ -28,6 +28,8 @@ from lpsmap_core.engine.faces import (
 from lpsmap_core.engine.problem import ONE, LoopProblem, problem_at
 from lpsmap_core.engine.selection import (
     Selection,
+    copy_alone,
+    copy_back_alone,
     count_together,
     gather_from_links,
     keep_chosen,
@@ -171,11 +173,11 @@ def _multiply(
     if problem.direct[selection.components[0]]:
         # alone, a factor's Jacobian is the answer: what iterations would see is only rounding
         inputs_v = d_v if len(d_v) > 0 else work.no_v
-        scatter_to_links(selection, links, product, work.inputs)
+        copy_alone(selection, problem, product, 0.0, work.inputs)
         multiply_locally(
             selection, solver_table, blocks, work.inputs, inputs_v, work.outputs, work.outputs_v
         )
-        gather_from_links(selection, links, work.outputs, product)
+        copy_back_alone(selection, problem, work.outputs, 0.0, product)
         return 0
     if len(d_v) > 0:
         for v in selection.variables:

@@ -150,6 +150,7 @@ class CompiledEngine(Engine):
     """ADMM with a polish and acceleration, compiled, on the processor."""
 
     name = "compiled"
+    keeps_scores = False
 
     def refuses(self, part: Part, options: Options) -> str | None:
         """Return why it cannot solve a part with these options, if so."""
@@ -172,6 +173,7 @@ class CompiledEngine(Engine):
         """Solve a part, see `Engine.solve`."""
         if options.quadratic:  # what is huge is told from the rest by it
             return _judged(solve_on_any_scale(part, eta, eta_v, skip, options, warm))
+        eta_v = eta_v.copy()
 
         def by_loop(start: WarmStart | None) -> SolvedPart:
             return _judged(solve_linear(part, eta, eta_v, skip, options, start))

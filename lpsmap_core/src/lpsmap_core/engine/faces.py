@@ -77,14 +77,15 @@ def make_work(part: Part, wanted: bool = True) -> Memory[Work]:
     """Return memory for a graph, of no size if it is not wanted."""
     blueprint = part.kept.get((Work, wanted))
     if blueprint is None:
-        numbers = part.n_links, int(part.blocks.first_additional[-1]), part.n_variables
-        on_links, on_additionals, on_variables = [(n if wanted else 0,) for n in numbers]
-        on_components = (part.n_components if wanted else 0,)
+        n_additionals = int(part.blocks.first_additional[-1]) if wanted else 0
+        agree = wanted and not part.direct.all()  # what is alone has nothing to agree with
+        on_variables = (part.n_variables if agree else 0,)
         plan = [
-            *[on_links] * 2,
-            *[on_additionals] * 2,
+            *[(part.n_links if wanted else 0,)] * 2,
+            np.zeros(n_additionals),
+            (n_additionals,),
             *[on_variables] * 4,
-            *[on_components] * 5,
+            *[(part.n_components if agree else 0,)] * 5,
         ]
         blueprint = part.kept[Work, wanted] = Blueprint(Work, plan)
     return blueprint.make()

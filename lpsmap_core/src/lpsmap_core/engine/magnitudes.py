@@ -16,6 +16,7 @@ from lpsmap_core.kernels.arrays import BoolArray, FloatArray, IntArray
 from lpsmap_core.kernels.compile import leaf
 from lpsmap_core.layout.arrangement import Blocks
 from lpsmap_core.layout.layout import Part
+from lpsmap_core.model.unused import largest_magnitude
 
 __all__ = ["LARGEST", "PENALTIES", "RATIO", "Ladder", "Split", "any_large", "largest_magnitudes"]
 
@@ -205,6 +206,8 @@ def _largest_up_to(
 @leaf
 def any_large(scores: FloatArray) -> bool:
     """Whether a finite score is too large for its component to be solved without a closer look."""
+    if largest_magnitude(scores) <= RATIO:
+        return False
     large = 0
     for score in scores:
         large += RATIO < abs(score) <= MOST_FINITE

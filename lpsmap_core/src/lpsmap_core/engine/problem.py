@@ -85,26 +85,25 @@ problem_at = record_at(LoopProblem)
 """Returns, in kernels, the problem of a handle."""
 
 
-def new_problem(part: Part, eta_v: FloatArray, quadratic: float) -> Memory[LoopProblem]:
+def new_problem(part: Part, quadratic: float) -> Memory[LoopProblem]:
     """Return the problem of a part whose scores are still to be written.
 
-    `eta_v` becomes the scores of its additionals. Without step sizes the scaled ones are the same.
+    Where no component has a step size, additionals have one array of scores, scaled and not.
     """
-    alone = quadratic > 0.0 and bool(part.direct.all())
     blueprint = part.kept.get((LoopProblem, quadratic))
     if blueprint is None:
         on_variables, on_links, on_components = part.n_variables, part.n_links, part.n_components
-        on_additionals = len(eta_v)
+        on_additionals = int(part.blocks.first_additional[-1])
+        alone = quadratic > 0.0 and bool(part.direct.all())
         plan = [
             list(part.links),
             list(part.blocks),
             [(on_variables,)] * 3 + [(on_links,)] * 3,
-            [None, None if alone else (on_additionals,), (on_additionals,), (on_additionals,)],
+            [(on_additionals,), "eta" if alone else (on_additionals,)] + [(on_additionals,)] * 2,
             [(on_components,)] * len(Progress._fields),
             part.direct if quadratic else np.zeros_like(part.direct),
             None,
             quadratic,
         ]
         blueprint = part.kept[LoopProblem, quadratic] = Blueprint(LoopProblem, plan)
-    scores = (eta_v, eta_v) if alone else (eta_v,)
-    return blueprint.make(*scores, part.counts)
+    return blueprint.make(part.counts)

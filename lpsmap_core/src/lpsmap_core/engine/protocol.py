@@ -145,6 +145,8 @@ class Engine(abc.ABC):
 
     name: ClassVar[str]
     """What the engine is known by, such as ``"compiled"``."""
+    keeps_scores: ClassVar[bool] = True
+    """Whether a solved graph may read `eta_v` again, which is a copy then."""
 
     def refuses(self, part: Part, options: Options) -> str | None:
         """Return why it cannot solve a part with these options, in a sentence; None if it can."""

@@ -9,9 +9,10 @@ import numpy as np
 from lpsmap_core.engine.options import Options
 from lpsmap_core.engine.problem import LoopProblem, problem_at
 from lpsmap_core.engine.step_size import first_step_size
-from lpsmap_core.kernels.arrays import BoolArray, FloatArray
+from lpsmap_core.kernels.arrays import BoolArray, ByteArray, FloatArray
 from lpsmap_core.kernels.compile import leaf
 from lpsmap_core.local.forced import FORBIDDEN
+from lpsmap_core.model.unused import largest_magnitude
 
 __all__ = ["EVERYWHERE", "RESIDUAL_ROUNDING", "set_scores"]
 
@@ -85,17 +86,15 @@ def _set_variables(first: int, scores: FloatArray, problem: LoopProblem) -> tupl
 
     Returns the largest magnitude, and that of the finite ones, both at least 1.
     """
-    root_degree, iterate = problem.links.root_degree, problem.iterate
-    most = finite = 1.0
-    for i in range(len(scores)):
-        score, v = scores[i], first + i
-        iterate.score[v] = score / root_degree[v]
-        most = max(most, abs(score))
-        if abs(score) == np.inf:
-            score = 0.0
-        iterate.eta[v] = score
-        finite = max(finite, abs(score))
-    return most, finite
+    last = first + len(scores)
+    score, eta = problem.iterate.score[first:last], problem.iterate.eta[first:last]
+    root_degree = problem.links.root_degree[first:last]
+    for i in range(np.uint64(len(scores))):
+        score[i] = scores[i] / root_degree[i]
+        eta[i] = 0.0 if abs(scores[i]) == np.inf else scores[i]
+    most = largest_magnitude(scores)
+    finite = largest_magnitude(eta) if most == np.inf else most
+    return max(1.0, most), max(1.0, finite)
 
 
 @leaf
@@ -109,15 +108,44 @@ def _set_additionals(chosen: BoolArray, eta_v: FloatArray, problem: LoopProblem)
     for f in range(len(blocks.component)):
         c = blocks.component[f]
         if len(chosen) == 0 or chosen[c]:
-            for i in range(offsets[f], offsets[f + 1]):
-                largest = max(largest, abs(eta_v[i]))
-                if eta_v[i] > -np.inf:
-                    rounding[c] = max(rounding[c], RESIDUAL_ROUNDING * abs(eta_v[i]))
+            most = largest_magnitude(eta_v[offsets[f] : offsets[f + 1]])
+            largest = max(largest, most)
+            if most == np.inf:
+                most = _largest_finite(eta_v[offsets[f] : offsets[f + 1]])
+            rounding[c] = max(rounding[c], RESIDUAL_ROUNDING * most)
+    twice = extras.eta.ctypes.data != extras.scaled.ctypes.data
     for f in range(len(blocks.component)):
         c = blocks.component[f]
         if len(chosen) == 0 or chosen[c]:
-            for i in range(offsets[f], offsets[f + 1]):
-                extras.barred[i] = eta_v[i] == -np.inf
-                score = -FORBIDDEN * rounding[c] / RESIDUAL_ROUNDING
-                extras.eta[i] = extras.scaled[i] = score if extras.barred[i] else eta_v[i]
+            lo, hi = offsets[f], offsets[f + 1]
+            forbidden = -FORBIDDEN * rounding[c] / RESIDUAL_ROUNDING
+            _copy_scores(eta_v[lo:hi], forbidden, extras.eta[lo:hi], extras.barred[lo:hi])
+            if twice:
+                _copy(extras.eta[lo:hi], extras.scaled[lo:hi])
     return largest
+
+
+@leaf
+def _largest_finite(scores: FloatArray) -> float:
+    """Return the largest magnitude of some finite numbers among others, 0 for none."""
+    most = 0.0
+    for score in scores:
+        if abs(score) < np.inf:
+            most = max(most, abs(score))
+    return most
+
+
+@leaf
+def _copy_scores(
+    scores: FloatArray, forbidden: float, target: FloatArray, barred: ByteArray
+) -> None:
+    """Copy scores, with another one in place of ``-inf``, and note where that is."""
+    for i in range(np.uint64(len(scores))):
+        barred[i] = scores[i] == -np.inf
+        target[i] = forbidden if scores[i] == -np.inf else scores[i]
+
+
+@leaf
+def _copy(source: FloatArray, target: FloatArray) -> None:
+    for i in range(np.uint64(len(source))):
+        target[i] = source[i]

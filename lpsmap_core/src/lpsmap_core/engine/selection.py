@@ -15,6 +15,8 @@ from lpsmap_core.local.solvers import mark_unsolved, multiply_rows, solve_rows
 
 __all__ = [
     "Selection",
+    "copy_alone",
+    "copy_back_alone",
     "count_together",
     "gather_from_links",
     "keep_chosen",
@@ -195,6 +197,39 @@ def gather_from_links(
             value = values[order[e]]
             total += -value if negated[e] else value
         out[v] = total / root_degree[v]
+
+
+@leaf
+def copy_alone(
+    selection: Selection, problem: LoopProblem, x: FloatArray, one: float, out: FloatArray
+) -> None:
+    """Write the copies of x on the links of components of one factor; ``one - x`` if negated.
+
+    There each variable has one copy, on the same scale: `scatter_to_links` for a `one` of 0.
+    """
+    links, begin = problem.links, problem.blocks.first_variable
+    order, negated = links.order, links.negated
+    for c in selection.components:
+        first, last = np.uint64(begin[c]), np.uint64(begin[c + 1])
+        ahead = links.offsets[first] - first
+        for v in range(first, last):
+            e = v + ahead
+            out[order[e]] = one - x[v] if negated[e] else x[v]
+
+
+@leaf
+def copy_back_alone(
+    selection: Selection, problem: LoopProblem, values: FloatArray, one: float, out: FloatArray
+) -> None:
+    """Write from the links of such components to their variables, the inverse of `copy_alone`."""
+    links, begin = problem.links, problem.blocks.first_variable
+    order, negated = links.order, links.negated
+    for c in selection.components:
+        first, last = np.uint64(begin[c]), np.uint64(begin[c + 1])
+        ahead = links.offsets[first] - first
+        for v in range(first, last):
+            value = values[order[v + ahead]]
+            out[v] = one - value if negated[v + ahead] else value
 
 
 @leaf

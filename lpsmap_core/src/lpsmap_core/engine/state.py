@@ -138,8 +138,7 @@ def initial_state(
     part: Part, eta: FloatArray, eta_v: FloatArray, options: Options, warm: WarmStart | None = None
 ) -> PartState:
     """Return the state before the first iteration; see `Engine.solve`."""
-    written = eta_v.copy() if eta_v.size and np.isneginf(eta_v).any() else eta_v  # nothing changes
-    memory = new_problem(part, written, options.quadratic)
+    memory = new_problem(part, options.quadratic)
     problem, handle = memory.record, memory.handle
     largest = set_scores(handle, EVERYWHERE, eta, eta_v, options)
     forbids = largest == np.inf

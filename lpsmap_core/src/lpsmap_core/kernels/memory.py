@@ -10,6 +10,9 @@ from __future__ import annotations
 import functools
 import math
 import struct
+import weakref
+from collections import deque
+from collections.abc import Callable
 from typing import Any, Generic, NamedTuple, NoReturn, TypeVar
 
 import numpy as np
@@ -25,6 +28,9 @@ Record = TypeVar("Record")
 
 WORD = 8
 """Bytes. Arrays begin at multiples of it."""
+
+MOST_KEPT = 1 << 21
+"""Words of a block up to which it is kept for the next copy: 16 megabytes."""
 
 
 class Memory(Generic[Record]):
@@ -66,8 +72,9 @@ class Blueprint(Generic[Record]):
         The record's type.
     plan
         What it holds, in order: arrays and numbers that all copies share; the shape, a tuple, of an
-        array that is made for each; for a record in it a list of what that holds. None for an array
-        or a record that each copy is given.
+        array that is made for each; the name of an array before it that it is one with; for a
+        record in it a list of what that holds. None for an array or a record that each copy is
+        given.
     """
 
     def __init__(self, kind: type[Record], plan: list[Any]) -> None:
@@ -78,18 +85,38 @@ class Blueprint(Generic[Record]):
         self._pattern = self._lay_out(kind, plan, words, own)
         self._words, self._own = np.array(words, np.int64), np.zeros(len(words), np.int64)
         self._own[own] = 1
+        self._latest: deque[_Block] = deque(maxlen=1)
 
     def __reduce__(self) -> NoReturn:
         raise TypeError("Blueprint: knows where arrays lie, which a copy of it would not.")
 
     def make(self, *given: Given) -> Memory[Record]:
         """Return a copy, with what it is given, in order; the arrays of its own hold zeros."""
-        block = np.zeros(self._n_words)
-        words = _address(block) * self._own
+        block, address = self._take()
+        words = address * self._own
         words += self._words
         for where, one in zip(self._given, given, strict=True):
             words[where] = one._words if isinstance(one, Memory) else _words(one)
         return Memory(self._pattern, block, given, words)
+
+    def _take(self) -> tuple[FloatArray, int]:
+        """Return a block of zeros, and its address: the latest one, if nobody holds it any more.
+
+        Memory that is new to a process costs more than to clear it: the system hands it out in
+        pages, and takes it back in between two solves.
+        """
+        try:
+            latest = self._latest.pop()  # which no other thread gets, too
+        except IndexError:
+            latest = None
+        if latest is None or latest.held() is not None:
+            latest = _Block(np.zeros(max(self._n_words, 1)))
+        else:
+            latest.numbers.fill(0.0)
+        block = latest.lend()
+        if self._n_words <= MOST_KEPT:
+            self._latest.append(latest)
+        return block, _address(latest.numbers)
 
     def _lay_out(self, kind: type, plan: list[Any], words: list[int], own: list[int]) -> Any:
         """Append the words of a record, see `by_address`; return what `_cut` makes copies of.
@@ -97,8 +124,15 @@ class Blueprint(Generic[Record]):
         In `own` are the numbers of words that hold addresses in the block.
         """
         parts: list[Any] = []
+        begun: dict[str, int] = {}
         for (name, field), part in zip(kinds_of(kind).items(), plan, strict=True):
-            if part is None:
+            begun[name] = len(words)
+            if isinstance(part, str):
+                again = slice(begun[part], begun[part] + 1 + field.ndim)
+                own += [begun[name]] if begun[part] in own else []
+                words += words[again]
+                parts.append(_Again(list(begun).index(part)))
+            elif part is None:
                 begin = len(words)
                 words += [0] * (1 + field.ndim if isinstance(field, Field) else _n_words(field))
                 self._given.append(slice(begin, len(words)))
@@ -117,7 +151,7 @@ class Blueprint(Generic[Record]):
                 parts.append(part)
             else:
                 parts.append(self._lay_out(field, part, words, own))
-        made = any(part is None or isinstance(part, (_Pieces, _Pattern)) for part in parts)
+        made = any(part is None or isinstance(part, (_Pieces, _Pattern, _Again)) for part in parts)
         return _Pattern(kind, parts) if made else kind(*parts)
 
     def _place(self, parts: list[Any], shape: tuple[int, ...], dtype: np.dtype[Any]) -> int:
@@ -130,6 +164,23 @@ class Blueprint(Generic[Record]):
         size = math.prod(shape) * dtype.itemsize
         self._n_words = -(-(begin + (n + 1) * size) // WORD)
         return begin + n * size
+
+
+class _Block:
+    """Numbers that are lent: arrays that lie among them hold what `lend` returned.
+
+    And not `numbers`, which NumPy would let them hold if it was their base's base: what is between
+    is no array.
+    """
+
+    def __init__(self, numbers: FloatArray) -> None:
+        self.numbers = numbers
+        self.held: Callable[[], FloatArray | None] = lambda: None
+
+    def lend(self) -> FloatArray:
+        lent: FloatArray = np.frombuffer(memoryview(self.numbers))
+        self.held = weakref.ref(lent)
+        return lent
 
 
 class _Pattern(NamedTuple):
@@ -148,6 +199,13 @@ class _Pieces(NamedTuple):
     """At which byte of the block."""
 
 
+class _Again(NamedTuple):
+    """An array that has two names in a record."""
+
+    i: int
+    """The first one's position."""
+
+
 def hold(record: Any) -> Memory[Any]:
     """Return a record of contiguous arrays and numbers with its handle; nothing is copied."""
     return Blueprint[Any](type(record), list(record)).make()
@@ -161,6 +219,8 @@ def _cut(pattern: Any, block: FloatArray, given: list[Any]) -> Any:
     for part in pattern.parts:
         if isinstance(part, _Pieces):
             parts.extend(np.ndarray(part.shape, part.dtype, block, part.begin))
+        elif isinstance(part, _Again):
+            parts.append(parts[part.i])
         else:
             parts.append(_cut(part, block, given))
     return pattern.kind._make(parts)

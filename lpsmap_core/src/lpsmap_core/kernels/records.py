@@ -13,6 +13,7 @@ loops call kernels are made from it, and so is how solvers pack and unpack their
 
 from __future__ import annotations
 
+import functools
 from typing import Annotated, Any, NamedTuple, get_args, get_origin, get_type_hints
 
 import numpy as np
@@ -218,6 +219,7 @@ def fields_of(record: type) -> dict[str, Field]:
     return {name: kind for name, kind in kinds if isinstance(kind, Field)}
 
 
+@functools.cache
 def kinds_of(record: type) -> dict[str, Field | type]:
     """Return what a record holds by name, in order: arrays, numbers, and other records."""
     hints = get_type_hints(record, include_extras=True)

@@ -14,7 +14,7 @@ from lpsmap_core.kernels.records import Factors
 from lpsmap_core.layout.arrangement import Blocks, Links
 from lpsmap_core.model.factor import Factor
 
-__all__ = ["Counts", "find_counts"]
+__all__ = ["Counts", "find_counts", "no_counts"]
 
 
 class Counts(NamedTuple):
@@ -58,7 +58,7 @@ def find_counts(
         if factor_type.count_bounds is None:
             covered[blocks.component[mine]] = False
     if not covered.any():
-        return _nothing(len(direct))
+        return no_counts(len(direct))
     bounds, first_link = np.zeros((2, n)), np.empty(n, dtype=np.int64)
     for b, (mine, some) in enumerate(zip(in_bucket, factors, strict=True)):
         np.add(some.offsets[:-1], blocks.first_link[b], out=first_link[mine])
@@ -73,7 +73,7 @@ def find_counts(
     return counts
 
 
-def _nothing(n_components: int) -> Counts:
+def no_counts(n_components: int) -> Counts:
     """Return that no component is covered."""
     integers, floats = np.empty(0, np.int64), np.empty(0)
     by_link = np.empty(0, np.uint32), integers, np.empty(0, np.bool_)

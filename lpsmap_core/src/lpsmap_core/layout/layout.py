@@ -19,7 +19,7 @@ from lpsmap_core.kernels.arrays import BoolArray, FloatArray, IntArray
 from lpsmap_core.kernels.memory import Memory, hold
 from lpsmap_core.kernels.records import Factors
 from lpsmap_core.layout.arrangement import Arrangement, Blocks, Links, Table, arrange
-from lpsmap_core.layout.counts import Counts, find_counts
+from lpsmap_core.layout.counts import Counts, find_counts, no_counts
 from lpsmap_core.layout.latest import arranged
 from lpsmap_core.layout.network import Networks, build_networks
 from lpsmap_core.layout.ragged import offsets_of, ranges
@@ -86,7 +86,7 @@ class Bucket:
         )
 
     @functools.cached_property
-    def _is_declaration(self) -> bool:
+    def is_declaration(self) -> bool:
         """Whether the bucket is one declaration, its factors in their order."""
         return (
             len(self.declarations) == 1
@@ -104,7 +104,7 @@ class Bucket:
         """
         if not self.n_additionals:
             return _NO_FLOATS
-        if self._is_declaration:
+        if self.is_declaration:
             return np.array(additionals[0], dtype=np.float64, order="C").reshape(-1)
         scores = np.empty(self.n_additionals)
         for d in range(len(self.declarations)):
@@ -119,7 +119,7 @@ class Bucket:
         Each is (n_factors, n_additionals), zero for factors that are not in the bucket; it can be a
         view of `values`.
         """
-        if self.n_additionals and self._is_declaration:
+        if self.n_additionals and self.is_declaration:
             return [values.reshape(self.n_factors, self.declarations[0].n_additionals)]
         found = [np.zeros((d.n_factors, d.n_additionals)) for d in self.declarations]
         for d, target in enumerate(found):
@@ -163,9 +163,14 @@ class Part:
     @functools.cached_property
     def counts(self) -> Memory[Counts]:
         """The components whose factors all bound counts."""
-        types, factors = [b.type for b in self.buckets], [b.factors for b in self.buckets]
-        links = self.links, self.link_variable, self.negated
-        return hold(find_counts(types, factors, self.blocks, *links, self.direct))
+        if not self.direct.all():
+            types, factors = [b.type for b in self.buckets], [b.factors for b in self.buckets]
+            links = self.links, self.link_variable, self.negated
+            return hold(find_counts(types, factors, self.blocks, *links, self.direct))
+        nothing: Memory[Counts] | None = self.kept.get(Counts)
+        if nothing is None:
+            nothing = self.kept[Counts] = hold(no_counts(self.n_components))
+        return nothing
 
     @functools.cached_property
     def networks(self) -> Networks:
@@ -215,9 +220,18 @@ class Part:
                 found[id(factor)] = np.zeros((factor.n_factors, factor.n_additionals))
         return [found[id(factor)] for factor in factors]
 
-    def by_bucket(self, arrays: Sequence[FloatArray], factors: Sequence[Factor]) -> FloatArray:
-        """Return an (n_factors, n_additionals) array a declaration as flat numbers, a copy."""
+    def by_bucket(
+        self, arrays: Sequence[FloatArray], factors: Sequence[Factor], own: bool = True
+    ) -> FloatArray:
+        """Return an (n_factors, n_additionals) array a declaration as flat numbers.
+
+        A copy, unless they need not be the caller's `own`.
+        """
         position = {id(factor): i for i, factor in enumerate(factors)}
+        if not own and len(self.buckets) == 1 and self.buckets[0].is_declaration:
+            (declaration,) = self.buckets[0].declarations
+            given = arrays[position[id(declaration)]]
+            return np.ascontiguousarray(given, dtype=np.float64).reshape(-1)
         found = [
             bucket.scores([arrays[position[id(f)]] for f in bucket.declarations])
             for bucket in self.buckets

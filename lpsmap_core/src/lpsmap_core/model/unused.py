@@ -10,7 +10,10 @@ from lpsmap_core.kernels.arrays import FloatArray
 from lpsmap_core.kernels.compile import leaf
 from lpsmap_core.model.factor import Factor
 
-__all__ = ["are_scores", "forget_unused"]
+__all__ = ["are_scores", "forget_unused", "largest_magnitude"]
+
+_MAGNITUDE = np.int64(2**63 - 1)
+"""All bits of a number but its sign."""
 
 
 def forget_unused(
@@ -51,3 +54,18 @@ def are_scores(values: FloatArray) -> bool:
     for value in values:
         wrong += not value < np.inf  # a NaN is not less
     return wrong == 0
+
+
+@leaf
+def largest_magnitude(values: FloatArray) -> float:
+    """Return the largest magnitude of some numbers, 0 for none, NaN if one is.
+
+    Bits, read as integers, are in the order of the magnitudes, and vector instructions compare
+    them, which for numbers that may be NaN compilers do not let them do.
+    """
+    most = np.int64(0)
+    for bits in values.view(np.int64):
+        most = max(most, bits & _MAGNITUDE)
+    found = np.int64(most)  # numba has views of numbers that are assigned once
+    magnitude: float = found.view(np.float64)
+    return magnitude

@@ -54,7 +54,7 @@ def solve(
         Components with a score that is NaN or ``+inf`` have NaN values and status ``NON_FINITE``.
     """
     part = layout.part
-    eta, eta_v = part.of_graph(scores), part.by_bucket(additionals, factors)
+    eta, eta_v = part.of_graph(scores), part.by_bucket(additionals, factors, engine.keeps_scores)
     if are_scores(scores) and are_scores(eta_v):
         bad = np.zeros(layout.n_components, dtype=np.bool_)
     else:
