@@ -7,6 +7,7 @@ and a kernel gets the words that `by_address` would write.
 
 from __future__ import annotations
 
+import ctypes
 import functools
 import math
 import struct
@@ -112,7 +113,7 @@ class Blueprint(Generic[Record]):
         if latest is None or latest.held() is not None:
             latest = _Block(np.zeros(max(self._n_words, 1)))
         else:
-            latest.numbers.fill(0.0)
+            ctypes.memset(_address(latest.numbers), 0, latest.numbers.nbytes)
         block = latest.lend()
         if self._n_words <= MOST_KEPT:
             self._latest.append(latest)

@@ -75,21 +75,25 @@ def _look_ahead(chain: ForestChain, tight: float) -> None:
     """
     room, n = chain.room, chain.n_states
     before, mark, source = room.before, room.mark, room.level[0]
+    out, into, best, score = room.out, room.into, room.best, room.score
     for k in range(n):
-        before[k] = -room.out[k] if mark[k] == USED else room.score[k] - source
+        before[k] = -out[k] if mark[k] == USED else score[k] - source
     for t in range(chain.length - 1):
         _arrive(t, chain)
-        most = tight
-        for k in range((t + 1) * n, (t + 2) * n):
-            before[k] = -room.out[k] if mark[k] == USED else room.best[k] + room.score[k]
-            most = max(most, _gain(t, k - (t + 1) * n, chain))
+        most, ends = tight, t == chain.length - 2
+        for k in range(np.uint64((t + 1) * n), np.uint64((t + 2) * n)):
+            uses = mark[k] == USED
+            goes_on = best[k] + score[k]
+            before[k] = -out[k] if uses else goes_on
+            gain = best[k] + into[k] if uses else (goes_on if ends else 0.0)
+            most = gain if gain > most else most
         room.worst[t] = most if most > tight else 0.0
 
 
 @leaf
 def _gain(t: int, j: int, chain: ForestChain) -> float:
     """Return what the best path to an end gains: one that is used, or in the last layer."""
-    room, k = chain.room, (t + 1) * chain.n_states + j
+    room, k = chain.room, np.uint64(t + 1) * np.uint64(chain.n_states) + np.uint64(j)
     if room.mark[k] == USED:
         return room.best[k] + room.into[k]  # type: ignore[no-any-return]
     return room.before[k] if t == chain.length - 2 else 0.0

@@ -42,6 +42,9 @@ SOLVED, N_FACTS = 0, 1
 UNUSED, REACHED, USED, NEW = 0, 1, 2, 3
 """Marks of nodes: no path is found yet; from the first layer; to the last, too; of a new path."""
 
+ONE = np.uint64(1)
+"""Indices are unsigned: numba looks at each signed one, whether it counts from the end."""
+
 LEAVES = -1.0
 """The flow of an edge that leaves when paths are looked for the next time."""
 
@@ -222,43 +225,47 @@ def keep_whole_paths(chain: ForestChain) -> bool:
 
     Returns false, with all as it was, if no path is left without the edges that leave.
     """
-    forest, room, n = chain.forest, chain.room, chain.n_states
     if not _reach(chain):
         return False
-    mark = room.mark
+    forest, room, n = chain.forest, chain.room, np.uint64(chain.n_states)
+    begin, end, flow, mark, used = forest.begin, forest.end, forest.flow, room.mark, room.used
     for t in range(chain.length - 2, -1, -1):
-        row, here, kept = t * 2 * n, t * n, t * 2 * n
-        for x in range(row, row + forest.n_edges[t]):
-            i, j, flow = forest.begin[x], forest.end[x], forest.flow[x]
-            if mark[here + i] != UNUSED and mark[here + j] == USED and flow != LEAVES:
-                mark[here + i] = USED
-                forest.begin[kept], forest.end[kept], forest.flow[kept] = i, j, flow
-                kept += 1
-        if forest.n_edges[t] > kept - row:
+        here = np.uint64(t) * n
+        row = kept = here + here
+        for x in range(row, row + np.uint64(forest.n_edges[t])):
+            i, j = here + np.uint64(begin[x]), here + np.uint64(end[x])
+            if mark[i] != UNUSED and mark[j] == USED and flow[x] != LEAVES:
+                mark[i] = USED
+                begin[kept], end[kept], flow[kept] = begin[x], end[x], flow[x]
+                kept += ONE
+        if np.uint64(forest.n_edges[t]) > kept - row:
             room.n_trees[t + 1] = 0
             forest.n_edges[t] = kept - row
     for t in range(chain.length):
-        first, count = t * n, 0
+        first = np.uint64(t) * n
+        last = first
         for i in range(n):
-            if mark[first + i] == USED:
-                room.used[first + count] = i
-                count += 1
-        room.n_used[t] = count
+            if mark[first + np.uint64(i)] == USED:
+                used[last] = i
+                last += ONE
+        room.n_used[t] = last - first
     return True
 
 
 @leaf
 def _reach(chain: ForestChain) -> bool:
     """Mark the nodes with paths from the first layer; returns whether one is in the last."""
-    forest, mark, n = chain.forest, chain.room.mark, chain.n_states
-    last = (chain.length - 1) * n
+    forest, mark, n = chain.forest, chain.room.mark, np.uint64(chain.n_states)
+    begin, end, flow = forest.begin, forest.end, forest.flow
+    last = np.uint64(chain.length - 1) * n
     for k in range(last + n):
         mark[k] = REACHED if k < n else UNUSED
     for t in range(chain.length - 1):
-        row = t * 2 * n
-        for x in range(row, row + forest.n_edges[t]):
-            if mark[t * n + forest.begin[x]] == REACHED and forest.flow[x] != LEAVES:
-                mark[t * n + forest.end[x]] = REACHED
+        here = np.uint64(t) * n
+        row = here + here
+        for x in range(row, row + np.uint64(forest.n_edges[t])):
+            if mark[here + np.uint64(begin[x])] == REACHED and flow[x] != LEAVES:
+                mark[here + np.uint64(end[x])] = REACHED
     reached = False
     for k in range(last, last + n):
         reached |= mark[k] == REACHED
@@ -286,41 +293,42 @@ def find_trees(chain: ForestChain) -> bool:
 @leaf
 def _order_edges(t: int, chain: ForestChain) -> bool:
     """Order the edges between two layers, leaves first; false if some close a circle."""
-    forest, room, n = chain.forest, chain.room, chain.n_states
-    degree, crossed = room.degree, room.crossed
-    row, placed, stop = t * 2 * n, 0, t * 2 * n + forest.n_edges[t]
-    for v in range(2 * n):
-        degree[v], room.tree[row + v] = 0, -1
-    for x in range(row, stop):
-        for v in (forest.begin[x], forest.end[x]):
-            if degree[v] == 0:
-                crossed[v], room.parent[row + v], room.rank[row + v] = 0, -1, 2 * n
-            degree[v] += 1
-            crossed[v] ^= x - row + 1
-    for x in range(row, stop):
-        for v in (forest.begin[x], forest.end[x]):
-            placed = _strip(v, row, placed, chain)
-    return placed == forest.n_edges[t]  # type: ignore[no-any-return]
+    forest, room, vertices = chain.forest, chain.room, np.uint64(2 * chain.n_states)
+    begin, end, degree, crossed = forest.begin, forest.end, room.degree, room.crossed
+    row, placed, count = np.uint64(t) * vertices, np.uint64(0), np.uint64(forest.n_edges[t])
+    for v in range(vertices):
+        degree[v], crossed[v] = 0, 0
+        room.tree[row + v], room.parent[row + v], room.rank[row + v] = -1, -1, vertices
+    for x in range(row, row + count):
+        i, j, number = np.uint64(begin[x]), np.uint64(end[x]), np.int32(x - row) + 1
+        degree[i] += 1
+        degree[j] += 1
+        crossed[i] ^= number
+        crossed[j] ^= number
+    for x in range(row, row + count):
+        placed = _strip(np.uint64(begin[x]), row, placed, chain)
+        placed = _strip(np.uint64(end[x]), row, placed, chain)
+    return bool(placed == count)
 
 
 @leaf
-def _strip(v: int, row: int, placed: int, chain: ForestChain) -> int:
+def _strip(v: np.uint64, row: np.uint64, placed: np.uint64, chain: ForestChain) -> np.uint64:
     """Place the edge of a leaf, then that of the other vertex if this made it one, and so on.
 
     Returns how many edges have a place.
     """
-    forest, room = chain.forest, chain.room
+    forest, room, n = chain.forest, chain.room, np.uint64(chain.n_states)
     degree, crossed = room.degree, room.crossed
     while degree[v] == 1:
-        x = crossed[v] - 1
-        begins = v < chain.n_states
-        other = forest.end[row + x] if begins else forest.begin[row + x]
-        room.order[row + placed] = x if begins else -x - 1
+        number = crossed[v]
+        x, begins = row + np.uint64(number) - ONE, v < n
+        other = np.uint64(forest.end[x]) if begins else np.uint64(forest.begin[x])
+        room.order[row + placed] = number - 1 if begins else -number
         room.parent[row + v], room.rank[row + v] = other, placed
         degree[v] = 0
         degree[other] -= 1
-        crossed[other] ^= x + 1
-        placed += 1
+        crossed[other] ^= number
+        placed += ONE
         v = other
     return placed
 
@@ -328,16 +336,16 @@ def _strip(v: int, row: int, placed: int, chain: ForestChain) -> int:
 @leaf
 def _write_offsets(t: int, chain: ForestChain) -> int:
     """Write the offsets of the vertices between two layers, and number their trees; count these."""
-    forest, room, n, steps = chain.forest, chain.room, chain.n_states, chain.steps
-    tree, offset, row, n_trees = room.tree, room.offset, t * 2 * n, 0
-    first = chain.first + t * n * n - n
-    for y in range(row + forest.n_edges[t] - 1, row - 1, -1):
-        x = room.order[y]
+    forest, room, n, steps = chain.forest, chain.room, np.uint64(chain.n_states), chain.steps
+    tree, offset, row, n_trees = room.tree, room.offset, np.uint64(t) * (n + n), 0
+    first = np.uint64(chain.first) + np.uint64(t) * n * n
+    for y in range(forest.n_edges[t] - 1, -1, -1):
+        x = room.order[row + np.uint64(y)]
         begins = x >= 0
-        edge = row + (x if begins else -x - 1)
-        i, j = forest.begin[edge], forest.end[edge]
+        edge = row + np.uint64(x if begins else -x - 1)
+        i, j = np.uint64(forest.begin[edge]), np.uint64(forest.end[edge])
         v, root = (row + i, row + j) if begins else (row + j, row + i)
-        step = steps[first + i * n + j] if len(steps) > 0 else 0.0
+        step = steps[first + i * n + j - n] if len(steps) > 0 else 0.0
         if tree[root] < 0:
             tree[root], offset[root] = n_trees, 0.0
             n_trees += 1

@@ -9,6 +9,8 @@ conditions hold.
 
 from __future__ import annotations
 
+import numpy as np
+
 from lpsmap_core.kernels.compile import leaf
 from lpsmap_core.kernels.interrupts import interrupted
 from lpsmap_core.local.flows.better_paths import begin_with_best_path, join_best_paths, join_ties
@@ -126,10 +128,12 @@ def _let_leave(chain: ForestChain) -> int:
     forest, room, n, left = chain.forest, chain.room, chain.n_states, 0
     worst, target, steps = room.worst, room.target, chain.length - 1
     for t in range(steps):
-        worst[t] = -NO_FLOW
-        for x in range(t * 2 * n, t * 2 * n + forest.n_edges[t]):
-            worst[t] = min(worst[t], target[x])
-            forest.flow[x] = max(target[x], 0.0)
+        row, least = np.uint64(t * 2 * n), -NO_FLOW
+        for x in range(row, row + np.uint64(forest.n_edges[t])):
+            flow = target[x]
+            least = flow if flow < least else least
+            forest.flow[x] = flow if flow > 0.0 else 0.0
+        worst[t] = least
     for t in range(steps):
         least = -NO_FLOW
         for s in range(max(0, t - APART), min(steps, t + APART + 1)):

@@ -149,20 +149,20 @@ def _write_equations(chain: ForestChain, total: float) -> None:
 @leaf
 def write_flows(chain: ForestChain) -> None:
     """Write potentials and marginals of the nodes, and the flows that follow from these."""
-    room, length, n = chain.room, chain.length, chain.n_states
+    room, length, n = chain.room, chain.length, np.uint64(chain.n_states)
     out, into, m, level = room.out, room.into, room.m, room.level
+    tree, offset = room.tree, room.offset
     for t in range(length):
-        before, first = (t - 1) * 2 * n + n, room.first_level[t]
-        behind = before + n
-        for y in range(t * n, t * n + room.n_used[t]):
-            i = room.used[y]
-            k = t * n + i
-            into[k], out[k] = level[0], 0.0
-            if t > 0:
-                into[k] = level[first + room.tree[before + i]] + room.offset[before + i]
-            if t < length - 1:
-                tree = room.first_level[t + 1] + room.tree[behind + i]
-                out[k] = level[tree] + room.offset[behind + i]
+        here = np.uint64(t) * n
+        behind = here + here
+        first = np.uint64(room.first_level[t])
+        following = np.uint64(room.first_level[t + 1]) if t < length - 1 else first
+        for y in range(here, here + np.uint64(room.n_used[t])):
+            i = np.uint64(room.used[y])
+            k, v, w = here + i, behind + i - n, behind + i
+            into[k] = level[first + np.uint64(tree[v])] + offset[v] if t > 0 else level[first]
+            ends = t == length - 1
+            out[k] = 0.0 if ends else level[following + np.uint64(tree[w])] + offset[w]
             m[k] = room.weight[k] * (room.score[k] + out[k] - into[k])
     for t in range(length - 1):
         _write_flows_between(t, chain)
@@ -171,18 +171,17 @@ def write_flows(chain: ForestChain) -> None:
 @leaf
 def _write_flows_between(t: int, chain: ForestChain) -> None:
     """Write the flows between two layers: each leaf's edge takes what is left of its marginal."""
-    forest, room, n = chain.forest, chain.room, chain.n_states
-    rest, row = room.rest, t * 2 * n
-    for y in range(t * n, t * n + room.n_used[t]):
-        rest[room.used[y]] = room.m[t * n + room.used[y]]
-    for y in range((t + 1) * n, (t + 1) * n + room.n_used[t + 1]):
-        rest[n + room.used[y]] = room.m[(t + 1) * n + room.used[y]]
-    for y in range(row, row + forest.n_edges[t]):
+    forest, room, vertices = chain.forest, chain.room, np.uint64(2 * chain.n_states)
+    rest, target, here = room.rest, room.target, np.uint64(t * chain.n_states)
+    row = here + here
+    for v in range(vertices):  # of both layers, which lie side by side
+        rest[v] = room.m[here + v]
+    for y in range(row, row + np.uint64(forest.n_edges[t])):
         x = room.order[y]
-        edge = row + (x if x >= 0 else -x - 1)
-        i, j = forest.begin[edge], forest.end[edge]
+        edge = row + np.uint64(x if x >= 0 else -x - 1)
+        i, j = np.uint64(forest.begin[edge]), np.uint64(forest.end[edge])
         v, other = (i, j) if x >= 0 else (j, i)
-        room.target[edge] = rest[v]
+        target[edge] = rest[v]
         rest[other] -= rest[v]
 
 
