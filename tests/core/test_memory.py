@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import pickle
+from concurrent.futures import ThreadPoolExecutor
 from typing import NamedTuple
 
 import numpy as np
@@ -92,6 +93,46 @@ def test_arrays_outlive_the_memory_that_they_were_made_in() -> None:
     for memory in again:
         fill(memory.handle)
     assert not sums.any()
+
+
+def test_a_block_is_taken_again_once_nobody_holds_it() -> None:
+    _, plan = blueprint(5)
+    given = hold(Lent(np.ones((5, 2)), np.arange(5)))
+    first = plan.make(given)
+    fill(first.handle)
+    kept = first.record.own.square[1:, 0]  # a view of a view
+    del first
+    second = plan.make(given)
+    fill(second.handle)
+    assert not np.shares_memory(kept, second.record.own.sums)
+    address = second.record.own.sums.ctypes.data
+    del second
+    third = plan.make(given)
+    assert third.record.own.sums.ctypes.data == address
+    assert not any(array.any() for array in third.record.own)
+    np.testing.assert_array_equal(kept, 0.0)
+
+
+def test_threads_take_blocks_of_their_own() -> None:
+    _, plan = blueprint(64)
+    given = hold(Lent(np.ones((64, 2)), np.arange(64)))
+
+    def overlap(_: int) -> bool:
+        one, other = plan.make(given), plan.make(given)
+        fill(one.handle)
+        return bool(other.record.own.more.any()) or not (one.record.own.more == 1.0).all()
+
+    with ThreadPoolExecutor(4) as pool:
+        assert not any(pool.map(overlap, range(400)))
+
+
+def test_an_array_can_have_two_names() -> None:
+    shared = Shared(np.arange(3.0), np.zeros(3, dtype=bool))
+    plan = Blueprint(Whole, [list(shared), [(3,), "sums", (3,), (3,), (3, 3)], None, 0.5, 3])
+    memory = plan.make(hold(Lent(np.ones((3, 2)), np.arange(3))))
+    fill(memory.handle)
+    assert memory.record.own.sums is memory.record.own.more
+    np.testing.assert_array_equal(memory.record.own.more, 0.5 * shared.numbers + 1.0)
 
 
 @pytest.mark.parametrize(

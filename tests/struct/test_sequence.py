@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from checks import SLOW, Case, check_gradients, check_oracle, check_probabilities, check_sparsemap
+from lpsmap_core import FactorGraph
 from lpsmap_factors_struct import Sequence, SequenceBudget
 
 NO_BUDGET = None
@@ -295,3 +296,28 @@ def test_impossible_budgets_are_named(graph, shape, arguments, message):
 def test_sequences_need_a_state(graph):
     with pytest.raises(ValueError, match="expected at least one state"):
         Sequence(graph.variable((3, 0)), np.zeros((0, 0)))
+
+
+def test_a_solution_shares_no_memory_with_scores_and_later_solves(rng):
+    def solve(scores, additionals):
+        graph = FactorGraph()
+        u = graph.variable_from(scores)
+        graph.add(Sequence(u, additionals=additionals))
+        return graph.solve()
+
+    def everything(solution, d):
+        of_scores, of_additionals = solution.vjp(d)
+        found = solution.values, *solution.additionals, of_scores, *of_additionals
+        return *found, solution.error_bound, *solution.solved.additionals()
+
+    scores, additionals = rng.standard_normal((3, 6, 4)), rng.standard_normal((3, 8 + 5 * 16))
+    d = rng.standard_normal(scores.size)
+    expected = [x.copy() for x in everything(solve(scores.copy(), additionals.copy()), d)]
+    solution = solve(scores, additionals)
+    kept, _ = solution.additionals[0], solution.vjp(d)
+    scores[:], additionals[:] = rng.standard_normal(scores.shape), 7.0
+    for _ in range(3):
+        everything(solve(scores, additionals), d)
+    for x, y in zip(everything(solution, d), expected, strict=True):
+        np.testing.assert_array_equal(x, y)
+    np.testing.assert_array_equal(kept, expected[1])

@@ -53,11 +53,11 @@ from lpsmap_core.engine.protocol import WarmStart
 from lpsmap_core.engine.selection import (
     Selection,
     copy_alone,
-    copy_back_alone,
     count_together,
     keep_chosen,
     select_components,
     solve_locally,
+    take_over,
 )
 from lpsmap_core.engine.state import PartState, initial_state, scale_additionals
 from lpsmap_core.engine.step_size import balance_ratio, balanced_step_size
@@ -349,7 +349,7 @@ def _average(
     links, iterate, progress = problem.links, problem.iterate, problem.progress
     begin = problem.blocks.first_variable
     if problem.direct[selection.components[0]]:
-        _take_over(selection, problem)
+        take_over(selection, problem)
         return
     for c in selection.components:
         if moved[c]:
@@ -359,30 +359,6 @@ def _average(
         inverse = 1.0 / (problem.quadratic + g)
         gap, change = _average_variables(first, last, links, iterate, g, relaxation, inverse)
         progress.primal_residual[c], progress.dual_residual[c] = gap, g * change
-
-
-@leaf
-def _take_over(selection: Selection, problem: LoopProblem) -> None:
-    """Let the means of components of one factor be its solution."""
-    iterate, progress, begin = problem.iterate, problem.progress, problem.blocks.first_variable
-    copy_back_alone(selection, problem, iterate.z, 1.0, iterate.u)
-    n_decided = 0
-    for c in selection.components:
-        first, last = begin[c], begin[c + 1]
-        progress.primal_residual[c] = 0.0 if _are_finite(iterate.u[first:last]) else np.inf
-        progress.dual_residual[c] = 0.0
-        n_decided += not _are_finite(iterate.score[first:last])
-    if n_decided > 0:  # infinite ones, which the solver was free to change
-        copy_alone(selection, problem, iterate.score, 1.0, iterate.a)
-
-
-@leaf
-def _are_finite(numbers: FloatArray) -> bool:
-    """Return whether no number is infinite, nor NaN."""
-    wrong = 0
-    for x in numbers:
-        wrong += not abs(x) < np.inf
-    return wrong == 0
 
 
 @leaf

@@ -25,6 +25,7 @@ __all__ = [
     "select_components",
     "solve_locally",
     "subtract_gathered",
+    "take_over",
 ]
 
 
@@ -230,6 +231,30 @@ def copy_back_alone(
         for v in range(first, last):
             value = values[order[v + ahead]]
             out[v] = one - value if negated[v + ahead] else value
+
+
+@leaf
+def take_over(selection: Selection, problem: LoopProblem) -> None:
+    """Let the means of components of one factor be its solution."""
+    iterate, progress, begin = problem.iterate, problem.progress, problem.blocks.first_variable
+    copy_back_alone(selection, problem, iterate.z, 1.0, iterate.u)
+    n_decided = 0
+    for c in selection.components:
+        first, last = begin[c], begin[c + 1]
+        progress.primal_residual[c] = 0.0 if _are_finite(iterate.u[first:last]) else np.inf
+        progress.dual_residual[c] = 0.0
+        n_decided += not _are_finite(iterate.score[first:last])
+    if n_decided > 0:  # infinite ones, which the solver was free to change
+        copy_alone(selection, problem, iterate.score, 1.0, iterate.a)
+
+
+@leaf
+def _are_finite(numbers: FloatArray) -> bool:
+    """Return whether no number is infinite, nor NaN."""
+    wrong = 0
+    for x in numbers:
+        wrong += not abs(x) < np.inf
+    return wrong == 0
 
 
 @leaf

@@ -128,7 +128,7 @@ class Blueprint(Generic[Record]):
         begun: dict[str, int] = {}
         for (name, field), part in zip(kinds_of(kind).items(), plan, strict=True):
             begun[name] = len(words)
-            if isinstance(part, str):
+            if isinstance(part, str) and isinstance(field, Field):
                 again = slice(begun[part], begun[part] + 1 + field.ndim)
                 own += [begun[name]] if begun[part] in own else []
                 words += words[again]
@@ -179,7 +179,7 @@ class _Block:
         self.held: Callable[[], FloatArray | None] = lambda: None
 
     def lend(self) -> FloatArray:
-        lent: FloatArray = np.frombuffer(memoryview(self.numbers))
+        lent: FloatArray = np.frombuffer(self.numbers.data)
         self.held = weakref.ref(lent)
         return lent
 

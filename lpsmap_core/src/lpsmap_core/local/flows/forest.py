@@ -244,9 +244,9 @@ def keep_whole_paths(chain: ForestChain) -> bool:
     for t in range(chain.length):
         first = np.uint64(t) * n
         last = first
-        for i in range(n):
-            if mark[first + np.uint64(i)] == USED:
-                used[last] = i
+        for state in range(n):
+            if mark[first + np.uint64(state)] == USED:
+                used[last] = state
                 last += ONE
         room.n_used[t] = last - first
     return True

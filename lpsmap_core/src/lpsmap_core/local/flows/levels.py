@@ -174,8 +174,8 @@ def _write_flows_between(t: int, chain: ForestChain) -> None:
     forest, room, vertices = chain.forest, chain.room, np.uint64(2 * chain.n_states)
     rest, target, here = room.rest, room.target, np.uint64(t * chain.n_states)
     row = here + here
-    for v in range(vertices):  # of both layers, which lie side by side
-        rest[v] = room.m[here + v]
+    for k in range(vertices):  # of both layers, which lie side by side
+        rest[k] = room.m[here + np.uint64(k)]
     for y in range(row, row + np.uint64(forest.n_edges[t])):
         x = room.order[y]
         edge = row + np.uint64(x if x >= 0 else -x - 1)
