@@ -7,7 +7,7 @@ import numpy.typing as npt
 import pytest
 
 import judges
-from lpsmap import AtMostOne, FactorGraph, Solution, Xor
+from lpsmap import AtMostOne, Dense, FactorGraph, Potts, Solution, Xor
 from lpsmap_core.engine.compiled import CompiledEngine
 from lpsmap_core.engine.options import Options
 from lpsmap_core.solution.solve import solve
@@ -103,3 +103,17 @@ def test_a_matching_without_ties_is_whole(rng: np.random.Generator) -> None:
     values = lp_map(graph).values
     np.testing.assert_allclose(values, np.round(values), atol=1e-6)
     np.testing.assert_allclose(values.reshape(4, 5).sum(axis=1), 1.0, atol=1e-6)
+
+
+@pytest.mark.parametrize("scale", [1.0, 1e8, 1e14])
+def test_large_scores_among_zeros_are_no_masks(scale: float) -> None:
+    graph = FactorGraph()
+    u = graph.variable_from(scale * np.array([0.0, 1.5, 0.5, 0.5, 1.5, -1.0, 2.0]))
+    table = scale * np.array([[-0.5, 0.5, -2.0], [-1.0, 2.0, 0.0]])
+    graph.add(Dense([~u[[5, 2]], ~u[[1, 4, 0]]], table))
+    graph.add(Potts(u[[6, 0]], u[[3, 5]], 0.5 * scale))
+    found = graph.solve_map()
+    best = graph.solve_map(exact=True)
+    assert best.ok
+    assert found.objective + found.gap >= best.score * (1.0 - 1e-9)
+    np.testing.assert_allclose(found.objective, best.score, rtol=1e-6)

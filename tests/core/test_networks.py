@@ -211,6 +211,17 @@ def test_blocks_that_overlap_are_no_network() -> None:
     assert graph._laid_out().part.networks.covered.tolist() == [False, True, False]
 
 
+def test_blocks_of_one_first_variable_are_no_node(rng: np.random.Generator) -> None:
+    graph = FactorGraph()
+    u = graph.variable_from(rng.normal(size=7))
+    graph.add(Dense([u[[0, 1]], u[[2, 3]]], rng.normal(size=(2, 2))))
+    graph.add(Dense([u[[4, 5]], u[[0, 6]]], rng.normal(size=(2, 2))))
+    assert not graph._laid_out().part.networks.covered.any()
+    found = graph.solve_map(exact=True)
+    assert found.ok
+    assert found.values[:2].sum() == found.values[[0, 6]].sum() == 1.0
+
+
 @pytest.mark.parametrize("seed", range(4))
 def test_the_relaxation_from_messages_is_certified(seed: int) -> None:
     """The loop finds marginals that meet the messages' bound, and no search is above it."""

@@ -23,6 +23,9 @@ from lpsmap_core.local.oracles import HELD, best_structures, with_finite_scores
 
 __all__ = ["linear_bounds", "solve_linear"]
 
+SAME = 1e-12
+"""Relative difference of bounds that is only rounding."""
+
 MOST = 1e100
 """Masks count for no more than this, so that sums stay finite."""
 
@@ -49,7 +52,7 @@ def solve_linear(
     state = initial_state(part, *reduced, options, warm)
     _solve(state, ~skip, options)
     find_violations(state)
-    needing = state.problem.progress.infeasible.copy()
+    needing = state.problem.progress.infeasible | _could_gain(state, withheld)
     if needing.any():
         off[needing[part.component]] = False
         off_v[needing[part.additional_component]] = False
@@ -61,13 +64,23 @@ def solve_linear(
     return state
 
 
+def _could_gain(state: PartState, withheld: tuple[FloatArray, FloatArray]) -> BoolArray:
+    """Return for which components what is withheld could be on in the best answer, by bounds."""
+    forbidden = linear_bounds(state)
+    state.withheld = withheld
+    allowed = linear_bounds(state)
+    state.withheld = None
+    could: BoolArray = allowed > forbidden + SAME * np.maximum(1.0, np.abs(forbidden))
+    return could
+
+
 def _hugely_negative(
     part: Part, eta: FloatArray, eta_v: FloatArray
 ) -> tuple[FloatArray, FloatArray] | None:
     """Return the scores that are masks rather than scores, 0 elsewhere; None if there are none.
 
     They are forbidden at first: the loop's steps are as large as the scores. The bounds know the
-    true ones.
+    true ones, and say whether that was right: a component with no other scores has just large ones.
     """
     finite = np.where(np.isinf(eta), 0.0, eta)
     if not (any_large(finite) or (eta_v.size and any_large(eta_v))):

@@ -325,6 +325,9 @@ def _agree_on_blocks(
         f, h = blocks.factor[order], blocks.head[order]
         twice = (f[1:] == f[:-1]) & (h[1:] == h[:-1])
         covered[part.component[h[1:][twice]]] = False
+    # two blocks of one first variable, and others after it
+    more = np.flatnonzero(np.bincount(head[head >= 0], minlength=n) != size)
+    covered[part.component[more]] = False
     return size, always, turned
 
 
