@@ -274,6 +274,16 @@ def test_options_that_mean_nothing_are_wrong_commands(
     assert not result.stdout
 
 
+def test_a_picture_that_may_not_be_written_is_told_before_the_solve(
+    model: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(os, "access", lambda path, mode: path != model.parent)
+    result = lpsmap("solve", model, "--trace", model.with_name("x.png"))
+    assert result.exit_code == 2
+    assert "x.png: may not be written." in result.stderr
+    assert not result.stdout
+
+
 @pytest.mark.skipif(sys.platform != "linux", reason="Linux has /dev/full")
 @pytest.mark.parametrize("command", ["solve", "info"])
 def test_a_full_disk_below_the_output_is_told_in_a_line(model: Path, command: str) -> None:
