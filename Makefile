@@ -31,6 +31,10 @@ test: $(STAMP) | $(COMPILED)  ## Run the quick tests
 test-slow: $(STAMP)  ## Run the slow tests: wheels in empty environments, many draws
 	$(BIN)/python -m pytest -m slow $(PARALLEL)
 
+test-bounds: $(STAMP)  ## Run the quick tests with every index in compiled kernels checked, about 25 minutes
+	NUMBA_BOUNDSCHECK=1 $(BIN)/lpsmap compile --all
+	NUMBA_BOUNDSCHECK=1 $(BIN)/python -m pytest -m "not slow" $(PARALLEL)
+
 stress: $(STAMP)  ## Solve random graphs of all installed factors against judges, for 30 minutes
 	$(BIN)/python tests/stress.py --minutes 30
 

@@ -9,7 +9,8 @@ import threading
 import numpy as np
 import pytest
 
-from lpsmap_core import kernel
+from lpsmap import FactorGraph, Xor
+from lpsmap_core import FREE, kernel, leaf
 from lpsmap_core.kernels import late
 from lpsmap_core.kernels.late import kernel_at, place_of, raise_late
 from lpsmap_core.kernels.native import invoke
@@ -77,6 +78,42 @@ def test_errors_of_compiling_are_raised_once_the_loop_is_out(
         with pytest.raises(TypingError, match="no_such_attribute"):
             raise_late()
     raise_late()
+
+
+@leaf
+def _refuse(rows, factors, scores, solution):
+    for r in rows:
+        if scores.a[factors.offsets[r]] > 8.0:
+            raise ValueError("above 8")
+        for i in range(factors.offsets[r], factors.offsets[r + 1]):
+            solution.z[i] = min(max(scores.a[i], 0.0), 1.0 / scores.delta[i])
+            solution.face[i] = FREE
+
+
+class Refusing(Xor):
+    """A type whose kernel raises."""
+
+    projection_kernel = _refuse
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_errors_that_kernels_raise_come_out_of_a_solve(threads: int) -> None:
+    graph = FactorGraph()
+    scores = np.zeros((4000, 3))
+    u = graph.variable_from(scores)
+    graph.add(Refusing(u))
+
+    def solved() -> np.ndarray:
+        graph.rescore(u, scores)
+        graph.solve(threads=threads)
+        return u.value
+
+    solved()
+    scores[3999, 0] = 9.0
+    with pytest.raises(ValueError, match="above 8"):
+        solved()
+    scores[3999, 0] = 0.5
+    np.testing.assert_array_equal(solved(), scores)
 
 
 SOLVES = """

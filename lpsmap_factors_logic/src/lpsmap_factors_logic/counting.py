@@ -212,16 +212,7 @@ class Xor(_Counting):
     count_bounds = staticmethod(_ones)
     projection_kernel = staticmethod(_xor)
 
-    def __init__(
-        self,
-        variables: Variables | Sequence[Variables],
-        axis: int = -1,
-        *,
-        mask: npt.ArrayLike | None = None,
-        lengths: npt.ArrayLike | None = None,
-    ) -> None:
-        super().__init__(variables, axis, mask=mask, lengths=lengths)
-        self._require_variables("because exactly one of them must be on")
+    needs_variables = "because exactly one of them must be on"
 
     def solve_map(self, eta_u: FloatArray, eta_v: FloatArray) -> Assignment:
         """Return the assignment that turns on the best variable."""
@@ -261,16 +252,7 @@ class Or(_Counting):
     count_bounds = staticmethod(_one_at_least)
     projection_kernel = staticmethod(_or)
 
-    def __init__(
-        self,
-        variables: Variables | Sequence[Variables],
-        axis: int = -1,
-        *,
-        mask: npt.ArrayLike | None = None,
-        lengths: npt.ArrayLike | None = None,
-    ) -> None:
-        super().__init__(variables, axis, mask=mask, lengths=lengths)
-        self._require_variables("because at least one of them must be on")
+    needs_variables = "because at least one of them must be on"
 
     def solve_map(self, eta_u: FloatArray, eta_v: FloatArray) -> Assignment:
         """Return the assignment that turns on what scores above 0, else the best variable."""

@@ -7,11 +7,7 @@ labelled by the assignment of the literals, in which a negated variable counts a
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
-import numpy.typing as npt
-
-from lpsmap_core import Variables
+from lpsmap_core.kernels.arrays import BoolArray
 from lpsmap_factors_logic.counting import Or, Xor
 from lpsmap_factors_logic.or_out import OrOut
 
@@ -32,16 +28,8 @@ class Nand(Or):
         If a row has no variable.
     """
 
-    def __init__(
-        self,
-        variables: Variables | Sequence[Variables],
-        axis: int = -1,
-        *,
-        mask: npt.ArrayLike | None = None,
-        lengths: npt.ArrayLike | None = None,
-    ) -> None:
-        super().__init__(variables, axis, mask=mask, lengths=lengths)
-        self._negate(True)
+    def _negations(self) -> BoolArray | bool:
+        return True
 
 
 class Imply(Or):
@@ -59,16 +47,8 @@ class Imply(Or):
         If a row has no variable.
     """
 
-    def __init__(
-        self,
-        variables: Variables | Sequence[Variables],
-        axis: int = -1,
-        *,
-        mask: npt.ArrayLike | None = None,
-        lengths: npt.ArrayLike | None = None,
-    ) -> None:
-        super().__init__(variables, axis, mask=mask, lengths=lengths)
-        self._negate(~self._outputs())
+    def _negations(self) -> BoolArray | bool:
+        return ~self._outputs()
 
 
 class XorOut(Xor):
@@ -85,16 +65,8 @@ class XorOut(Xor):
         If a row has no variable.
     """
 
-    def __init__(
-        self,
-        variables: Variables | Sequence[Variables],
-        axis: int = -1,
-        *,
-        mask: npt.ArrayLike | None = None,
-        lengths: npt.ArrayLike | None = None,
-    ) -> None:
-        super().__init__(variables, axis, mask=mask, lengths=lengths)
-        self._negate(self._outputs())
+    def _negations(self) -> BoolArray | bool:
+        return self._outputs()
 
 
 class AndOut(OrOut):
@@ -111,13 +83,5 @@ class AndOut(OrOut):
         If a row has no variable.
     """
 
-    def __init__(
-        self,
-        variables: Variables | Sequence[Variables],
-        axis: int = -1,
-        *,
-        mask: npt.ArrayLike | None = None,
-        lengths: npt.ArrayLike | None = None,
-    ) -> None:
-        super().__init__(variables, axis, mask=mask, lengths=lengths)
-        self._negate(True)
+    def _negations(self) -> BoolArray | bool:
+        return True

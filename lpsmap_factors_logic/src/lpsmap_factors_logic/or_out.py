@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 from array_api_compat import array_namespace, device
 
 from lpsmap_core import (
@@ -19,7 +17,6 @@ from lpsmap_core import (
     LocalScores,
     LocalSolution,
     Product,
-    Variables,
     kernel,
     largest_arity,
     leaf,
@@ -63,16 +60,7 @@ class OrOut(LogicFactor):
         If a row has no variable.
     """
 
-    def __init__(
-        self,
-        variables: Variables | Sequence[Variables],
-        axis: int = -1,
-        *,
-        mask: npt.ArrayLike | None = None,
-        lengths: npt.ArrayLike | None = None,
-    ) -> None:
-        super().__init__(variables, axis, mask=mask, lengths=lengths)
-        self._require_variables("the output")
+    needs_variables = "the output"
 
     def solve_map(self, eta_u: FloatArray, eta_v: FloatArray) -> tuple[int, ...]:
         """Return all off, or the output on with the inputs that score above 0, or the best one."""

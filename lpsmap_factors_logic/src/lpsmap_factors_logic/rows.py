@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -41,6 +41,9 @@ class LogicFactor(Factor):
         If `axis`, `mask` or `lengths` do not fit the variables.
     """
 
+    needs_variables: ClassVar[str] = ""
+    """Why no row may be empty, if none may."""
+
     def __init__(
         self,
         variables: Variables | Sequence[Variables],
@@ -66,6 +69,12 @@ class LogicFactor(Factor):
             mask=None if mask is None else self._along_rows("mask", mask),
             lengths=lengths,
         )
+        if self.needs_variables:
+            self._refuse_empty_rows()
+        negations = self._negations()
+        if negations is not False:
+            self.variables = self.variables ^ negations
+            self.flipped = np.broadcast_to(negations, self.variables.shape)
 
     def vertex(self, y: Any) -> tuple[FloatArray, FloatArray]:
         """Return an assignment as an array, and no additionals."""
@@ -87,13 +96,12 @@ class LogicFactor(Factor):
         name = f"{type(self).__name__}: {name}"
         return np.moveaxis(broadcast(name, real_numbers(name, values), self._shape), self._axis, -1)
 
-    def _require_variables(self, why: str) -> None:
-        """Refuse rows of no variables, on which the constraint cannot hold."""
+    def _refuse_empty_rows(self) -> None:
         empty = np.flatnonzero(self.offsets[1:] == self.offsets[:-1])
         if empty.size:
             raise ValueError(
                 f"{type(self).__name__}: {self.name_of(empty[0])} covers no variable; expected "
-                f"at least one, {why}. Leave the row out, or give it a variable."
+                f"at least one, {self.needs_variables}. Leave the row out, or give it a variable."
             )
 
     def name_of(self, i: int) -> str:
@@ -113,7 +121,6 @@ class LogicFactor(Factor):
         outputs[self.keep] = last
         return outputs
 
-    def _negate(self, entries: BoolArray | bool) -> None:
-        """Negate entries of the variables, so that the type's constraint is on their negations."""
-        self.variables = self.variables ^ entries
-        self.flipped = np.broadcast_to(entries, self.variables.shape)
+    def _negations(self) -> BoolArray | bool:
+        """Return which entries of the variables the type's constraint sees negated."""
+        return False
