@@ -13,7 +13,7 @@ from lpsmap_core.kernels.arrays import ByteArray, FloatArray, IntArray
 from lpsmap_core.kernels.compile import leaf
 from lpsmap_core.kernels.records import Factors
 
-__all__ = ["CLOSED_FORM", "FORBIDDEN", "NOTHING_BARRED", "ORACLE", "decide", "decide_rows"]
+__all__ = ["CLOSED_FORM", "FORBIDDEN", "NOTHING_BARRED", "ORACLE", "decide", "decide_rows", "limit"]
 
 
 NOTHING_BARRED: ByteArray = np.empty(0, dtype=np.int8)
@@ -28,6 +28,21 @@ Costs of a knapsack trade off against it, so that it is large; closed forms keep
 ORACLE = 1e3
 """The same for MAP oracles, whose structures have zeros and ones, or fractions that are not small.
 They add scores up, and a sum with such a score loses as many digits as it has."""
+
+
+LIMIT = 1e300
+"""Oracles get no larger scores, so that sums of a million stay finite."""
+
+
+@leaf
+def limit(scores: FloatArray) -> None:
+    """Make numbers finite that overflowed, or are none: oracles may crash of such scores.
+
+    What comes of them is no solution, which is noticed elsewhere.
+    """
+    for j in range(len(scores)):
+        score = scores[j] if scores[j] < LIMIT else LIMIT  # NaN is not less
+        scores[j] = score if score > -LIMIT else -LIMIT
 
 
 @leaf

@@ -10,7 +10,7 @@ from lpsmap_core.kernels.interrupts import raise_interrupt
 from lpsmap_core.kernels.records import Scores, Structures
 from lpsmap_core.layout.layout import Bucket
 from lpsmap_core.local.active.answers import PythonOracles, room_for_structures
-from lpsmap_core.local.forced import ORACLE
+from lpsmap_core.local.forced import ORACLE, limit
 
 __all__ = ["HELD", "best_structures", "which_obey", "with_finite_scores"]
 
@@ -28,8 +28,11 @@ def best_structures(
     bucket
         The factors.
     scores, eta_v
-        Finite scores of their slots and of their additionals.
+        Scores of their slots and of their additionals, which `limit` makes finite.
     """
+    scores, eta_v = scores.copy(), eta_v.copy()
+    limit(scores)
+    limit(eta_v)
     found = room_for_structures(np.maximum(bucket.type.vertex_sizes(bucket.factors), 1))
     rows, oracle = np.arange(bucket.n_factors), bucket.type.map_kernel
     if oracle is None:

@@ -32,7 +32,7 @@ from lpsmap_core.local.active.handle import (
 from lpsmap_core.local.active.limits import iteration_limit
 from lpsmap_core.local.active.memory import ActiveSet, has_triangle, is_full, newcomers
 from lpsmap_core.local.active.weights import mix, refine, settle, welcome
-from lpsmap_core.local.forced import ORACLE, decide
+from lpsmap_core.local.forced import ORACLE, decide, limit
 
 __all__ = [
     "GAP_ROUNDING",
@@ -337,10 +337,11 @@ def _write_scores(f: int, problem: LocalProblem, z: FloatArray, scores: FloatArr
 
 @leaf
 def make_finite(f: int, problem: LocalProblem, score: FloatArray) -> None:
-    """Give the oracle finite scores of a factor's forced slots."""
+    """Give the oracle finite scores of a factor's slots, forced ones included."""
     if problem.forbids:
         extra = slice(problem.additional_offsets[f], problem.additional_offsets[f + 1])
         decide(score, problem.eta_v[extra], problem.barred[extra], ORACLE)
+    limit(score)
 
 
 @kernel
