@@ -2,8 +2,8 @@
 
 ``python benchmarks/map_models.py FOLDER`` reads every ``.uai`` and ``.fg`` model below a folder,
 with its evidence where there is some, and prints what the relaxation and the search find: scores,
-bounds, processor times on one thread, nodes; and the times of HiGHS and toulbar2, where they are
-installed, on the same linear programs and networks. Compare them with the folder's own notes.
+bounds, processor times on one thread, nodes; and the times of HiGHS, CP-SAT, toulbar2 and AD3,
+where they are installed, on the same programs and networks. Compare them with the folder's notes.
 """
 
 from __future__ import annotations

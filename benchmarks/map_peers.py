@@ -1,21 +1,30 @@
-"""Other solvers on the graphs of `map_models`: the time of the solve call alone."""
+"""Other solvers on the graphs of `map_models`: the time of the solve call alone.
+
+CP-SAT runs in a process of its own: its wheel and highspy's have symbols of the same names.
+"""
 
 from __future__ import annotations
 
 import importlib.util
+import multiprocessing
 import time
 from collections.abc import Callable
+from concurrent.futures import ProcessPoolExecutor
+from functools import cache
 from typing import Any
 
 import numpy as np
 
 from lpsmap_core.decoding.highs import model_of
 from lpsmap_core.decoding.program import Program, programs, without_description
+from lpsmap_core.decoding.solvers import SolverLimits
 
 __all__ = ["PEERS"]
 
 ENOUGH = 0.2
 """Seconds that repeated solves take at least: clocks of processes can tick seldom."""
+
+MOST_SOLVES = 200
 
 
 def programs_of(graph: Any) -> list[Program]:
@@ -33,6 +42,8 @@ def highs_time(graph: Any, max_time: float, whole: bool) -> str:
 
     begun, total, ended, n = time.process_time(), 0.0, True, 0
     some = programs_of(graph)
+    if not some:
+        return "-"
     while n == 0 or time.process_time() - begun < ENOUGH:
         n += 1
         for program in some:
@@ -83,6 +94,124 @@ def toulbar2_time(graph: Any, max_time: float) -> str:
     return f"{'' if ended else '>'}{milliseconds:.1f}"
 
 
+def ad3_time(graph: Any, max_time: float) -> str:
+    """Return the milliseconds of AD3's LP-MAP; ``>`` where 1,000 iterations did not suffice.
+
+    It starts where it ended, so that every solve is of a graph made anew.
+    """
+    total, ended, n = 0.0, True, 0
+    while n == 0 or (total < 1e3 * ENOUGH and n < MOST_SOLVES):
+        n, made = n + 1, ad3_graph(graph)
+        if made is None:
+            return "-"
+        begin = time.process_time()
+        *_, status = made.solve_lp_map_ad3()
+        total += 1e3 * (time.process_time() - begin)
+        ended &= status in (INTEGRAL, FRACTIONAL)
+    return f"{'' if ended else '>'}{total / n:.2f}"
+
+
+def ad3_graph(graph: Any) -> Any:
+    """Return a graph as AD3's: pairs of binary nodes, tables, or logic; None for other factors."""
+    from ad3.factor_graph import PFactorGraph
+
+    made, part = PFactorGraph(), graph._laid_out().part
+    made.set_verbosity(0)
+    scores, additionals = graph._flat()
+    networks = part.networks
+    if networks.covered.all():
+        eta, eta_v = part.of_graph(scores), part.by_bucket(additionals, graph.factors)
+        add = _add_pairs if networks.of_binaries.all() else _add_tables
+        add(made, networks.network, *networks.scores(eta, eta_v))
+        return made
+    if not {type(f).__name__ for f in graph.factors} <= {*AD3_NAMES, "Pair"}:
+        return None
+    variables = [made.create_binary_variable() for _ in scores]
+    for variable, score in zip(variables, scores.tolist(), strict=True):
+        variable.set_log_potential(score)
+    for factor, extra in zip(graph.factors, additionals, strict=True):
+        index, negated = (
+            factor.links(factor.variables.index),
+            factor.links(factor.variables.negated),
+        )
+        for i, (lo, hi) in enumerate(zip(factor.offsets[:-1], factor.offsets[1:], strict=True)):
+            mine = [variables[j] for j in index[lo:hi].tolist()]
+            if type(factor).__name__ == "Pair":
+                made.create_factor_pair(mine, float(extra[i, 0]))
+            else:
+                name = AD3_NAMES[type(factor).__name__]
+                made.create_factor_logic(name, mine, negated[lo:hi].tolist())
+    return made
+
+
+AD3_NAMES = {"Xor": "XOR", "Or": "OR", "AtMostOne": "ATMOSTONE", "OrOut": "OROUT"}
+
+INTEGRAL, FRACTIONAL = 0, 1
+"""What AD3 says of a solve that ended."""
+
+FORBIDDEN = -1e3
+"""What AD3 is given for entries that are forbidden: it knows no infinite scores."""
+
+
+def _add_tables(made: Any, network: Any, states: Any, entries: Any) -> None:
+    """Add a network's nodes and tables, dense."""
+    nodes = [made.create_multi_variable(k) for k in network.n_states.tolist()]
+    states, entries = np.maximum(states, FORBIDDEN), np.maximum(entries, FORBIDDEN)
+    for i, node in enumerate(nodes):
+        for x in range(int(network.n_states[i])):
+            node.set_log_potential(x, float(states[network.first_state[i] + x]))
+    ends = zip(network.scope_offsets[:-1], network.scope_offsets[1:], strict=True)
+    for f, (lo, hi) in enumerate(ends):
+        table = entries[network.table_offsets[f] : network.table_offsets[f + 1]]
+        made.create_factor_dense([nodes[i] for i in network.scope[lo:hi].tolist()], table.tolist())
+    made.fix_multi_variables_without_factors()
+
+
+def _add_pairs(made: Any, network: Any, states: Any, entries: Any) -> None:
+    """Add a network of pairs of binary nodes, for which AD3 has a closed form."""
+    table, (first, second) = entries.reshape(-1, 4), network.scope.reshape(-1, 2).T
+    n = len(network.n_states)
+    own = states[1::2] - states[::2]
+    own = own + np.bincount(first, table[:, 2] - table[:, 0], n)
+    own += np.bincount(second, table[:, 1] - table[:, 0], n)
+    both = table[:, 3] - table[:, 2] - table[:, 1] + table[:, 0]
+    variables = [made.create_binary_variable() for _ in range(n)]
+    for variable, score in zip(variables, own.tolist(), strict=True):
+        variable.set_log_potential(score)
+    for i, j, score in zip(first.tolist(), second.tolist(), both.tolist(), strict=True):
+        made.create_factor_pair([variables[i], variables[j]], score)
+
+
+@cache
+def _apart() -> ProcessPoolExecutor:
+    """Return a process of its own for what does not go with the other libraries."""
+    return ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn"))
+
+
+def cpsat_time(graph: Any, max_time: float) -> str:
+    """Return the milliseconds of CP-SAT; ``>`` where it did not end in time."""
+    some = programs_of(graph)
+    if not some or any(program.n_auxiliary for program in some):
+        return "-"
+    return _apart().submit(_cpsat_time, some, max_time).result()
+
+
+def _cpsat_time(some: list[Program], max_time: float) -> str:
+    from lpsmap_cpsat.solver import model_of as cpsat_model_of
+    from lpsmap_cpsat.solver import solver_for
+
+    total, ended, n = 0.0, True, 0
+    while n == 0 or total < 1e3 * ENOUGH:
+        n += 1
+        for program in some:
+            model, solver = cpsat_model_of(program)[0], solver_for(SolverLimits(1e-8, max_time, 1))
+            begin = time.process_time()
+            status = solver.solve(model)
+            total += 1e3 * (time.process_time() - begin)
+            ended &= solver.status_name(status) == "OPTIMAL"
+    return f"{'' if ended else '>'}{total / n:.1f}"
+
+
 PEERS: dict[str, Callable[[Any, float], str]] = {}
 """For each solver that is installed, what returns a cell of the table."""
 if importlib.util.find_spec("highspy"):
@@ -90,3 +219,7 @@ if importlib.util.find_spec("highspy"):
     PEERS["HiGHS exact"] = lambda graph, max_time: highs_time(graph, max_time, whole=True)
 if importlib.util.find_spec("pytoulbar2"):
     PEERS["toulbar2"] = toulbar2_time
+if importlib.util.find_spec("ad3"):
+    PEERS["AD3 LP"] = ad3_time
+if importlib.util.find_spec("ortools"):
+    PEERS["CP-SAT"] = cpsat_time

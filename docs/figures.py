@@ -135,7 +135,7 @@ def search() -> None:
     """Draw a search, by the command that the page shows."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder, "grid.uai")
-        grid(8, path)
+        grid(24, path)
         options = ["--task", "map", "--solver", "lpsmap", "--trace", str(IMAGES / "search.png")]
         main(["solve", str(path), *options], standalone_mode=False)
 

@@ -168,8 +168,8 @@ def test_solve_for_the_best(model: Path, task: str) -> None:
 
 
 def test_the_best_is_said_with_its_bound(tmp_path: Path) -> None:
-    path = tmp_path / "a.wcnf"
-    path.write_text(FRUSTRATED)
+    path = tmp_path / "a.uai"
+    path.write_text(hard_grid(11))
     result = lpsmap("solve", path, "--task", "map", "--quiet")
     assert result.exit_code == 0, result.output
     answer = json.loads(result.stdout)
@@ -274,6 +274,16 @@ def test_options_that_mean_nothing_are_wrong_commands(
     assert not result.stdout
 
 
+def test_a_picture_that_may_not_be_written_is_told_before_the_solve(
+    model: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(os, "access", lambda path, mode: path != model.parent)
+    result = lpsmap("solve", model, "--trace", model.with_name("x.png"))
+    assert result.exit_code == 2
+    assert "x.png: may not be written." in result.stderr
+    assert not result.stdout
+
+
 @pytest.mark.skipif(sys.platform != "linux", reason="Linux has /dev/full")
 @pytest.mark.parametrize("command", ["solve", "info"])
 def test_a_full_disk_below_the_output_is_told_in_a_line(model: Path, command: str) -> None:
@@ -347,17 +357,17 @@ TERMINALS = pytest.mark.skipif(sys.platform == "win32", reason="there are no pse
 
 @TERMINALS
 def test_a_terminal_is_told_of_the_search(tmp_path: Path) -> None:
-    path = tmp_path / "a.wcnf"
-    path.write_text(FRUSTRATED)
+    path = tmp_path / "a.uai"
+    path.write_text(hard_grid(11))
     terminal = Terminal("solve", path, "--task", "map", "--solver", "lpsmap")
     assert terminal.finish() == 0
     lines = terminal.said.splitlines()
     assert lines[0].startswith("lpsmap ")
-    assert f"{path}: 6 binary variables in 2 blocks; factors: " in lines[1]
+    assert f"{path}: 242 binary variables in 121 blocks; factors: " in lines[1]
     assert any(line.startswith("component 0: best") and "gap" in line for line in lines)
     assert any(line.startswith("by lpsmap, which was asked for") for line in lines)
     assert any(line.startswith("optimum ") and "proved" in line for line in lines)
-    assert "VARIABLE     VALUE" in lines
+    assert any(line.split() == ["VARIABLE", "VALUE"] for line in lines)
 
 
 def hard_grid(n: int) -> str:

@@ -152,7 +152,9 @@ def test_elimination_and_bounds(n: int, k: int, forbidding: float, seed: int) ->
     chosen = np.zeros(n * n, dtype=np.int64)
     order = elimination_order(network, 1e9)
     assert order.cost < 1e9
-    assert eliminate(network, *scores, order.nodes, chosen) == pytest.approx(best)
+    where = network.n_states, network.first_state, network.scope_offsets, network.scope
+    given = *where, network.table_offsets, *scores
+    assert eliminate(*given, order.nodes, chosen) == pytest.approx(best)
     assert score_of(part, eta, eta_v, part.networks.assignment(chosen)) == pytest.approx(best)
     assert elimination_order(network, 10.0).cost == np.inf
 

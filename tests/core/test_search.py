@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 
-from lpsmap_core.decoding.search import Found, Look, Progress, Search, Space
+from lpsmap_core.decoding.search import CutShort, Found, Look, Progress, Search, Space
 
 Interval = tuple[float, float]
 
@@ -31,12 +31,12 @@ class Intervals(Space[Interval, float]):
 
     def look(
         self, nodes: Sequence[Interval], score: float
-    ) -> Sequence[Look[Interval, float]] | None:
+    ) -> Sequence[Look[Interval, float]] | CutShort[float]:
         self.looked += nodes
         if self._stop_after is not None and len(self.looked) > self._stop_after:
             raise KeyboardInterrupt
         if self._cut_after is not None and len(self.looked) > self._cut_after:
-            return None
+            return CutShort(0.5, height(0.5))
         return [self._one(low, high) for low, high in nodes]
 
     def _one(self, low: float, high: float) -> Look[Interval, float]:

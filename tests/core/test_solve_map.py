@@ -6,6 +6,7 @@ import os
 import signal
 import sys
 import threading
+import time
 import warnings
 
 import numpy as np
@@ -13,7 +14,7 @@ import numpy.typing as npt
 import pytest
 
 import judges
-from lpsmap import AtMostOne, Budget, FactorGraph, Pair, Sequence, Xor
+from lpsmap import AtMostOne, Budget, DepTree, FactorGraph, Pair, Sequence, Xor
 from lpsmap_core import Assignment, ConvergenceWarning, Solution, Status
 from random_graphs import KINDS, RandomGraph, all_scores, random_graph
 
@@ -194,6 +195,31 @@ def test_limits_leave_the_best_so_far_and_a_bound(rng: np.random.Generator) -> N
         assert found.found.all()
         assert not found.proved.any()
         assert found.bound[0] > found.score[0]
+
+
+@pytest.mark.compiled
+def test_however_short_the_time_there_is_an_assignment(rng: np.random.Generator) -> None:
+    """Networks that are not small, and trees whose words have few dependents, many times each."""
+    network, trees = FactorGraph(), FactorGraph()
+    x = network.variable_from(rng.normal(size=(20, 300)))
+    for _ in range(3):
+        order = rng.permutation(300)
+        pairs = rng.normal(size=(20, 300)).reshape(-1)
+        network.add(Pair(x.reshape(-1), x[:, order].reshape(-1), pairs))
+    u = trees.variable_from(rng.normal(size=(5, 15, 15)))
+    trees.add(DepTree(u, projective=False))
+    trees.add(Budget(u, 3, axis=1))
+    trees.add(Pair(u[:, :-1], u[:, 1:], rng.normal(size=(5, 14, 15))))
+    for graph in (network, trees):
+        for max_time in (1.0, 1e-9):  # the first compiles
+            begin = time.monotonic()
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", ConvergenceWarning)
+                found = graph.solve_map(exact=True, max_time=max_time)
+            seconds = time.monotonic() - begin
+        assert found.found.all()
+        assert (found.bound >= found.score).all()
+        assert seconds < 1.5
 
 
 @pytest.mark.compiled

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 import types
 import warnings
 from typing import Any, ClassVar
@@ -14,6 +15,7 @@ from scipy.sparse import coo_array
 import lpsmap_core
 from lpsmap import AtMostOne, Budget, Dense, DepTree, FactorGraph, Knapsack, Pair, Xor
 from lpsmap_core import Assignment, ConvergenceWarning
+from lpsmap_core.decoding.highs import run_highs
 from lpsmap_core.decoding.program import Program
 from lpsmap_core.decoding.solvers import Answer, MapSolver, SolverLimits
 from lpsmap_core.plugins.registry import registered
@@ -231,3 +233,32 @@ def test_wrong_solvers_are_refused_in_words() -> None:
         best(tree, solver="scipy")
     with pytest.raises(ValueError, match=r"a score is above 1e\+07"):
         best(knapsack([1.0, 1e9, 0.0]), solver="scipy")
+
+
+class Deaf:
+    """A solver that goes on after Ctrl-C, as HiGHS does in some of its stages."""
+
+    asked = cancelled = 0
+
+    def startSolve(self) -> None:  # noqa: N802
+        """Go on for ever."""
+
+    def cancelSolve(self) -> None:  # noqa: N802
+        """Take no notice."""
+        self.cancelled += 1
+
+    def wait(self, seconds: float) -> tuple[bool, None]:
+        """Wait; Ctrl-C comes at the third time."""
+        self.asked += 1
+        if self.asked == 3:
+            raise KeyboardInterrupt
+        time.sleep(seconds)
+        return False, None
+
+
+def test_nobody_waits_for_a_solver_that_does_not_hear_of_ctrl_c() -> None:
+    deaf, begin = Deaf(), time.monotonic()
+    assert run_highs(deaf) == (False, True)
+    assert time.monotonic() - begin < 1.0
+    assert deaf.cancelled == 1
+    assert deaf.asked > 3

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from lpsmap_core.decoding.decode import DEFAULT_GAP, search_limits
+from lpsmap_core.decoding.decode import DEFAULT_GAP, for_search, search_limits
 from lpsmap_core.decoding.search import Progress as SearchProgress
 from lpsmap_core.decoding.solvers import choose_map_solver
 from lpsmap_core.engine.choice import AUTO, choose_engine
@@ -37,9 +37,6 @@ from lpsmap_core.solution.solve import solve
 __all__ = ["FactorGraph"]
 
 logger = logging.getLogger("lpsmap")
-
-PROVING_TOLERANCE = 1e-10
-"""Tolerance of the relaxation that an exact search starts from: a tight one is then a proof."""
 
 
 class FactorGraph(DeclaredGraph):
@@ -252,15 +249,15 @@ class FactorGraph(DeclaredGraph):
         if not flag("exact", exact):
             return self._run(options, verbose, warm_start, engine)
         limits = search_limits(gap, max_time, max_nodes, threads, progress)
-        options = options._replace(tol=min(options.tol, PROVING_TOLERANCE), exact=True)
-        scores, additionals = self._flat()
+        options = for_search(options)
+        scores, additionals = flat = self._flat()
         limited = max_nodes is not None
         choice = choose_map_solver(solver, self.factors, [scores, *additionals], limited)
         self.solution = assignment = best_assignment(
             choice,
             limits,
-            lambda: self._run(options, verbose, warm_start, engine, report_unsolved=False),
-            lambda: nothing_known(self._laid_out(), self.factors, scores, additionals, limits.gap),
+            lambda: self._run(options, verbose, warm_start, engine, flat),
+            lambda: nothing_known(self._laid_out(), self.factors, *flat, limits.gap),
         )
         report_unproved(assignment, self._shapes())
         return assignment
@@ -307,9 +304,9 @@ class FactorGraph(DeclaredGraph):
             Once, if the best assignments of components are not proved to be that.
         """
         k, limits = count("k_best: k", k), search_limits(gap, max_time, max_nodes, threads, None)
-        options = Options(threads=limits.threads, tol=PROVING_TOLERANCE, quadratic=0.0)
-        options = options._replace(max_time=max_time)
-        relaxed = self._run(options, 0, None, AUTO, report_unsolved=False)
+        options = Options(threads=limits.threads, quadratic=0.0, max_time=max_time)
+        options = for_search(options)._replace(exact=False)
+        relaxed = self._run(options, 0, None, AUTO, self._flat())
         found = ranked_assignments(relaxed, k, limits)
         self.solution = found[0]
         report_unproved(found[0], self._shapes())
@@ -321,12 +318,12 @@ class FactorGraph(DeclaredGraph):
         verbose: int,
         warm_start: Solution | CachedStart | None,
         engine: str,
-        report_unsolved: bool = True,
+        to_decode: tuple[FloatArray, list[FloatArray]] | None = None,
     ) -> Solution:
-        """Solve with checked options."""
+        """Solve with checked options; for given scores, what is not solved is not reported."""
         verbose = count("verbose", verbose, least=0)
         layout = self._laid_out()
-        scores, additionals = self._flat()
+        scores, additionals = to_decode or self._flat()
         chosen = choose_engine(engine, layout.part, options).engine
         warm = None if warm_start is None else self._own_start(warm_start).start_for(layout)
         with Watch(options.max_time):
@@ -334,7 +331,7 @@ class FactorGraph(DeclaredGraph):
         self.solution = solution
         if isinstance(warm_start, CachedStart):
             warm_start.keep(layout, solution.solved)
-        if report_unsolved:
+        if to_decode is None:
             report(solution, scores, self._shapes())
         if verbose:
             logger.info(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import traceback
 from pathlib import Path
@@ -157,6 +158,8 @@ def _plots(path: Path) -> ModuleType:
         )
     if not path.parent.is_dir():
         raise click.BadParameter(f"{path}: there is no such folder.", param_hint="--trace")
+    if not os.access(path if path.exists() else path.parent, os.W_OK):
+        raise click.BadParameter(f"{path}: may not be written.", param_hint="--trace")
     return plot
 
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 
 from lpsmap_core.engine.state import sums
-from lpsmap_core.kernels.arrays import BoolArray, FloatArray, IntArray
+from lpsmap_core.kernels.arrays import BoolArray, FloatArray
 from lpsmap_core.layout.layout import Part
-from lpsmap_core.local.oracles import HELD, best_structures, with_finite_scores
+from lpsmap_core.local.oracles import best_structures, which_obey, with_finite_scores
 
 __all__ = ["assignment_scores", "best_additionals", "scored"]
 
@@ -36,15 +36,9 @@ def best_additionals(
     allowed, found = [np.empty(0, dtype=bool)], [np.empty(0)]
     for b, bucket in enumerate(part.buckets):
         own, barred = eta_v[part.additionals_of(b)], np.isneginf(eta_v[part.additionals_of(b)])
-        on = chosen[bucket.variable] != bucket.negated
-        scores = np.where(on, np.inf, -np.inf)
-        finite = with_finite_scores(bucket, scores, np.where(barred, 0.0, own), barred)
-        w, n = best_structures(bucket, *finite)
-        wrong = sums(_owners(bucket.offsets), np.abs(w - on), bucket.n_factors)
-        wrong += sums(
-            _owners(bucket.additional_offsets), np.where(barred, np.abs(n), 0.0), bucket.n_factors
-        )
-        allowed.append(wrong <= HELD)
+        scores = np.where(chosen[bucket.variable] != bucket.negated, np.inf, -np.inf)
+        w, n = best_structures(bucket, *with_finite_scores(bucket, scores, own, barred))
+        allowed.append(which_obey(bucket, scores, barred, w, n))
         found.append(n)
     return np.concatenate(allowed), np.concatenate(found)
 
@@ -77,7 +71,3 @@ def scored(
     scores += sums(part.additional_component, gains_v, part.n_components)
     scores[part.blocks.component[~allowed]] = -np.inf
     return scores, v
-
-
-def _owners(offsets: IntArray) -> IntArray:
-    return np.repeat(np.arange(len(offsets) - 1), np.diff(offsets))

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from lpsmap_core.decoding.search import Look, Space
+from lpsmap_core.decoding.search import CutShort, Look, Space
 from lpsmap_core.engine.simplex import (
     FOUND,
     NOTHING_FITS,
@@ -80,7 +80,7 @@ class Counted(Space[FloatArray, BoolArray]):
 
     def look(
         self, nodes: Sequence[FloatArray], score: float
-    ) -> Sequence[Look[FloatArray, BoolArray]] | None:
+    ) -> Sequence[Look[FloatArray, BoolArray]] | CutShort[BoolArray]:
         """Bound a node by a vertex, round it, decide what cannot be otherwise, and branch."""
         (eta,) = nodes
         program, x, reduced = (
@@ -90,7 +90,9 @@ class Counted(Space[FloatArray, BoolArray]):
         )
         outcome = best_vertex(program, x, self._y)
         if out_of_time():
-            return None
+            chosen = x > 0.5
+            fitting = fits(program, np.where(chosen, 1.0, 0.0))
+            return CutShort(chosen, float(self._eta[chosen].sum())) if fitting else CutShort()
         if outcome == NOTHING_FITS:
             nothing = program._replace(eta=np.where(np.isinf(eta), eta, 0.0))
             if vertex_bound(nothing, self._y, reduced) < -CERTAIN:

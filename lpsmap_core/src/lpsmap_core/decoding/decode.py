@@ -10,19 +10,18 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from lpsmap_core.decoding.assignments import assignment_scores
 from lpsmap_core.decoding.counted import Counted
 from lpsmap_core.decoding.exact import Assignments
 from lpsmap_core.decoding.search import Progress, Search
 from lpsmap_core.decoding.states import States
-from lpsmap_core.engine.options import CHECKS, threads_or_default
+from lpsmap_core.engine.options import CHECKS, Options, threads_or_default
 from lpsmap_core.engine.protocol import WarmStart
 from lpsmap_core.kernels.arrays import BoolArray, FloatArray, IntArray
 from lpsmap_core.layout.layout import Part
 from lpsmap_core.model.inputs import count, number
 
 __all__ = ["DECODED_NODES", "DEFAULT_GAP", "Decoded", "SearchLimits", "decode_part", "is_closed"]
-__all__ += ["search_limits"]
+__all__ += ["for_search", "search_limits"]
 
 DEFAULT_GAP = 1e-8
 """Relative difference of bound and score that counts as a proof."""
@@ -30,6 +29,12 @@ DEFAULT_GAP = 1e-8
 DECODED_NODES = 1000
 """Nodes that are looked at to make something allowed of a relaxed solution."""
 
+
+PROVING_TOLERANCE = 1e-10
+"""Of the relaxation that a search sets out from: its bound has to be as sharp as the gap."""
+
+SHARE = 0.5
+"""Of the time given, what that relaxation may take."""
 
 FIRST_NODES = 64
 """Nodes of every component's search before it is another's turn; then twice as many, and so on."""
@@ -77,23 +82,31 @@ def search_limits(
     )
 
 
+def for_search(options: Options) -> Options:
+    """Return the options of a relaxation that a search sets out from."""
+    limit = None if options.max_time is None else SHARE * options.max_time
+    tol = min(options.tol, PROVING_TOLERANCE)
+    return options._replace(tol=tol, max_time=limit, exact=True)
+
+
 def is_closed(score: FloatArray, bound: FloatArray, gap: float) -> BoolArray:
     """Return where a bound proves a score the best, up to a gap relative to it."""
     size = np.maximum(1.0, np.abs(np.where(np.isfinite(score), score, 0.0)))
-    with np.errstate(invalid="ignore"):
-        return (bound - score <= gap * size) | np.isneginf(bound)
+    closed: BoolArray = (bound <= score + gap * size) | (bound == -np.inf)
+    return closed
 
 
 def decode_part(
     part: Part,
     eta: FloatArray,
     eta_v: FloatArray,
-    means: FloatArray,
+    chosen: BoolArray,
+    score: FloatArray,
     bound: FloatArray,
     limits: SearchLimits,
     start: Callable[[], WarmStart | None] = lambda: None,
 ) -> Decoded:
-    """Round marginals to an assignment, and search where that is not proved the best.
+    """Search where an assignment is not proved the best.
 
     Parameters
     ----------
@@ -101,18 +114,17 @@ def decode_part(
         The part.
     eta, eta_v
         Scores of its variables, and of the additionals of all buckets; ``-inf`` forbids.
-    means
-        Marginals of its variables.
+    chosen, score
+        An assignment of its variables, and what it scores in each component.
     bound
         For each component, what no assignment scores more than; NaN for those to leave out.
     limits
         When to stop.
     start
-        Returns where the relaxation ended that the marginals and the bounds are of.
+        Returns where the relaxation ended that the bounds are of.
     """
-    chosen = (means > 0.5) & ~np.isneginf(eta)
-    score = assignment_scores(part, eta, eta_v, chosen)
-    bound, n_nodes = bound.copy(), np.zeros(part.n_components, dtype=np.int64)
+    chosen, score, bound = chosen.copy(), score.copy(), bound.copy()
+    n_nodes = np.zeros(part.n_components, dtype=np.int64)
     doubtful = np.flatnonzero(~is_closed(score, bound, limits.gap) & ~np.isnan(bound))
     begun: dict[int, _Begun] = {}
     nodes = FIRST_NODES

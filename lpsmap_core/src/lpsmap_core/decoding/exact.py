@@ -12,17 +12,16 @@ from typing import NamedTuple
 
 import numpy as np
 
-from lpsmap_core.decoding.assignments import assignment_scores
-from lpsmap_core.decoding.search import Look, Space
+from lpsmap_core.decoding.rounding import round_towards
+from lpsmap_core.decoding.search import CutShort, Look, Space
 from lpsmap_core.engine.linear import linear_bounds, solve_linear
 from lpsmap_core.engine.options import Options
 from lpsmap_core.engine.protocol import WarmStart
 from lpsmap_core.engine.state import PartState
 from lpsmap_core.kernels.arrays import BoolArray, ByteArray, FloatArray
-from lpsmap_core.kernels.interrupts import out_of_time
+from lpsmap_core.kernels.interrupts import Watch, out_of_time
 from lpsmap_core.layout.copies import copies_of
 from lpsmap_core.layout.layout import Part
-from lpsmap_core.local.oracles import best_structures, with_finite_scores
 
 __all__ = ["Assignments", "Node"]
 
@@ -37,6 +36,11 @@ that little more would close."""
 
 CLOSE = 1e-4
 """How little, relative to the score."""
+
+MOST_AGAIN = 3
+"""How often the relaxation of a node so close goes on, for twice as long each time, if it has not
+ended. Where many assignments score the same it ends late, and deciding a variable disturbs it: all
+nodes would keep the bound of the first one."""
 
 TOLERANCE = 1e-10
 """Of the relaxations: a tight one is a proof only if its bound is as sharp as the gap asked for."""
@@ -53,6 +57,9 @@ how often it then is."""
 
 ROUNDING = 1e-13
 """Added to bounds, in units of the summed magnitudes of the scores: what rounding may hide."""
+
+SHORTLY = 0.1
+"""Seconds for which a first assignment is looked for when the time is up."""
 
 DOUBTFUL = 0.25
 """Variables are branched on that are at least so doubtful, beside the most doubtful one."""
@@ -79,6 +86,8 @@ class Node(NamedTuple):
     """The variable that it was branched on; -1 for none."""
     moved: float = 1.0
     """How far that was from its value in the parent's relaxation."""
+    again: int = 0
+    """How often its relaxation went on where it had not ended."""
 
 
 class Gains:
@@ -157,8 +166,6 @@ class Assignments(Space[Node, BoolArray]):
         self._spread = float(np.sqrt(np.square(finite[np.isfinite(finite)]).mean()))
         self._n_links, self._threads = n_links, threads
         self._n_looked, self._disturbed, self._gains = 0, False, Gains(len(eta))
-        counts = [np.bincount(bucket.variable) for bucket in self._copies.buckets]
-        self._distinct = [bool((count <= 1).all()) for count in counts]
 
     def _tiled(self, own: FloatArray) -> FloatArray:
         """Return the scores of one copy's additionals for all copies, bucket by bucket."""
@@ -180,7 +187,9 @@ class Assignments(Space[Node, BoolArray]):
         step_size = float(start.step_size[self._component])
         return Node(decided, start.u[first:end].copy(), start.duals[links].copy(), step_size)
 
-    def look(self, nodes: Sequence[Node], score: float) -> list[Look[Node, BoolArray]] | None:
+    def look(
+        self, nodes: Sequence[Node], score: float
+    ) -> list[Look[Node, BoolArray]] | CutShort[BoolArray]:
         """Bound nodes by their relaxations, round these, and branch."""
         n, n_variables = len(nodes), len(self._eta)
         decided = np.full((self.batch, n_variables), OPEN, dtype=np.int8)
@@ -188,12 +197,17 @@ class Assignments(Space[Node, BoolArray]):
         state = self._relax(nodes, self._given(decided), _iterations(nodes, score))
         iterate, progress = state.problem.iterate, state.problem.progress
         on = np.where((decided == 1) & np.isfinite(self._eta), self._eta, 0.0).sum(axis=1)
+        means, unknown = state.marginals().reshape(self.batch, n_variables), score == -np.inf
+        if out_of_time():  # nor are bounds that were cut short any
+            with Watch():
+                rounded, scores = self._round(means, decided, SHORTLY if unknown else 0.0)
+            best = int(scores[:n].argmax())
+            return CutShort(rounded[best], float(scores[best]))
         bounds = linear_bounds(state) + on + self._rounding
         bounds[progress.infeasible] = -np.inf
-        means = state.marginals().reshape(self.batch, n_variables)
-        rounded, scores = self._round(means, decided)
-        if out_of_time():  # nor are bounds that were cut short any
-            return None
+        rounded, scores = self._round(means, decided, np.inf if unknown else 0.0)
+        if out_of_time():
+            return CutShort()
         u, duals = iterate.u.reshape(self.batch, -1), iterate.duals.reshape(self.batch, -1)
         self._n_looked += n
         i = int(bounds[:n].argmax())
@@ -214,34 +228,21 @@ class Assignments(Space[Node, BoolArray]):
             if bound > max(score, scores[i]):
                 least = min(bound, nodes[i].bound)
                 kept = Node(decided[i], u[i].copy(), duals[i].copy(), step_size, least)
-                children = _branched(kept, means[i], self._gains)
+                again = nodes[i].again + 1
+                unended = not progress.converged[i] and again <= MOST_AGAIN
+                if unended and score > -np.inf and _is_close(least, score):
+                    children = [kept._replace(again=again)]
+                else:
+                    children = _branched(kept, means[i], self._gains)
             looks.append(Look(bound, children, rounded[i].copy(), float(scores[i])))
         return looks
 
-    def _round(self, means: FloatArray, decided: ByteArray) -> tuple[BoolArray, FloatArray]:
-        """Return for each copy the best of some assignments near its relaxation, and its score.
-
-        One rounds the means. The others have a type's factors choose the structures that are
-        nearest to the means, which the rounded means may not allow.
-        """
-        part = self._copies
-        plain = np.where(decided == OPEN, means > 0.5, decided == 1)
-        best, best_scores = plain, assignment_scores(part, self._eta, self._eta_v, plain)
+    def _round(
+        self, means: FloatArray, decided: ByteArray, patience: float
+    ) -> tuple[BoolArray, FloatArray]:
+        """Return for each copy an assignment near its relaxation, and its score."""
         towards = np.where(decided == OPEN, means - 0.5, np.where(decided == 1, np.inf, -np.inf))
-        for b, bucket in enumerate(part.buckets):
-            if 2 * bucket.n_links < plain.size or not self._distinct[b]:
-                continue
-            slots = np.where(bucket.negated, -1.0, 1.0) * towards.reshape(-1)[bucket.variable]
-            eta_v = np.zeros(bucket.n_additionals)
-            barred = np.isneginf(self._eta_v[part.additionals_of(b)])
-            w, _ = best_structures(bucket, *with_finite_scores(bucket, slots, eta_v, barred))
-            near = plain.copy()
-            near.reshape(-1)[bucket.variable] = (w > 0.5) != bucket.negated
-            scores = assignment_scores(part, self._eta, self._eta_v, near)
-            better = scores > best_scores
-            best = np.where(better[:, None], near, best)
-            best_scores = np.where(better, scores, best_scores)
-        return best, best_scores
+        return round_towards(self._copies, self._eta, self._eta_v, towards, patience)
 
     def _given(self, decided: ByteArray) -> FloatArray:
         """Return the scores of nodes' variables, infinite where they are decided."""
@@ -262,7 +263,7 @@ class Assignments(Space[Node, BoolArray]):
         noise = sizes * np.random.default_rng(0).standard_normal(every.shape)
         given = self._given(every)
         state = self._relax([node] * n, given + noise, DETOUR_ITERATIONS)
-        rounded, scores = self._round(state.marginals().reshape(every.shape), every)
+        rounded, scores = self._round(state.marginals().reshape(every.shape), every, 0.0)
         best = int(scores[:n].argmax())
         return rounded[best], float(scores[best])
 
@@ -286,8 +287,14 @@ def _iterations(nodes: Sequence[Node], score: float) -> int:
     """
     if not any(node.step_size for node in nodes):
         return ROOT_ITERATIONS
-    left = max(node.bound for node in nodes) - score
-    return CLOSE_ITERATIONS if left <= CLOSE * max(1.0, abs(score)) else ITERATIONS
+    if not _is_close(max(node.bound for node in nodes), score):
+        return ITERATIONS
+    return CLOSE_ITERATIONS << max(node.again for node in nodes)
+
+
+def _is_close(bound: float, score: float) -> bool:
+    """Return whether little is left between a bound and the best score."""
+    return bound - score <= CLOSE * max(1.0, abs(score))
 
 
 def _branched(node: Node, means: FloatArray, gains: Gains) -> list[Node]:

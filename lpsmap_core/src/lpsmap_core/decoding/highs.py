@@ -4,17 +4,22 @@ from __future__ import annotations
 
 import functools
 import importlib.util
+import time
 from typing import Any, ClassVar
 
 import numpy as np
 
 from lpsmap_core.decoding.program import Program
 from lpsmap_core.decoding.solvers import Answer, MapSolver, SolverLimits
+from lpsmap_core.kernels.arrays import FloatArray
 
-__all__ = ["HighsSolver", "model_of"]
+__all__ = ["HighsSolver", "model_of", "run_highs"]
 
 LOOK = 0.05
 """Seconds between two looks whether Ctrl-C came."""
+
+PATIENCE = 0.3
+"""Seconds for which HiGHS may go on after it: some of its stages do not ask whether to stop."""
 
 
 @functools.cache
@@ -48,7 +53,14 @@ class HighsSolver(MapSolver):
         if limits.seconds is not None:
             highs.setOptionValue("time_limit", limits.seconds)
         highs.passModel(model_of(program))
-        interrupted = _run(highs)
+        best: list[FloatArray] = []
+        highs.cbMipImprovingSolution += lambda event: best.append(
+            np.array(event.data_out.mip_solution)
+        )
+        ended, interrupted = run_highs(highs)
+        if not ended:
+            values = best[-1][: len(program.variables)] if best else None
+            return Answer(values, np.inf, interrupted=True)
         status, known = highs.getModelStatus(), highspy.HighsModelStatus
         if status in (known.kInfeasible, known.kUnboundedOrInfeasible):  # all columns are bounded
             return Answer(None, -np.inf)
@@ -81,15 +93,19 @@ def model_of(program: Program) -> Any:
     return model
 
 
-def _run(highs: Any) -> bool:
-    """Solve in another thread; return whether Ctrl-C came."""
-    interrupted = False
+def run_highs(highs: Any) -> tuple[bool, bool]:
+    """Solve in another thread; return whether that ended, and whether Ctrl-C came.
+
+    A thread that has not ended holds on to what it works on, and nobody waits for it.
+    """
+    interrupted, give_up = False, np.inf
     highs.startSolve()
-    while True:
+    while time.monotonic() < give_up:
         try:
             ended, _ = highs.wait(LOOK)
             if ended:
-                return interrupted
+                return True, interrupted
         except KeyboardInterrupt:
-            interrupted = True
+            interrupted, give_up = True, time.monotonic() + PATIENCE
             highs.cancelSolve()
+    return False, interrupted

@@ -11,13 +11,14 @@ import heapq
 import itertools
 import math
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
 
 from lpsmap_core.decoding.decode import SearchLimits
 from lpsmap_core.decoding.exact import OPEN, Assignments, Node
+from lpsmap_core.decoding.search import CutShort, Look
 from lpsmap_core.kernels.arrays import BoolArray
 
 __all__ = ["Ranked", "k_best"]
@@ -56,11 +57,12 @@ def k_best(space: Assignments, root: Node, k: int, limits: SearchLimits) -> Rank
         if -nodes[0][0] <= least:
             break
         batch = [heapq.heappop(nodes) for _ in range(min(space.batch, len(nodes)))]
+        looks: Sequence[Look[Node, BoolArray]] | CutShort[BoolArray]
         try:
             looks = space.look([node for _, _, node in batch], -math.inf)
         except KeyboardInterrupt:
-            looks, interrupted = None, True
-        if looks is None:  # it was cut short: the nodes stay as they are
+            looks, interrupted = CutShort(), True
+        if isinstance(looks, CutShort):  # it was cut short: the nodes stay as they are
             nodes += batch
             heapq.heapify(nodes)
             break

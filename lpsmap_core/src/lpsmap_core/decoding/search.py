@@ -16,7 +16,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
-__all__ = ["Found", "Look", "Progress", "Search", "Space"]
+__all__ = ["CutShort", "Found", "Look", "Progress", "Search", "Space"]
 
 Node = TypeVar("Node")
 Answer = TypeVar("Answer")
@@ -36,6 +36,14 @@ class Look(Generic[Node, Answer]):
     """What it scores."""
 
 
+@dataclass(frozen=True)
+class CutShort(Generic[Answer]):
+    """What a look has when the time is up before it is done: perhaps an answer, and no bounds."""
+
+    answer: Answer | None = None
+    score: float = -math.inf
+
+
 class Space(abc.ABC, Generic[Node, Answer]):
     """What is searched."""
 
@@ -43,8 +51,10 @@ class Space(abc.ABC, Generic[Node, Answer]):
     """As many nodes as are best looked at together."""
 
     @abc.abstractmethod
-    def look(self, nodes: Sequence[Node], score: float) -> Sequence[Look[Node, Answer]] | None:
-        """Bound nodes and branch; None if the time was up before it was done.
+    def look(
+        self, nodes: Sequence[Node], score: float
+    ) -> Sequence[Look[Node, Answer]] | CutShort[Answer]:
+        """Bound nodes and branch, as far as there is time.
 
         `score` is that of the best answer so far.
         """
@@ -166,7 +176,8 @@ class Search(Generic[Node, Answer]):
         max_nodes
             Limit of all nodes that were looked at.
         deadline
-            When to stop, as ``time.monotonic()`` counts.
+            When to stop, as ``time.monotonic()`` counts. If it has passed already, and no answer is
+            known, there still is one look.
         report
             Called after every batch.
         """
@@ -174,7 +185,8 @@ class Search(Generic[Node, Answer]):
         begin = time.monotonic() - found.seconds
         while not found.finished and not found.interrupted:
             left = math.inf if max_nodes is None else max_nodes - found.n_nodes
-            if left <= 0 or (deadline is not None and time.monotonic() >= deadline):
+            late = deadline is not None and time.monotonic() >= deadline
+            if left <= 0 or (late and (found.n_nodes or found.answer is not None)):
                 break
             batch = nodes.take(int(min(space.batch, left)), self._least())
             # which holds if the look is cut short: nothing of it counts then
@@ -185,7 +197,8 @@ class Search(Generic[Node, Answer]):
                 break
             try:
                 looks = space.look([node for _, node in batch], found.score)
-                if looks is None:
+                if isinstance(looks, CutShort):
+                    self._take_back(batch, looks)
                     break
                 self._take_in(batch, looks)
                 found.seconds = time.monotonic() - begin
@@ -208,8 +221,17 @@ class Search(Generic[Node, Answer]):
     ) -> None:
         found, nodes = self.found, self._open
         for (bound, _), look in zip(batch, looks, strict=True):
-            if look.answer is not None and look.score > found.score:
-                found.score, found.answer = look.score, look.answer
+            self._take_answer(look.answer, look.score)
             nodes.add(min(bound, look.bound), look.children)
         found.n_nodes += len(batch)
         found.bound = max(nodes.bound(), nodes.given_up, found.score)
+
+    def _take_back(self, batch: Sequence[tuple[float, Node]], looks: CutShort[Answer]) -> None:
+        self._take_answer(looks.answer, looks.score)
+        for bound, node in batch:
+            self._open.add(bound, [node])
+
+    def _take_answer(self, answer: Answer | None, score: float) -> None:
+        if answer is not None and score > self.found.score:
+            self.found.answer, self.found.score = answer, score
+            self.found.bound = max(self.found.bound, score)

@@ -12,14 +12,14 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from lpsmap_core.decoding.search import Look, Space
+from lpsmap_core.decoding.search import CutShort, Look, Space
 from lpsmap_core.kernels.arrays import BoolArray, FloatArray, IntArray
 from lpsmap_core.kernels.interrupts import out_of_time, raise_interrupt
 from lpsmap_core.layout.layout import Part
 from lpsmap_core.layout.network import Network
 from lpsmap_core.tables.bounds import tighten
 from lpsmap_core.tables.cycles import no_triplets, subtract_shares, triplets_of
-from lpsmap_core.tables.elimination import Order, eliminate, elimination_order
+from lpsmap_core.tables.elimination import MOST_STATES, Order, eliminate, elimination_order
 from lpsmap_core.tables.messages import Potentials, finite_scores, new_shares
 from lpsmap_core.tables.moves import improve
 
@@ -30,9 +30,6 @@ SMALL, LARGE = 1e5, 1e9
 
 A_FEW = 20
 """Nodes that are looked at before a large elimination."""
-
-MOST_STATES = 256
-"""Of a node that can be eliminated."""
 
 ROOT_ROUNDS, ROUNDS = 400, 40
 """Of messages, for the first node and for others."""
@@ -74,7 +71,7 @@ class States(Space[BoolArray, BoolArray]):
         self._scores = scores[self._states], entry_scores[entries]
         self._decisive = finite_scores(*self._scores)[2]
         self._rounding = ROUNDING * self._decisive
-        self._n_looks, self._solved = 0, False
+        self._n_looks, self._solved, self._prepared = 0, False, False
         of_pairs = bool(part.networks.of_pairs[component])
         self.serves = (of_pairs or self._order.cost <= LARGE) and self._decisive <= LARGEST
         """Whether this is the way to search the component."""
@@ -82,12 +79,12 @@ class States(Space[BoolArray, BoolArray]):
     def _prepare(self) -> None:
         """Make what bounds need."""
         states, own, _ = finite_scores(*self._scores)
-        found = triplets_of(self._plain)
+        found = None if out_of_time() else triplets_of(self._plain)
         self._network, self._triplets = found or (self._plain, no_triplets())
         own = np.append(own, np.zeros(int(self._network.table_offsets[-1]) - len(own)))
         self._entries, self._own = own, np.zeros(int(self._triplets.offsets[-1]))
         self._given = Potentials(states, own.copy(), np.zeros(len(states)))
-        self._shares = new_shares(self._network)
+        self._shares, self._prepared = new_shares(self._network), True
 
     def root(self) -> BoolArray:
         """Return the node in which all states that are not forbidden are open."""
@@ -95,7 +92,7 @@ class States(Space[BoolArray, BoolArray]):
 
     def look(
         self, nodes: Sequence[BoolArray], score: float
-    ) -> Sequence[Look[BoolArray, BoolArray]] | None:
+    ) -> Sequence[Look[BoolArray, BoolArray]] | CutShort[BoolArray]:
         """Bound a node by messages, or solve it; round, and branch on a node of the network."""
         (open_states,) = nodes
         if self._solved:  # by elimination, so that nothing below any node is better
@@ -103,24 +100,37 @@ class States(Space[BoolArray, BoolArray]):
         n_before, self._n_looks = self._n_looks, self._n_looks + 1
         wait = 0 if self._order.cost <= SMALL else A_FEW
         if n_before >= wait and self._order.cost <= LARGE:
-            return self._eliminated()
-        if n_before == 0:
+            look = self._eliminated()
+            if look is not None:
+                return [look]
+        first = not self._prepared
+        if first:
             self._prepare()
-        look = self._bounded(open_states, score, n_before == 0)
+        look = self._bounded(open_states, score, first)
         raise_interrupt()
-        return None if out_of_time() else [look]
+        return CutShort(look.answer, look.score) if out_of_time() else [look]
 
-    def _eliminated(self) -> Sequence[Look[BoolArray, BoolArray]] | None:
+    def _eliminated(self) -> Look[BoolArray, BoolArray] | None:
         """Return the best assignment, with the bound that it is; None if there was no time."""
         chosen = np.zeros(len(self._plain.n_states), dtype=np.int64)
-        score = eliminate(self._plain, *self._scores, self._order.nodes, chosen)
+        plain = self._plain
+        score = eliminate(
+            plain.n_states,
+            plain.first_state,
+            plain.scope_offsets,
+            plain.scope,
+            plain.table_offsets,
+            *self._scores,
+            self._order.nodes,
+            chosen,
+        )
         raise_interrupt()
         if np.isnan(score):
             return None
         self._solved = True
         if score == -np.inf:
-            return [Look(-np.inf)]
-        return [Look(score, (), self._answer(chosen), score)]
+            return Look(-np.inf)
+        return Look(score, (), self._answer(chosen), score)
 
     def _bounded(
         self, open_states: BoolArray, score: float, first: bool

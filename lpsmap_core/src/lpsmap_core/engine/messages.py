@@ -2,7 +2,7 @@
 
 Active sets take many iterations over tables. Messages need a few passes for duals of nearly the
 best bound. Where an answer scores as much, that is the solution, and no loop is needed. Elsewhere
-the loop sets out from both.
+the loop sets out from both. Where the best assignment is asked for, small networks are eliminated.
 """
 
 from __future__ import annotations
@@ -16,11 +16,12 @@ from lpsmap_core.engine.options import Options
 from lpsmap_core.engine.protocol import WarmStart
 from lpsmap_core.engine.state import sums
 from lpsmap_core.engine.step_size import first_step_sizes
-from lpsmap_core.kernels.arrays import BoolArray, FloatArray
+from lpsmap_core.kernels.arrays import BoolArray, FloatArray, IntArray
 from lpsmap_core.kernels.interrupts import raise_interrupt
 from lpsmap_core.layout.layout import Part
 from lpsmap_core.tables.ascent import Ascent, ascend, new_ascent
 from lpsmap_core.tables.messages import Potentials, Shares, finite_scores, new_shares
+from lpsmap_core.tables.small import eliminate_small, small_orders
 
 __all__ = ["Ascended", "ascend_networks"]
 
@@ -49,6 +50,8 @@ class Ascended:
     eta_v: FloatArray
     served: BoolArray
     """For each component, whether it is a network that was to be solved."""
+    eliminated: BoolArray
+    """For each component, whether its answer is the best assignment, which no messages bound."""
     given: Potentials
     shares: Shares
     found: Ascent
@@ -57,9 +60,9 @@ class Ascended:
     tol: float
 
     @property
-    def rounding(self) -> float:
-        """What rounding may hide of bounds."""
-        return ROUNDING * self.decisive
+    def rounding(self) -> FloatArray:
+        """What rounding may hide of every component's bound."""
+        return np.where(self.eliminated, 0.0, ROUNDING * self.decisive)
 
     @functools.cached_property
     def met(self) -> BoolArray:
@@ -83,7 +86,7 @@ class Ascended:
         free[part.component[np.isneginf(self.eta)]] = False
         free[part.additional_component[np.isneginf(self.eta_v)]] = False
         free &= ~networks.strict
-        known = self.served & (met | free)
+        known = self.served & ~self.eliminated & (met | free)
         no_direct = np.zeros(part.n_components, dtype=bool)
         step_size = first_step_sizes(part.first_variable, no_direct, self.eta, options)
         duals = _duals(part, self.eta, self.eta_v, self.shares)
@@ -110,23 +113,27 @@ def ascend_networks(
             slow[bucket.component] = True
     if not (options.exact or slow.any()):
         return None
-    networks = part.networks
-    served = (slow | networks.of_pairs) if options.exact else slow
-    served &= networks.covered & chosen
-    if not served.any():
+    networks, whole = part.networks, part.networks.network
+    served = networks.covered & chosen
+    if not (served if options.exact else served & slow).any():
         return None
-    if not options.exact:  # the loop would have to be set up for the others, mostly single nodes
-        served = networks.covered & chosen
-    states, entries, decisive = finite_scores(*networks.scores(eta, eta_v))
+    scores = networks.scores(eta, eta_v)
+    states, entries, decisive = finite_scores(*scores)
     if decisive > LARGEST:
         return None
-    given, shares = Potentials(states, entries, np.zeros(len(states))), new_shares(networks.network)
-    found = new_ascent(networks.network, part.n_components)
+    given, shares = Potentials(states, entries, np.zeros(len(states))), new_shares(whole)
+    found, eliminated = new_ascent(whole, part.n_components), np.zeros_like(served)
+    if options.exact:
+        orders, small = _orders(part)
+        where = networks.first_node, networks.first_table
+        eliminate_small(served & small, *where, whole, *scores, orders, found)
+        eliminated = found.score > -np.inf
+        served = eliminated | (served & (slow | networks.of_pairs))
     ascend(
-        served,
+        served & ~eliminated,
         networks.first_node,
         networks.of_binaries,
-        networks.network,
+        whole,
         given,
         shares,
         min(MOST_PASSES, options.max_iter),
@@ -135,7 +142,18 @@ def ascend_networks(
         found,
     )
     raise_interrupt()
-    return Ascended(part, eta, eta_v, served, given, shares, found, decisive, options.tol)
+    rest = given, shares, found, decisive, options.tol
+    return Ascended(part, eta, eta_v, served, eliminated, *rest)
+
+
+def _orders(part: Part) -> tuple[IntArray, BoolArray]:
+    """Return in which order to eliminate components' nodes, and where to; found once."""
+    if _orders not in part.kept:
+        networks, order = part.networks, np.zeros(len(part.networks.network.n_states), np.int64)
+        where = networks.first_node, networks.first_table
+        part.kept[_orders] = order, small_orders(*where, networks.network, order)
+    found: tuple[IntArray, BoolArray] = part.kept[_orders]
+    return found
 
 
 def _tied_means(part: Part, shares: Shares) -> FloatArray:

@@ -254,7 +254,7 @@ class Part:
         """For each variable, its component."""
         return self.links.component
 
-    @property
+    @functools.cached_property
     def additional_component(self) -> IntArray:
         """For each additional, its component."""
         return np.repeat(self.blocks.component, np.diff(self.blocks.additional_offsets))

@@ -14,7 +14,7 @@ import numpy as np
 
 from lpsmap_core.kernels.arrays import BoolArray, FloatArray, IntArray
 from lpsmap_core.kernels.compile import leaf
-from lpsmap_core.layout.ordering import breadth_first
+from lpsmap_core.layout.ordering import fewest_first
 from lpsmap_core.layout.ragged import offsets_of, ranges
 from lpsmap_core.model.tables import Tables
 
@@ -272,7 +272,7 @@ def build_networks(part: Any) -> Networks:
     heads = np.flatnonzero((size > 0) & covered[part.component])
     node = np.full(part.n_variables, -1)
     node[heads] = np.arange(len(heads))
-    when = breadth_first(len(heads), *_scopes(found, covered, node))
+    when = fewest_first(len(heads), *_scopes(found, covered, node))
     heads = heads[np.lexsort((when, part.component[heads]))]
     node[heads] = np.arange(len(heads))
     n_states = size[heads] + ~always[heads]

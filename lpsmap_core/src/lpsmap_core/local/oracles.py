@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import numpy as np
 
-from lpsmap_core.kernels.arrays import BoolArray, FloatArray
+from lpsmap_core.kernels.arrays import BoolArray, FloatArray, IntArray
+from lpsmap_core.kernels.compile import leaf
 from lpsmap_core.kernels.interrupts import raise_interrupt
-from lpsmap_core.kernels.records import Scores
+from lpsmap_core.kernels.records import Scores, Structures
 from lpsmap_core.layout.layout import Bucket
 from lpsmap_core.local.active.answers import PythonOracles, room_for_structures
 from lpsmap_core.local.forced import ORACLE, limit
 
-__all__ = ["HELD", "best_structures", "with_finite_scores"]
+__all__ = ["HELD", "best_structures", "which_obey", "with_finite_scores"]
 
 HELD = 1e-9
 """Share of a structure above which it holds an entry."""
@@ -39,16 +40,8 @@ def best_structures(
     else:
         oracle(rows, bucket.factors, Scores(scores, eta_v), found)
     raise_interrupt()
-    factor = np.repeat(rows, found.size)
-    first = np.cumsum(found.size) - found.size
-    at = np.repeat(found.start - first, found.size) + np.arange(found.size.sum())
-    entries, values = found.entry[at].astype(np.int64), found.value[at]
-    arity = np.diff(bucket.offsets)[factor]
-    of_variables = entries < arity
     w, n = np.zeros(bucket.n_links), np.zeros(bucket.n_additionals)
-    w[bucket.offsets[factor[of_variables]] + entries[of_variables]] = values[of_variables]
-    rest = ~of_variables
-    n[bucket.additional_offsets[factor[rest]] + entries[rest] - arity[rest]] = values[rest]
+    _spread(found, bucket.offsets, bucket.additional_offsets, w, n)
     return w, n
 
 
@@ -64,14 +57,92 @@ def with_finite_scores(
     Each is a `multiple` of what it takes to outweigh all else in its factor: the rest would be
     rounding.
     """
-    forced = np.isinf(scores)
-    n, arity = bucket.n_factors, np.diff(bucket.offsets)
-    n_additionals = np.diff(bucket.additional_offsets)
-    factor, factor_v = np.repeat(np.arange(n), arity), np.repeat(np.arange(n), n_additionals)
-    total = 1.0 + np.bincount(factor, np.where(forced, 0.0, np.abs(scores)), n)
-    total += np.bincount(factor_v, np.where(barred, 0.0, np.abs(eta_v)), n)
-    decisive = multiple * total
-    return (
-        np.where(forced, np.copysign(decisive[factor], scores), scores),
-        np.where(barred, -decisive[factor_v], eta_v),
-    )
+    finite, finite_v = np.empty(len(scores)), np.empty(len(eta_v))
+    offsets = bucket.offsets, bucket.additional_offsets
+    _decide(*offsets, scores, eta_v, barred, multiple, finite, finite_v)
+    return finite, finite_v
+
+
+def which_obey(
+    bucket: Bucket, scores: FloatArray, barred: BoolArray, w: FloatArray, n: FloatArray
+) -> BoolArray:
+    """Return for every factor whether its structure is what infinite scores ask for.
+
+    Parameters
+    ----------
+    bucket
+        The factors.
+    scores
+        ``inf`` for slots that have to be on, ``-inf`` for the others.
+    barred
+        Additionals that have to be off.
+    w, n
+        The structures, as `best_structures` returns them.
+    """
+    found = np.empty(bucket.n_factors, dtype=np.bool_)
+    _compare(bucket.offsets, bucket.additional_offsets, scores, barred, w, n, found)
+    return found
+
+
+@leaf
+def _spread(
+    found: Structures,
+    offsets: IntArray,
+    additional_offsets: IntArray,
+    w: FloatArray,
+    n: FloatArray,
+) -> None:
+    """Write structures densely, onto zeros."""
+    for f in range(len(offsets) - 1):
+        first, arity = offsets[f], offsets[f + 1] - offsets[f]
+        for k in range(found.start[f], found.start[f] + found.size[f]):
+            entry = found.entry[k]
+            if entry < arity:
+                w[first + entry] = found.value[k]
+            else:
+                n[additional_offsets[f] + entry - arity] = found.value[k]
+
+
+@leaf
+def _decide(
+    offsets: IntArray,
+    additional_offsets: IntArray,
+    scores: FloatArray,
+    eta_v: FloatArray,
+    barred: BoolArray,
+    multiple: float,
+    finite: FloatArray,
+    finite_v: FloatArray,
+) -> None:
+    """Write what `with_finite_scores` returns."""
+    for f in range(len(offsets) - 1):
+        total = 1.0
+        for i in range(offsets[f], offsets[f + 1]):
+            total += 0.0 if np.isinf(scores[i]) else abs(scores[i])
+        for i in range(additional_offsets[f], additional_offsets[f + 1]):
+            total += 0.0 if barred[i] else abs(eta_v[i])
+        decisive = multiple * total
+        for i in range(offsets[f], offsets[f + 1]):
+            finite[i] = np.copysign(decisive, scores[i]) if np.isinf(scores[i]) else scores[i]
+        for i in range(additional_offsets[f], additional_offsets[f + 1]):
+            finite_v[i] = -decisive if barred[i] else eta_v[i]
+
+
+@leaf
+def _compare(
+    offsets: IntArray,
+    additional_offsets: IntArray,
+    scores: FloatArray,
+    barred: BoolArray,
+    w: FloatArray,
+    n: FloatArray,
+    found: BoolArray,
+) -> None:
+    """Write what `which_obey` returns."""
+    for f in range(len(offsets) - 1):
+        wrong = 0.0
+        for i in range(offsets[f], offsets[f + 1]):
+            wrong += abs(w[i] - (1.0 if scores[i] > 0.0 else 0.0))
+        for i in range(additional_offsets[f], additional_offsets[f + 1]):
+            wrong += abs(n[i]) if barred[i] else 0.0
+        found[f] = wrong <= HELD

@@ -23,6 +23,9 @@ from lpsmap_core.solution.distribution import Distributions
 
 __all__ = ["Assignment", "Relaxed", "decode"]
 
+GRACE = 0.1
+"""Seconds for one look at every component that has no assignment yet when the time is up."""
+
 
 @dataclass
 class Assignment:
@@ -160,15 +163,18 @@ def decode(
     eta = np.where(bad[part.component], 0.0, eta)
     eta_v = np.where(bad[part.additional_component], 0.0, eta_v)
     means = np.where(bad[part.component], 0.0, relaxed.values[part.variables])
-    left = None if limits.deadline is None else max(limits.deadline - time.monotonic(), 1e-3)
+    left = None if limits.deadline is None else max(limits.deadline - time.monotonic(), GRACE)
+    chosen = (means > 0.5) & ~np.isneginf(eta)
     with Watch():
         bound = np.where(bad, np.nan, relaxed.solved.assignment_bound())
+        score, v = scored(part, eta, eta_v, chosen)
     with Watch(left):
         linear = relaxed.solved.quadratic == 0.0
         start = relaxed.solved.end if linear else lambda: None
-        found = decode_part(part, eta, eta_v, means, bound, limits, start)
-    with Watch():  # whatever was searched, the factors' own oracles have the last word
-        score, v = scored(part, eta, eta_v, found.chosen)
+        found = decode_part(part, eta, eta_v, chosen, score, bound, limits, start)
+    if (found.chosen != chosen).any():
+        with Watch():  # whatever was searched, the factors' own oracles have the last word
+            score, v = scored(part, eta, eta_v, found.chosen)
     score = np.where(bad | np.isneginf(found.score), -np.inf, score)
     if found.interrupted and not (score > -np.inf)[~bad].all():
         raise KeyboardInterrupt

@@ -19,12 +19,15 @@ from lpsmap_core.kernels.compile import kernel, leaf
 from lpsmap_core.kernels.interrupts import interrupted
 from lpsmap_core.layout.network import Network
 
-__all__ = ["MOST_NODES", "Order", "elimination_order", "eliminate"]
+__all__ = ["MOST_NODES", "MOST_STATES", "Order", "eliminate", "elimination_order", "least_fill"]
 
 Bytes = npt.NDArray[np.uint8]
 
 MOST_NODES = 5_000
 """Nodes of networks that are looked at as a square table of who is next to whom."""
+
+MOST_STATES = 256
+"""Of a node that can be eliminated."""
 
 INNER = 256
 """Entries of a joined table that are worked on at a time."""
@@ -46,7 +49,7 @@ def elimination_order(network: Network, limit: float) -> Order:
     if len(network.n_states) > MOST_NODES:
         return Order(np.arange(len(network.n_states)), np.inf)
     neighbours = _neighbours(network)
-    by_fill, cost = _least_fill(network.n_states, neighbours.copy(), limit)
+    by_fill, cost = least_fill(network.n_states, neighbours.copy(), limit)
     across = _across(neighbours)
     other = _cost(network.n_states, neighbours, across, min(cost, limit))
     return Order(across, other) if other < cost else Order(by_fill, cost)
@@ -75,7 +78,7 @@ def _live_neighbours(node: int, neighbours: BoolArray, gone: BoolArray, found: I
 
 
 @kernel
-def _least_fill(n_states: IntArray, neighbours: BoolArray, limit: float) -> tuple[IntArray, float]:
+def least_fill(n_states: IntArray, neighbours: BoolArray, limit: float) -> tuple[IntArray, float]:
     """Return the order that each time joins the fewest nodes which were not, and its cost.
 
     Overwrites `neighbours`.
@@ -257,14 +260,22 @@ def _join(
 
 @kernel
 def eliminate(
-    network: Network, states: FloatArray, entries: FloatArray, order: IntArray, chosen: IntArray
+    n_states: IntArray,
+    first_state: IntArray,
+    scope_offsets: IntArray,
+    scope: IntArray,
+    table_offsets: IntArray,
+    states: FloatArray,
+    entries: FloatArray,
+    order: IntArray,
+    chosen: IntArray,
 ) -> float:
     """Write the best assignment's states, and return its score; NaN if it was interrupted.
 
     Parameters
     ----------
-    network
-        The network, of nodes of up to 256 states.
+    n_states, first_state, scope_offsets, scope, table_offsets
+        As in `Network`; of nodes of up to `MOST_STATES` states.
     states, entries
         Scores of its states and of its tables' entries, finite or ``-inf``.
     order
@@ -272,14 +283,12 @@ def eliminate(
     chosen
         The result, one state a node.
     """
-    n_states, scope_offsets, n = network.n_states, network.scope_offsets, len(order)
+    n = len(order)
     position, n_tables = np.empty(n, dtype=np.int64), len(scope_offsets) - 1
     for t in range(n):
         position[order[t]] = t
-    scopes = [network.scope[scope_offsets[f] : scope_offsets[f + 1]] for f in range(n_tables)]
-    tables = [
-        entries[network.table_offsets[f] : network.table_offsets[f + 1]] for f in range(n_tables)
-    ]
+    scopes = [scope[scope_offsets[f] : scope_offsets[f + 1]] for f in range(n_tables)]
+    tables = [entries[table_offsets[f] : table_offsets[f + 1]] for f in range(n_tables)]
     head, following = np.full(n, -1), np.full(n_tables + n, -1)
     for f in range(n_tables):
         soonest = position[scopes[f]].min()
@@ -304,7 +313,7 @@ def eliminate(
             _strides(node, scopes[mine[a]], n_states, others, strides[a])
         best = np.empty(size)
         choice = np.zeros(size * _bits(n_states[node]) // 8 + 1, dtype=np.uint8)
-        own = states[network.first_state[node] : network.first_state[node + 1]]
+        own = states[first_state[node] : first_state[node + 1]]
         _join(own, [tables[a] for a in mine], strides, sizes, best, choice)
         for a in mine:
             tables[a] = tables[a][:0].copy()  # frees the memory of what was joined

@@ -10,7 +10,7 @@ import numpy.typing as npt
 from lpsmap_core.decoding.program import Program
 from lpsmap_core.decoding.solvers import Answer, MapSolver, SolverLimits
 
-__all__ = ["CpSatSolver"]
+__all__ = ["CpSatSolver", "model_of", "solver_for"]
 
 SCORE_BITS = 40
 """Scores are multiples of 2^-40 of the largest: sums of 2^20 of them fit into 64 bits."""
@@ -41,18 +41,7 @@ class CpSatSolver(MapSolver):
         """Solve a program, all of whose columns are whole where its variables are."""
         from ortools.sat.python import cp_model
 
-        model = cp_model.CpModel()
-        columns = [model.new_int_var(0, int(most), "") for most in program.upper]
-        _add_rows(model, columns, program)
-        unit = float(np.abs(program.scores).max(initial=0.0)) * 2.0**-SCORE_BITS or 1.0
-        gains = np.rint(program.scores / unit).astype(np.int64).tolist()
-        model.maximize(cp_model.LinearExpr.weighted_sum(columns, gains))
-        solver = cp_model.CpSolver()
-        solver.parameters.num_workers = limits.threads
-        solver.parameters.linearization_level = 2
-        solver.parameters.relative_gap_limit = limits.gap
-        if limits.seconds is not None:
-            solver.parameters.max_time_in_seconds = limits.seconds
+        (model, columns, unit), solver = model_of(program), solver_for(limits)
         status = solver.solve(model)
         if status == cp_model.INFEASIBLE:
             return Answer(None, -np.inf)
@@ -62,6 +51,32 @@ class CpSatSolver(MapSolver):
         if status in (cp_model.OPTIMAL, cp_model.FEASIBLE):
             values = np.array([solver.value(x) for x in columns[: len(program.variables)]], float)
         return Answer(values, bound, int(solver.num_branches))
+
+
+def model_of(program: Program) -> tuple[Any, list[Any], float]:
+    """Return a program as CP-SAT reads it, its columns, and what a unit of its objective is."""
+    from ortools.sat.python import cp_model
+
+    model = cp_model.CpModel()
+    columns = [model.new_int_var(0, int(most), "") for most in program.upper]
+    _add_rows(model, columns, program)
+    unit = float(np.abs(program.scores).max(initial=0.0)) * 2.0**-SCORE_BITS or 1.0
+    gains = np.rint(program.scores / unit).astype(np.int64).tolist()
+    model.maximize(cp_model.LinearExpr.weighted_sum(columns, gains))
+    return model, columns, unit
+
+
+def solver_for(limits: SolverLimits) -> Any:
+    """Return CP-SAT, told when to stop."""
+    from ortools.sat.python import cp_model
+
+    solver = cp_model.CpSolver()
+    solver.parameters.num_workers = limits.threads
+    solver.parameters.linearization_level = 2
+    solver.parameters.relative_gap_limit = limits.gap
+    if limits.seconds is not None:
+        solver.parameters.max_time_in_seconds = limits.seconds
+    return solver
 
 
 def _add_rows(model: Any, columns: list[Any], program: Program) -> None:

@@ -1,0 +1,89 @@
+"""Assignments near marginals, by the factors' own oracles.
+
+One rounds the marginals. The others have a type's factors choose the structures that are nearest to
+them. Where other factors do not allow these, they say what they would rather have, and the first
+choose again, until all agree or it takes too long.
+"""
+
+from __future__ import annotations
+
+import time
+
+import numpy as np
+
+from lpsmap_core.decoding.assignments import assignment_scores, best_additionals
+from lpsmap_core.kernels.arrays import BoolArray, FloatArray
+from lpsmap_core.layout.layout import Bucket, Part
+from lpsmap_core.local.oracles import best_structures, with_finite_scores
+
+__all__ = ["round_towards"]
+
+REPAIRS, STEP = 20, 0.2
+"""How often factors choose again, and by how much marginals move towards what others want."""
+
+
+def round_towards(
+    part: Part, eta: FloatArray, eta_v: FloatArray, towards: FloatArray, patience: float
+) -> tuple[BoolArray, FloatArray]:
+    """Return for each copy of a component the best assignment met, and its score.
+
+    Parameters
+    ----------
+    part
+        The copies.
+    eta
+        Scores of one copy's variables.
+    eta_v
+        Scores of the additionals of all copies; ``-inf`` forbids.
+    towards
+        (n_copies, n_variables) marginals less 1/2; infinite for variables that are decided.
+    patience
+        Seconds for which to go on if none is allowed.
+    """
+    best, begin = towards > 0.0, time.monotonic()
+    best_scores = assignment_scores(part, eta, eta_v, best)
+    for b, bucket in enumerate(part.buckets):
+        count = np.bincount(bucket.variable)
+        if 2 * bucket.n_links < towards.size or (count > 1).any():
+            continue  # it says little of the others, or nothing certain
+        pushed = towards
+        for _ in range(REPAIRS):
+            near = best.copy()
+            near.reshape(-1)[bucket.variable] = _nearest(part, b, eta_v, pushed) != bucket.negated
+            scores = assignment_scores(part, eta, eta_v, near)
+            better = scores > best_scores
+            best = np.where(better[:, None], near, best)
+            best_scores = np.where(better, scores, best_scores)
+            if (best_scores > -np.inf).any() or time.monotonic() - begin >= patience:
+                break
+            pushed = pushed + STEP * _complaints(part, b, eta_v, near, pushed)
+    return best, best_scores
+
+
+def _nearest(part: Part, b: int, eta_v: FloatArray, towards: FloatArray) -> BoolArray:
+    """Return which slots are on in the structures of a bucket that are nearest to marginals."""
+    bucket: Bucket = part.buckets[b]
+    slots = np.where(bucket.negated, -1.0, 1.0) * towards.reshape(-1)[bucket.variable]
+    barred = np.isneginf(eta_v[part.additionals_of(b)])
+    none = np.zeros(bucket.n_additionals)
+    w, _ = best_structures(bucket, *with_finite_scores(bucket, slots, none, barred))
+    found: BoolArray = w > 0.5
+    return found
+
+
+def _complaints(
+    part: Part, leading: int, eta_v: FloatArray, chosen: BoolArray, towards: FloatArray
+) -> FloatArray:
+    """Return where factors of other buckets that do not allow an assignment want it to move to."""
+    allowed, _ = best_additionals(part, eta_v, chosen.reshape(-1))
+    wish, first = np.zeros(chosen.size), 0
+    for b, bucket in enumerate(part.buckets):
+        wrong = ~allowed[first : first + bucket.n_factors]
+        first += bucket.n_factors
+        if b == leading or not wrong.any():
+            continue
+        of_slot = np.repeat(wrong, np.diff(bucket.offsets))
+        variable = bucket.variable[of_slot]
+        wanted = (_nearest(part, b, eta_v, towards) != bucket.negated)[of_slot]
+        np.add.at(wish, variable, wanted * 1.0 - chosen.reshape(-1)[variable])
+    return wish.reshape(chosen.shape)
