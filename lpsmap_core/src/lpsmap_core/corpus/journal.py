@@ -49,7 +49,7 @@ class Journal:
             raise JournalError(f"{self._path}: is no regular file. Choose another --out, or none.")
         try:
             self._lock.acquire(timeout=0)
-        except Timeout:
+        except (Timeout, OSError):  # older releases of filelock raise what the system says
             if not Path(self._lock.lock_file).exists():
                 raise JournalError(
                     f"{self._path}: no file can be made in its folder. Choose another --out."

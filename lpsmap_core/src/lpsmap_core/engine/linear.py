@@ -70,7 +70,8 @@ def _could_gain(state: PartState, withheld: tuple[FloatArray, FloatArray]) -> Bo
     state.withheld = withheld
     allowed = linear_bounds(state)
     state.withheld = None
-    could: BoolArray = allowed > forbidden + SAME * np.maximum(1.0, np.abs(forbidden))
+    size = np.abs(np.where(np.isfinite(forbidden), forbidden, 0.0))
+    could: BoolArray = allowed > forbidden + SAME * np.maximum(1.0, size)
     return could
 
 

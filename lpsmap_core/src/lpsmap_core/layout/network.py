@@ -57,10 +57,8 @@ def joined(n_states: IntArray, scope_offsets: IntArray, scope: IntArray) -> Netw
         As in `Network`.
     """
     n_tables = len(scope_offsets) - 1
-    sizes, (first, last) = (
-        np.ones(n_tables, dtype=np.int64),
-        np.empty((2, n_tables), dtype=np.int64),
-    )
+    sizes = np.ones(n_tables, dtype=np.int64)
+    first, last = np.empty((2, n_tables), dtype=np.int64)
     if n_tables:
         sizes = np.multiply.reduceat(n_states[scope], scope_offsets[:-1])
         first = np.minimum.reduceat(scope, scope_offsets[:-1])
@@ -216,10 +214,8 @@ class Networks:
 
     def scores(self, eta: FloatArray, eta_v: FloatArray) -> tuple[FloatArray, FloatArray]:
         """Return scores of all states and of all entries, ``-inf`` for what is not allowed."""
-        of_states, of_entries = (
-            np.empty(len(self.places.variable)),
-            np.empty(len(self.places.fixed)),
-        )
+        of_states = np.empty(len(self.places.variable))
+        of_entries = np.empty(len(self.places.fixed))
         _write_scores(self.places, eta, eta_v, of_states, of_entries)
         return of_states, of_entries
 

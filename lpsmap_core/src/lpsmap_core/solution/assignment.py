@@ -5,12 +5,13 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import NamedTuple, NoReturn
 
 import numpy as np
 
 from lpsmap_core.decoding.assignments import scored
 from lpsmap_core.decoding.decode import SearchLimits, decode_part, is_closed
+from lpsmap_core.decoding.far_scores import as_given, bring_near
 from lpsmap_core.decoding.solvers import OWN
 from lpsmap_core.engine.protocol import SolvedGraph
 from lpsmap_core.kernels.arrays import BoolArray, FloatArray, IntArray
@@ -64,6 +65,13 @@ class Assignment:
     gap: float
     solver: str = OWN
     reason: str = "goes on from marginals"
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError(
+            "an Assignment knows its graph's layout, and is neither pickled nor copied; expected "
+            "its arrays (values, additionals, score, bound), or the graph, to be decoded again "
+            "where it arrives."
+        )
 
     @property
     def found(self) -> BoolArray:
@@ -162,20 +170,25 @@ def decode(
     eta, eta_v = scores[part.variables], part.by_bucket(additional_scores, factors)
     eta = np.where(bad[part.component], 0.0, eta)
     eta_v = np.where(bad[part.additional_component], 0.0, eta_v)
+    given = eta, eta_v
+    eta, eta_v, far = bring_near(part, eta, eta_v)
     means = np.where(bad[part.component], 0.0, relaxed.values[part.variables])
     left = None if limits.deadline is None else max(limits.deadline - time.monotonic(), GRACE)
     chosen = (means > 0.5) & ~np.isneginf(eta)
+    linear = relaxed.solved.quadratic == 0.0
     with Watch():
         bound = np.where(bad, np.nan, relaxed.solved.assignment_bound())
+        if not linear:  # which solved the scores as they were given
+            bound[far] = np.inf
         score, v = scored(part, eta, eta_v, chosen)
     with Watch(left):
-        linear = relaxed.solved.quadratic == 0.0
         start = relaxed.solved.end if linear else lambda: None
         found = decode_part(part, eta, eta_v, chosen, score, bound, limits, start)
     if (found.chosen != chosen).any():
         with Watch():  # whatever was searched, the factors' own oracles have the last word
             score, v = scored(part, eta, eta_v, found.chosen)
     score = np.where(bad | np.isneginf(found.score), -np.inf, score)
+    score, bound = as_given(part, given, far, found.chosen, score, found.bound, limits.gap)
     if found.interrupted and not (score > -np.inf)[~bad].all():
         raise KeyboardInterrupt
     values = np.where(scores > 0.0, 1.0, 0.0)  # of variables in no factor
@@ -188,7 +201,7 @@ def decode(
         values=values,
         additionals=part.by_declaration(v, factors),
         score=score,
-        bound=np.maximum(found.bound, score),
+        bound=np.maximum(bound, score),
         n_nodes=found.n_nodes,
         gap=limits.gap,
     )

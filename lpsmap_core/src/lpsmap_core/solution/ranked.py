@@ -10,6 +10,7 @@ import numpy as np
 from lpsmap_core.decoding.assignments import best_additionals
 from lpsmap_core.decoding.decode import SearchLimits
 from lpsmap_core.decoding.exact import Assignments
+from lpsmap_core.decoding.far_scores import as_given, bring_near
 from lpsmap_core.decoding.k_best import Ranked, k_best
 from lpsmap_core.kernels.arrays import FloatArray
 from lpsmap_core.kernels.interrupts import Watch
@@ -36,6 +37,8 @@ def ranked_assignments(relaxed: Solution, k: int, limits: SearchLimits) -> list[
     eta_v = part.by_bucket(relaxed.additional_scores, relaxed.factors)
     eta = np.where(bad[part.component], 0.0, eta)
     eta_v = np.where(bad[part.additional_component], 0.0, eta_v)
+    given = eta, eta_v
+    eta, eta_v, far = bring_near(part, eta, eta_v)
     left = None if limits.deadline is None else max(limits.deadline - time.monotonic(), 1e-3)
     start = relaxed.solved.end()
     ranked: list[Ranked] = []
@@ -46,7 +49,11 @@ def ranked_assignments(relaxed: Solution, k: int, limits: SearchLimits) -> list[
             ranked.append(k_best(space, space.root(start), 0 if bad[c] else k, limits))
             if ranked[-1].interrupted:
                 raise KeyboardInterrupt
-    return [_assignment(relaxed, ranked, j, eta_v, limits.gap) for j in range(k)]
+    found = [_assignment(relaxed, ranked, j, eta_v, limits.gap) for j in range(k)]
+    for one in found:
+        chosen = np.nan_to_num(one.values[part.variables]) > 0.0
+        one.score, one.bound = as_given(part, given, far, chosen, one.score, one.bound, limits.gap)
+    return found
 
 
 def _assignment(

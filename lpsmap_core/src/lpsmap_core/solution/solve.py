@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from lpsmap_core.decoding.far_scores import bring_near
 from lpsmap_core.engine.options import Options
 from lpsmap_core.engine.protocol import Engine, SolvedGraph
 from lpsmap_core.engine.status import Status
@@ -61,6 +62,8 @@ def solve(
         bad = non_finite_components(layout, factors, scores, additionals)
         eta = np.where(bad[part.component], 0.0, eta)
         eta_v = np.where(bad[part.additional_component], 0.0, eta_v)
+    if not options.quadratic:
+        eta, eta_v, _ = bring_near(part, eta, eta_v)
     start = None if warm is None else warm.of_part(layout)
     solved = engine.solve(part, eta, eta_v, bad, options, start)
     solution = _gather(layout, factors, scores, additionals, solved, bad, options.threads)
