@@ -72,10 +72,10 @@ def main() -> None:
     r"""Sparse structured inference in factor graphs.
 
     \b
-    What is in a model, its best assignment, and that of all models of a folder:
+    What is in a model, its best assignment, and that of many models:
       lpsmap info grid.uai
       lpsmap solve grid.uai --task map
-      lpsmap decode "models/*.uai" --out best.jsonl
+      lpsmap decode "models/grid?.uai" --out best.jsonl
     """
 
 
