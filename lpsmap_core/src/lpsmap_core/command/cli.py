@@ -71,11 +71,12 @@ def _show_warning(message: Warning | str, *_: Any, **__: Any) -> None:
 def main() -> None:
     r"""Sparse structured inference in factor graphs.
 
-    \b
     What is in a model, its best assignment, and that of many models:
-      lpsmap info grid.uai
-      lpsmap solve grid.uai --task map
-      lpsmap decode "models/grid?.uai" --out best.jsonl
+
+    \b
+    lpsmap info grid.uai
+    lpsmap solve grid.uai --task map
+    lpsmap decode "models/grid?.uai" --out best.jsonl
     """
 
 
