@@ -69,7 +69,7 @@ def _show_warning(message: Warning | str, *_: Any, **__: Any) -> None:
 @click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(lpsmap_core.__version__, prog_name="lpsmap")
 def main() -> None:
-    r"""Sparse structured inference in factor graphs.
+    """Sparse structured inference in factor graphs.
 
     What is in a model, its best assignment, and that of many models:
 
@@ -77,7 +77,7 @@ def main() -> None:
     lpsmap info grid.uai
     lpsmap solve grid.uai --task map
     lpsmap decode "models/grid?.uai" --out best.jsonl
-    """
+    """  # noqa: D301 - click wants the character
 
 
 main.add_command(explain)
