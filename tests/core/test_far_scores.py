@@ -57,6 +57,7 @@ def test_the_best_assignment_is_that_of_exact_sums(masks: list[float], seed: int
     assert [exact_sum(scores, tuple(one.values.astype(int))) for one in ranked] == sums[:3]
     relaxed = graph.solve_map()
     assert relaxed.ok
+    assert relaxed.objective[0] + relaxed.gap[0] >= float(sums[0]) - 1e-9 * abs(float(sums[0]))
     decoded = graph.solve().decode()
     assert decoded.ok
     assert exact_sum(scores, tuple(decoded.values.astype(int))) == sums[0]

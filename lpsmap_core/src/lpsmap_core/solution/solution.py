@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from lpsmap_core.decoding.decode import DECODED_NODES, DEFAULT_GAP, SearchLimits, search_limits
+from lpsmap_core.decoding.far_scores import bring_near
 from lpsmap_core.decoding.search import Progress
 from lpsmap_core.engine.protocol import SolvedGraph
 from lpsmap_core.engine.state import sums
@@ -127,14 +128,33 @@ class Solution:
         """How far the maximum can lie above `objective`, from the dual problem.
 
         (n_components,) ``objective + gap`` is never less than the maximum, whatever the status, and
-        inf in components of status ``NON_FINITE`` or ``PRECISION_LIMIT``. Since the copies of a
+        inf in components of status ``NON_FINITE`` or ``PRECISION_LIMIT``, and in LP-MAP where the
+        solution holds a score that is far above all others. Since the copies of a
         variable agree up to `primal_residual` only, the objective can lie above the maximum, and
         the gap below zero, by a multiple of that. Costs one MAP call or projection of every factor
         when first asked for.
         """
         gap = self.solved.gap()
         gap[self._has(Status.NON_FINITE, Status.PRECISION_LIMIT)] = np.inf
+        if not self.solved.quadratic:
+            gap[self._holds_far_scores()] = np.inf
         return gap
+
+    def _holds_far_scores(self) -> BoolArray:
+        """Return for each component whether others were solved for scores that count in it.
+
+        Negative ones that it does not hold are larger as they were solved, so that bounds hold.
+        """
+        part = self.layout.part
+        eta = self.scores[part.variables]
+        eta_v = part.by_bucket(self.additional_scores, self.factors)
+        near, near_v, _ = bring_near(part, eta, eta_v)
+        mu, nu = self.values[part.variables], part.by_bucket(self.additionals, self.factors)
+        found = np.zeros(part.n_components, dtype=bool)
+        found[part.component[(near != eta) & ((mu != 0.0) | (eta > 0.0))]] = True
+        counts = (near_v != eta_v) & ((nu != 0.0) | (eta_v > 0.0))
+        found[part.additional_component[counts]] = True
+        return found
 
     @functools.cached_property
     def error_bound(self) -> FloatArray:
