@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -199,8 +200,12 @@ print(solution.values.sum())
 """
 
 
-def test_a_first_small_solve_compiles_nothing(tmp_path) -> None:
-    environment = {**os.environ, "NUMBA_CACHE_DIR": str(tmp_path), tiers.PATIENCE: "60"}
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [(tiers.PATIENCE, "60"), ("LPSMAP_DISABLE_JIT", "1"), ("NUMBA_DISABLE_JIT", "1")],
+)
+def test_a_first_small_solve_compiles_nothing(tmp_path: Path, name: str, value: str) -> None:
+    environment = {**os.environ, "NUMBA_CACHE_DIR": str(tmp_path), name: value}
     done = subprocess.run(
         [sys.executable, "-c", FIRST], env=environment, capture_output=True, text=True, check=False
     )

@@ -1,9 +1,9 @@
 """The one place that decides how kernels are compiled.
 
 Kernels are plain Python functions on flat arrays. With numba they are compiled on first use,
-release the interpreter lock and are cached on disk; without it, or with ``LPSMAP_DISABLE_JIT=1``,
-the same source runs undecorated. So it does in the first small solves, see
-`lpsmap_core.kernels.tiers`.
+release the interpreter lock and are cached on disk; without it, or with ``LPSMAP_DISABLE_JIT=1`` or
+numba's own ``NUMBA_DISABLE_JIT=1``, the same source runs undecorated. So it does in the first small
+solves, see `lpsmap_core.kernels.tiers`.
 """
 
 from __future__ import annotations
@@ -36,7 +36,11 @@ __all__ = [
     "summing_leaf",
 ]
 
-COMPILED: bool = numba is not None and os.environ.get("LPSMAP_DISABLE_JIT", "0") in ("", "0")
+COMPILED: bool = (
+    numba is not None
+    and not numba.config.DISABLE_JIT
+    and os.environ.get("LPSMAP_DISABLE_JIT", "0") in ("", "0")
+)
 """Whether kernels can be compiled in this process."""
 
 if not COMPILED:
