@@ -18,6 +18,7 @@ from lpsmap_core.engine.status import Status
 from lpsmap_core.kernels import tiers
 from lpsmap_core.kernels.tiers import interpreted, interprets, unless_slow
 from lpsmap_core.plugins.registry import installed
+from lpsmap_core.testing.graphs import declared_again
 from sound_types import OneOf
 
 pytestmark = pytest.mark.compiled
@@ -92,6 +93,30 @@ class TestSameAnswers:
         np.testing.assert_allclose(found.objective, wanted.objective, atol=1e-6)
         decoded, best = found.decode(), wanted.decode()
         np.testing.assert_allclose(decoded.score, best.score, atol=1e-6)
+
+
+def _types() -> dict[str, type[Factor]]:
+    return {name: r.value for name, r in installed().factors.items() if r.value is not None}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", _types())
+def test_every_type_has_the_same_answers(name: str) -> None:
+    rng = np.random.default_rng(0)
+    for factor in _types()[name].examples():
+        shape = (2, factor.n_factors, factor.n_additionals)
+        scores = rng.standard_normal((2, int(factor.offsets[-1])))
+        scores[0] *= 0.01
+        again = declared_again(factor, scores, rng.standard_normal(shape))
+        wanted = again.graph.solve()
+        with interpreted():
+            found = again.graph.solve()
+        np.testing.assert_array_equal(found.status, wanted.status)
+        np.testing.assert_allclose(found.values, wanted.values, atol=1e-9)
+        d = rng.standard_normal(found.values.shape)
+        products = [s.vjp(d) for s in (found, wanted)]
+        for one, other in zip(*[[p, *rest] for p, rest in products], strict=True):
+            np.testing.assert_allclose(one, other, atol=1e-6)
 
 
 def _first(solution, factor: Factor):
