@@ -117,7 +117,19 @@ def summing_leaf(function: Function) -> Function:
 
 
 def interpreted_by(python: Callable[..., Any]) -> Callable[[Function], Function]:
-    """Let a kernel that works on addresses be another function where it is interpreted."""
+    """Let a kernel that works on addresses be another function where it is interpreted.
+
+    Parameters
+    ----------
+    python
+        A function of the same arguments. Where kernels are interpreted, solvers and records come as
+        the objects that they are, instead of their addresses.
+
+    Returns
+    -------
+    function
+        A decorator, to stand above `kernel` or `leaf`.
+    """
 
     def choose(compiled: Any) -> Any:
         if not COMPILED:
