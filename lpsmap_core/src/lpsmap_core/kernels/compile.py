@@ -8,6 +8,7 @@ solves, see `lpsmap_core.kernels.tiers`.
 
 from __future__ import annotations
 
+import functools
 import os
 import threading
 from collections.abc import Callable
@@ -133,7 +134,7 @@ def interpreted_by(python: Callable[..., Any]) -> Callable[[Function], Function]
 
     def choose(compiled: Any) -> Any:
         if not COMPILED:
-            return python
+            return functools.update_wrapper(python, compiled)
         compiled.interpreted = python
         return compiled
 
