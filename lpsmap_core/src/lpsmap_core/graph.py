@@ -16,6 +16,7 @@ from lpsmap_core.engine.choice import AUTO, choose_engine
 from lpsmap_core.engine.options import Options, checked_options, threads_or_default
 from lpsmap_core.engine.warm_start import CachedStart
 from lpsmap_core.kernels.arrays import FloatArray
+from lpsmap_core.kernels.ctrl_c import ended_by_ctrl_c
 from lpsmap_core.kernels.interrupts import Watch
 from lpsmap_core.layout.layout import Layout, build_layout
 from lpsmap_core.model.declared import DeclaredGraph
@@ -249,7 +250,7 @@ class FactorGraph(DeclaredGraph):
         if not flag("exact", exact):
             return self._run(options, verbose, warm_start, engine)
         limits = search_limits(gap, max_time, max_nodes, threads, progress)
-        options = for_search(options)
+        options = for_search(options, limits)
         scores, additionals = flat = self._flat()
         limited = max_nodes is not None
         choice = choose_map_solver(solver, self.factors, [scores, *additionals], limited)
@@ -305,9 +306,10 @@ class FactorGraph(DeclaredGraph):
         """
         k, limits = count("k_best: k", k), search_limits(gap, max_time, max_nodes, threads, None)
         options = Options(threads=limits.threads, quadratic=0.0, max_time=max_time)
-        options = for_search(options)._replace(exact=False)
-        relaxed = self._run(options, 0, None, AUTO, self._flat())
-        found = ranked_assignments(relaxed, k, limits)
+        options = for_search(options, limits)._replace(exact=False)
+        with ended_by_ctrl_c(limits.deadline):
+            relaxed = self._run(options, 0, None, AUTO, self._flat())
+            found = ranked_assignments(relaxed, k, limits)
         self.solution = found[0]
         report_unproved(found[0], self._shapes())
         return found
@@ -326,7 +328,7 @@ class FactorGraph(DeclaredGraph):
         scores, additionals = to_decode or self._flat()
         chosen = choose_engine(engine, layout.part, options).engine
         warm = None if warm_start is None else self._own_start(warm_start).start_for(layout)
-        with Watch(options.max_time):
+        with Watch(options.max_time, within=options.within):
             solution = solve(chosen, layout, self.factors, scores, additionals, options, warm)
         self.solution = solution
         if isinstance(warm_start, CachedStart):

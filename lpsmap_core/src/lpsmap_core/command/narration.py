@@ -77,8 +77,9 @@ class Narration:
         elif proved.all():
             self._say(f"optimum {found.total:.9g}, proved; {took}")
         else:
+            best = f"best {found.total:.9g}" if found.found.all() else "no assignment yet"
             self._say(
-                f"stopped: best {found.total:.9g}, none above {bound:.9g}, gap "
+                f"stopped: {best}, none above {bound:.9g}, gap "
                 f"{relative_gap(found.total, bound)}; {int(proved.sum())} of {len(proved)} "
                 f"components proved; {took}"
             )

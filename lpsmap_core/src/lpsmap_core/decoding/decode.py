@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import math
-import time
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -17,6 +16,7 @@ from lpsmap_core.decoding.states import States
 from lpsmap_core.engine.options import CHECKS, Options, threads_or_default
 from lpsmap_core.engine.protocol import WarmStart
 from lpsmap_core.kernels.arrays import BoolArray, FloatArray, IntArray
+from lpsmap_core.kernels.deadlines import Deadline
 from lpsmap_core.layout.layout import Part
 from lpsmap_core.model.inputs import count, number
 
@@ -45,7 +45,7 @@ class SearchLimits(NamedTuple):
 
     gap: float
     max_nodes: int | None
-    deadline: float | None
+    deadline: Deadline
     threads: int
     report: Callable[[int, Progress], None] | None = None
     """Called with a component's number and how far its search is."""
@@ -76,17 +76,17 @@ def search_limits(
     return SearchLimits(
         gap=number("gap", gap, expected, lambda x: 0.0 <= x < math.inf),
         max_nodes=None if max_nodes is None else count("max_nodes", max_nodes, ", or None"),
-        deadline=None if max_time is None else time.monotonic() + CHECKS["max_time"](max_time),
+        deadline=Deadline(CHECKS["max_time"](max_time)),
         threads=threads_or_default(threads),
         report=report,
     )
 
 
-def for_search(options: Options) -> Options:
+def for_search(options: Options, limits: SearchLimits) -> Options:
     """Return the options of a relaxation that a search sets out from."""
     limit = None if options.max_time is None else SHARE * options.max_time
     tol = min(options.tol, PROVING_TOLERANCE)
-    return options._replace(tol=tol, max_time=limit, exact=True)
+    return options._replace(tol=tol, max_time=limit, within=limits.deadline, exact=True)
 
 
 def is_closed(score: FloatArray, bound: FloatArray, gap: float) -> BoolArray:
@@ -145,8 +145,7 @@ def decode_part(
                 chosen[variables], score[c] = found.answer, found.score
             if found.interrupted:
                 return Decoded(chosen, score, bound, n_nodes, True)
-        late = limits.deadline is not None and time.monotonic() >= limits.deadline
-        if late or most == limits.max_nodes:
+        if limits.deadline.passed or most == limits.max_nodes:
             break
         doubtful = doubtful[[not begun[c].search.found.finished for c in doubtful.tolist()]]
         nodes *= 2
