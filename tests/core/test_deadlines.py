@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
 import sys
 import threading
 import time
 import types
 import warnings
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -83,6 +85,28 @@ def test_kernels_have_the_time_that_compiling_took(helps: bool) -> None:
         time.sleep(0.25)
         assert interrupted()
         assert out_of_time()
+
+
+FIRST = """
+import numpy as np
+from lpsmap import Budget, DepTree, FactorGraph
+graph, rng = FactorGraph(), np.random.default_rng(0)
+u = graph.variable_from(rng.normal(size=(6, 6)))
+graph.add(DepTree(u))
+graph.add(Budget(u, 2, axis=1))
+for verb in (lambda: graph.solve(max_time=2.0), lambda: graph.solve_map(exact=True, max_time=2.0)):
+    print(verb().ok)
+"""
+
+
+@pytest.mark.compiled
+@pytest.mark.slow
+def test_the_first_solve_of_all_has_its_time(tmp_path: Path) -> None:
+    """All that it needs is compiled in it, which takes a minute."""
+    command = [sys.executable, "-W", "ignore", "-c", FIRST]
+    environment = {**os.environ, "NUMBA_CACHE_DIR": str(tmp_path), "LPSMAP_THREADS": "2"}
+    said = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
+    assert said.stdout.split() == ["True", "True"]
 
 
 # ------------------------------------------------------------------ Ctrl-C

@@ -121,7 +121,7 @@ class FactorGraph(DeclaredGraph):
         trace
             Whether to keep the residuals of every outer iteration, as ``solution.trace``.
         max_time
-            Limit of the time in seconds, also of that within one factor; None for no limit. What
+            Limit of the seconds, compiling aside, also within one factor; None for no limit. What
             is not solved by then has status ``TIME_LIMIT`` and the values that it got to: zeros
             where it was not looked at.
         warm_start
@@ -205,7 +205,7 @@ class FactorGraph(DeclaredGraph):
         gap
             The search ends once the bound is within ``gap * max(1, abs(score))`` of the score.
         max_time
-            Limit of the seconds for all, or None. What is found by then is returned with its bound.
+            Limit of the seconds, or None. What is found by then, or by Ctrl-C, has its bound.
         max_nodes
             Limit of the nodes of each component's search; None for no limit.
         progress
@@ -251,15 +251,15 @@ class FactorGraph(DeclaredGraph):
             return self._run(options, verbose, warm_start, engine)
         limits = search_limits(gap, max_time, max_nodes, threads, progress)
         options = for_search(options, limits)
-        scores, additionals = flat = self._flat()
-        limited = max_nodes is not None
-        choice = choose_map_solver(solver, self.factors, [scores, *additionals], limited)
-        self.solution = assignment = best_assignment(
-            choice,
-            limits,
-            lambda: self._run(options, verbose, warm_start, engine, flat),
-            lambda: nothing_known(self._laid_out(), self.factors, *flat, limits.gap),
-        )
+        with ended_by_ctrl_c(limits.deadline):
+            flat = self._flat()
+            choice = choose_map_solver(solver, self.factors, [flat[0], *flat[1]], bool(max_nodes))
+            self.solution = assignment = best_assignment(
+                choice,
+                limits,
+                lambda: self._run(options, verbose, warm_start, engine, flat),
+                lambda: nothing_known(self._laid_out(), self.factors, *flat, limits.gap),
+            )
         report_unproved(assignment, self._shapes())
         return assignment
 

@@ -94,8 +94,13 @@ class Assignment:
     @property
     def total(self) -> float:
         """The score of the whole graph, variables in no factor included."""
+        return float(self.score.sum()) + self.free_score
+
+    @property
+    def free_score(self) -> float:
+        """The score of the variables in no factor."""
         alone = (self.layout.component < 0) & (self.values > 0.0)
-        return float(self.score.sum() + self.scores[alone].sum())
+        return float(self.scores[alone].sum())
 
     def value_of(self, variables: Variables) -> FloatArray:
         """Return the values of a view of the graph's variables."""

@@ -13,7 +13,7 @@ from lpsmap_core.decoding.decode import FIRST_NODES, SearchLimits
 from lpsmap_core.decoding.program import programs
 from lpsmap_core.decoding.solvers import Answer, MapSolver, MapSolverChoice, SolverLimits
 from lpsmap_core.kernels.arrays import BoolArray, FloatArray
-from lpsmap_core.kernels.ctrl_c import ended_by_ctrl_c, raised_by_ctrl_c
+from lpsmap_core.kernels.ctrl_c import raised_by_ctrl_c
 from lpsmap_core.kernels.interrupts import Watch
 from lpsmap_core.layout.layout import Layout
 from lpsmap_core.model.factor import Factor
@@ -54,15 +54,14 @@ def best_assignment(
     ValueError
         As `hand_over`.
     """
-    with ended_by_ctrl_c(limits.deadline):
-        if not choice.after_own:
-            assignment = nothing()
-        elif choice.solver is None:
-            assignment = relax().decoded(limits)
-        else:
-            assignment = relax().decoded(limits._replace(max_nodes=FIRST_NODES))
-        if choice.solver is not None and not assignment.proved.all():
-            assignment = hand_over(assignment, choice.solver, limits)
+    if not choice.after_own:
+        assignment = nothing()
+    elif choice.solver is None:
+        assignment = relax().decoded(limits)
+    else:
+        assignment = relax().decoded(limits._replace(max_nodes=FIRST_NODES))
+    if choice.solver is not None and not assignment.proved.all():
+        assignment = hand_over(assignment, choice.solver, limits)
     assignment.reason = choice.reason
     return assignment
 
