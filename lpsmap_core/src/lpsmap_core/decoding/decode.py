@@ -36,6 +36,9 @@ PROVING_TOLERANCE = 1e-10
 SHARE = 0.5
 """Of the time given, what that relaxation may take."""
 
+GRACE = 0.5
+"""Seconds after the end for looks at components that have no assignment yet, all together."""
+
 FIRST_NODES = 64
 """Nodes of every component's search before it is another's turn; then twice as many, and so on."""
 
@@ -127,11 +130,15 @@ def decode_part(
     n_nodes = np.zeros(part.n_components, dtype=np.int64)
     doubtful = np.flatnonzero(~is_closed(score, bound, limits.gap) & ~np.isnan(bound))
     begun: dict[int, _Begun] = {}
-    nodes = FIRST_NODES
+    nodes, grace = FIRST_NODES, None
     while doubtful.size:
         # by turns, so that one that takes long leaves time for the others
         most = nodes if limits.max_nodes is None else min(nodes, limits.max_nodes)
         for c in doubtful.tolist():
+            if limits.deadline.passed:
+                grace = grace or Deadline(GRACE)
+                if score[c] > -math.inf or grace.passed:
+                    continue
             variables = slice(*part.first_variable[c : c + 2].tolist())
             if c not in begun:
                 known = (float(score[c]), chosen[variables]) if score[c] > -math.inf else None
@@ -147,7 +154,8 @@ def decode_part(
                 return Decoded(chosen, score, bound, n_nodes, True)
         if limits.deadline.passed or most == limits.max_nodes:
             break
-        doubtful = doubtful[[not begun[c].search.found.finished for c in doubtful.tolist()]]
+        left = [c for c in doubtful.tolist() if c not in begun or not begun[c].search.found.finished]
+        doubtful = np.array(left, dtype=np.int64)
         nodes *= 2
     return Decoded(chosen, score, bound, n_nodes, False)
 

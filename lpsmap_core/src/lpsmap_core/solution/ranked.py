@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 import numpy as np
@@ -42,6 +43,9 @@ def ranked_assignments(relaxed: Solution, k: int, limits: SearchLimits) -> list[
     ranked: list[Ranked] = []
     with Watch(within=limits.deadline):
         for c in range(part.n_components):
+            if limits.deadline.passed:
+                ranked.append(Ranked([], [], math.inf, 0, False))
+                continue
             variables = slice(*part.first_variable[c : c + 2].tolist())
             space = Assignments(part, c, eta[variables], eta_v, limits.threads)
             ranked.append(k_best(space, space.root(start), 0 if bad[c] else k, limits))
