@@ -154,7 +154,9 @@ def decode_part(
                 return Decoded(chosen, score, bound, n_nodes, True)
         if limits.deadline.passed or most == limits.max_nodes:
             break
-        left = [c for c in doubtful.tolist() if c not in begun or not begun[c].search.found.finished]
+        left = [
+            c for c in doubtful.tolist() if c not in begun or not begun[c].search.found.finished
+        ]
         doubtful = np.array(left, dtype=np.int64)
         nodes *= 2
     return Decoded(chosen, score, bound, n_nodes, False)

@@ -215,7 +215,7 @@ class Assignments(Space[Node, BoolArray]):
             self._disturbed = True
             kept = Node(decided[i], u[i], duals[i], float(progress.step_size[i]))
             near, of_near = self._disturb(kept, means[i])
-            if of_near > scores[i]:
+            if of_near > scores[i] and not out_of_time():
                 rounded[i], scores[i] = near, of_near
         looks: list[Look[Node, BoolArray]] = []
         for i in range(n):
