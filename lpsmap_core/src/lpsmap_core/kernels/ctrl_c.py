@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
-from types import FrameType
+from types import FrameType, TracebackType
 from typing import Any
 
 from lpsmap_core.kernels.deadlines import Deadline
@@ -15,23 +13,18 @@ from lpsmap_core.kernels.interrupts import renew_deadline
 __all__ = ["ended_by_ctrl_c", "raised_by_ctrl_c"]
 
 
-@contextmanager
-def ended_by_ctrl_c(deadline: Deadline) -> Iterator[None]:
-    """Let the first Ctrl-C end a deadline, and all that watches for it; a second one raises.
+def ended_by_ctrl_c(deadline: Deadline) -> _Handled:
+    """Let the first Ctrl-C in a block end a deadline, and what watches for it; a second one raises.
 
     Whoever has a handler of their own for it goes without.
     """
-    with _handled_by(_CtrlC(deadline), instead_of=signals.default_int_handler):
-        yield
+    return _Handled(_CtrlC(deadline), signals.default_int_handler)
 
 
-@contextmanager
-def raised_by_ctrl_c() -> Iterator[None]:
+def raised_by_ctrl_c() -> _Handled:
     """Let Ctrl-C raise within `ended_by_ctrl_c`: for code of others, which knows no deadlines."""
     before = signals.getsignal(signals.SIGINT)
-    ends = before if isinstance(before, _CtrlC) else None
-    with _handled_by(signals.default_int_handler, instead_of=ends):
-        yield
+    return _Handled(signals.default_int_handler, before if isinstance(before, _CtrlC) else None)
 
 
 class _CtrlC:
@@ -47,16 +40,32 @@ class _CtrlC:
         renew_deadline()
 
 
-@contextmanager
-def _handled_by(handler: Any, instead_of: Any) -> Iterator[None]:
-    """Let Ctrl-C have a handler, in the main thread and if it has a certain other one."""
-    number = signals.SIGINT
-    in_main = threading.get_ident() == threading.main_thread().ident
-    if instead_of is None or not in_main or signals.getsignal(number) is not instead_of:
-        yield
-        return
-    signals.signal(number, handler)
-    try:
-        yield
-    finally:
-        signals.signal(number, instead_of)
+class _Handled:
+    """A block in which Ctrl-C has a handler, in the main thread and if it has a certain other one.
+
+    Parameters
+    ----------
+    handler
+        The handler.
+    instead_of
+        The other one; None for nothing.
+    """
+
+    def __init__(self, handler: Any, instead_of: Any) -> None:
+        self._handler, self._before = handler, instead_of
+
+    def __enter__(self) -> None:
+        in_main = threading.get_ident() == threading.main_thread().ident
+        if not in_main or signals.getsignal(signals.SIGINT) is not self._before:
+            self._before = None
+        if self._before is not None:
+            signals.signal(signals.SIGINT, self._handler)
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if self._before is not None:
+            signals.signal(signals.SIGINT, self._before)
