@@ -161,7 +161,7 @@ def advance_components(
     handles = state.solver_table, state.handle, polish.handle, work.handle
 
     def run(some: IntArray) -> None:
-        _run(some, together, *handles, PLACES, limits, state.trace)
+        loop(some, together, *handles, PLACES, limits, state.trace)
         raise_late()
 
     in_shares(
@@ -177,7 +177,7 @@ def advance_components(
 
 
 @kernel
-def _run(
+def loop(
     components: IntArray,
     together: bool,
     solver_table: Any,

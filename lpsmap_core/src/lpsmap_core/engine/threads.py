@@ -12,6 +12,7 @@ import numpy as np
 
 from lpsmap_core.kernels.arrays import IntArray
 from lpsmap_core.kernels.interrupts import Watch, halt, raise_interrupt, thread_record
+from lpsmap_core.kernels.tiers import interprets
 
 __all__ = ["SMALLEST_SHARE", "cut", "default_threads", "in_shares"]
 
@@ -44,7 +45,8 @@ def in_shares(
 ) -> list[Result]:
     """Return a function's results for shares of some items, taken in turn by some threads.
 
-    The function should spend its time in compiled code, which holds no lock. Each thread takes the
+    The function should spend its time in compiled code, which holds no lock; where kernels are
+    interpreted, one thread does all. Each thread takes the
     next share when it is done with one, for how long a share takes is not known before. The calling
     thread is one of them.
 
@@ -65,7 +67,7 @@ def in_shares(
         What the function raised for the first share for which it did, once all threads are done; or
         what the handler of a signal raised meanwhile, for which all come out of compiled code.
     """
-    shares = cut(items, sizes, threads)
+    shares = cut(items, sizes, 1 if interprets() else threads)
     if len(shares) < 2:
         found = [function(share) for share in shares]
         raise_interrupt()
