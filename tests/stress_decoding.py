@@ -77,8 +77,8 @@ def factor_tables(piece: Piece) -> list[Table]:
         rule, k = RULES.get(template.kind), len(row.places)
         as_given = turned[factor.slots_of(oracle.i)]
         if rule is None or k > MOST_SLOTS:
-            whole = np.isin(row.m, (0.0, 1.0)).all(axis=1) & np.isin(row.n, (0.0, 1.0)).all(axis=1)
-            of_rows = [np.where(n > 0.0, eta_v, 0.0).sum(dtype=np.longdouble) for n in row.n[whole]]
+            whole, wide = np.isin(row.m, (0.0, 1.0)).all(axis=1), eta_v.astype(np.longdouble)
+            of_rows = [(n * np.where(n > 0.0, wide, 0.0)).sum() for n in row.n[whole]]
             slots, which = np.unique(row.m[whole] > 0.5, axis=0, return_inverse=True)
             mine = np.full(len(slots), -np.inf, dtype=np.longdouble)
             np.maximum.at(mine, which.reshape(-1), np.array(of_rows, dtype=np.longdouble))
