@@ -38,6 +38,9 @@ test-bounds: $(STAMP)  ## Run the quick tests with every index in compiled kerne
 stress: $(STAMP)  ## Solve random graphs of all installed factors against judges, for 30 minutes
 	$(BIN)/python tests/stress.py --minutes 30
 
+stress-decoding: $(STAMP)  ## Decode random graphs, and hold what comes of it to enumeration, for 30 minutes
+	$(BIN)/python tests/stress_decoding.py --minutes 30
+
 interrupts: $(STAMP)  ## Send Ctrl-C to 50 hard solves of every structured type, about 15 minutes
 	$(BIN)/python tests/interrupts.py --solves 50
 

@@ -21,7 +21,7 @@ import os
 import sys
 import time
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from multiprocessing.connection import Connection, wait
 from pathlib import Path
@@ -321,10 +321,10 @@ def describe(report: Report) -> str:
     return "\n  ".join([f"seed {report.seed}: {report.described}", *report.wrong])
 
 
-def compile_all() -> None:
+def compile_all(check: Callable[[int], Report] = checked) -> None:
     """Have all kernels compiled, by graphs of every installed type."""
     for seed, kind in enumerate(sorted(installed().factors)):
-        checked(seed)
+        check(seed)
         for template in templates_of(kind)[:1]:
             numbers, off = np.arange(template.size), np.zeros(template.size, dtype=bool)
             for generic in (False, True):
@@ -335,21 +335,21 @@ def compile_all() -> None:
                 _ = graph.solve(max_inner_iter=1000 if generic else None).error_bound
 
 
-def _work(seeds: Connection) -> None:
+def _work(seeds: Connection, check: Callable[[int], Report]) -> None:
     """Check the graphs of the seeds that come, until none comes."""
-    compile_all()  # nobody should take it for a hang
+    compile_all(check)  # nobody should take it for a hang
     seeds.send(None)
     while (seed := seeds.recv()) is not None:
-        seeds.send(checked(seed))
+        seeds.send(check(seed))
 
 
 class Worker:
     """A process that checks one graph after the other, and may die of it."""
 
-    def __init__(self) -> None:
+    def __init__(self, check: Callable[[int], Report]) -> None:
         spawn = multiprocessing.get_context("spawn")
         self.connection, theirs = spawn.Pipe()
-        self.process = spawn.Process(target=_work, args=(theirs,), daemon=True)
+        self.process = spawn.Process(target=_work, args=(theirs, check), daemon=True)
         self.process.start()
         theirs.close()
         self.seed: int | None = None
@@ -442,9 +442,14 @@ class Summary:
         )
 
 
-def reports(seeds: Iterator[int], n_workers: int, patience: float) -> Iterator[Report]:
+def reports(
+    seeds: Iterator[int],
+    n_workers: int,
+    patience: float,
+    check: Callable[[int], Report] = checked,
+) -> Iterator[Report]:
     """Yield the reports on seeds as they come; a worker that dies or hangs is replaced."""
-    workers = [Worker() for _ in range(n_workers)]
+    workers = [Worker(check) for _ in range(n_workers)]
     try:
         while True:
             ready: list[Any] = wait([w.connection for w in workers], timeout=1.0)
@@ -459,7 +464,7 @@ def reports(seeds: Iterator[int], n_workers: int, patience: float) -> Iterator[R
                 if worker.connection in ready or report is not None:
                     if not worker.process.is_alive():
                         worker.stop()
-                        workers[i] = Worker()
+                        workers[i] = Worker(check)
                     elif (seed := next(seeds, None)) is not None:
                         worker.give(seed)
                     else:

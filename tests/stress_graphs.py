@@ -67,6 +67,8 @@ class Template:
     rows: list[Row]
     declare: Declare
     """Makes the factor of all variables, and its entries' numbers, negations and scores."""
+    of_example: bool = False
+    """Whether it is an example over other variables: its slots are those that its type made."""
 
     @property
     def n_structures(self) -> int:
@@ -202,7 +204,7 @@ def templates_of(kind: str) -> list[Template]:
         ]
         shape_v = example.n_factors, example.n_additionals
         declare = functools.partial(_again, example)
-        found.append(Template(kind, int(np.prod(shape)), shape_v, rows, declare))
+        found.append(Template(kind, int(np.prod(shape)), shape_v, rows, declare, of_example=True))
     return found
 
 

@@ -8,7 +8,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from lpsmap import FactorGraph, Matching, Pair, Xor
+from lpsmap import FactorGraph, Matching, Nand, Pair, Xor
 from lpsmap_core.decoding.far_scores import bring_near
 
 MASKS = [-1e15, -3.4e38, float(np.finfo(np.float32).min), float(np.finfo(np.float64).min)]
@@ -80,3 +80,20 @@ def test_a_mask_that_all_need_is_outweighed_by_no_sum() -> None:
     found = graph.solve_map(exact=True)
     assert found.ok
     np.testing.assert_array_equal(found.values.reshape(2, 3, 3).sum(axis=(1, 2)), [3.0, 3.0])
+
+
+def test_masks_do_not_vanish_beside_tiny_scores() -> None:
+    """Their quotient is less than any number, and so is every gap beside masks that are scaled."""
+    scores = np.array([1e-300, -3.4e38, -3.4e38, 1e-300, -3.4e38])
+    graph = graph_of(scores)
+    found = graph.solve_map(exact=True)
+    assert found.ok
+    assert found.values.tolist() == [1.0, 0.0, 0.0, 1.0, 0.0]
+    graph = FactorGraph()
+    u = graph.variable_from([-3.4e38, -3.4e38, -3.4e38, 1e-300])
+    graph.add(Xor(u[[0, 1]]))
+    graph.add(Xor(u[[0, 2]]))
+    graph.add(Nand(u[[0, 3]]))
+    found = graph.solve_map(exact=True)
+    assert found.values.tolist() == [1.0, 0.0, 0.0, 0.0]
+    assert found.bound[0] >= found.score[0] == -3.4e38

@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from lpsmap import Dense, DepTree, FactorGraph, Pair, Xor
+import judges
+from lpsmap import Bits, Dense, DepTree, FactorGraph, Pair, Sequence, Xor
 from lpsmap_core import ConvergenceWarning
 from lpsmap_core.layout.layout import build_layout
 from random_graphs import KINDS, all_scores, random_graph
@@ -100,3 +101,23 @@ def test_bad_scores_stay_with_their_component() -> None:
         first, second = graph.k_best(2)
     assert first.found.tolist() == second.found.tolist() == [True, False]
     assert np.isnan(first.bound[1])
+
+
+def test_no_contradiction_is_proven_by_rounding() -> None:
+    """A sequence over variables twice, whose masks are needed: two assignments more are allowed."""
+    mask, places = -3.4e38, [4, 3, 0, 5, 3, 0, 1, 4]
+    scores = np.array([1e8, -5e7, -5e7, mask, mask, mask])
+    initial, final = [2e8, 5e7], [-1e8, -5e7]
+    steps = [mask, 0.0, 1.5e8, 5e7, mask, -1e8, 0.0, 1e8, 1.5e8, 0.0, 1e8, 0.0]
+    graph = FactorGraph()
+    u = graph.variable_from(scores)
+    states = (~u[places]).reshape(4, 2)
+    graph.add(Sequence(states, additionals=np.array([*initial, *steps, *final])))
+    graph.add(Bits(~u[[2, 1]]))
+    tried = judges.binary_vectors(6)
+    on = 1.0 - tried[:, places].reshape(-1, 4, 2)
+    allowed = tried[(on.sum(axis=2) == 1.0).all(axis=1)]
+    ranked = graph.k_best(len(allowed) + 1)
+    found = [one.values.tolist() for one in ranked if one.found[0]]
+    assert sorted(found) == sorted(allowed.tolist())
+    assert not ranked[-1].found[0]

@@ -311,15 +311,31 @@ main()
 """
 
 
+LONG_RELAXATION = """
+import sys, time
+from lpsmap_core.engine.compiled import CompiledEngine
+from lpsmap_core.kernels.interrupts import interrupted
+solve = CompiledEngine.solve
+def wait_and_solve(*arguments):
+    print("relaxing", flush=True)
+    while not interrupted():
+        time.sleep(0.01)
+    return solve(*arguments)
+CompiledEngine.solve = wait_and_solve
+"""
+"""As of a large model; it ends when it is to end."""
+
+
 class Terminal:
     """A command on a terminal of its own."""
 
-    def __init__(self, *arguments: object) -> None:
+    def __init__(self, *arguments: object, before: str = "") -> None:
         import pty
 
         self.process, self._end = pty.fork()
         if self.process == 0:
-            os.execv(sys.executable, [sys.executable, "-c", TERMINAL, *map(str, arguments)])
+            code = [sys.executable, "-c", before + TERMINAL]
+            os.execv(sys.executable, [*code, *map(str, arguments)])
         self.said = ""
 
     def read_until(self, words: str) -> None:
@@ -381,6 +397,22 @@ def hard_grid(n: int) -> str:
     for weight in np.exp(rng.normal(scale=3.0, size=len(edges))):
         lines += ["4", f"{weight} 1 1 {weight}"]
     return "\n".join(lines)
+
+
+@TERMINALS
+def test_control_c_in_the_relaxation_gives_what_there_is(tmp_path: Path) -> None:
+    path = tmp_path / "grid.uai"
+    path.write_text(hard_grid(30))
+    arguments = "solve", path, "--task", "map", "--solver", "lpsmap", "--output", "json"
+    terminal = Terminal(*arguments, before=LONG_RELAXATION)
+    terminal.read_until("relaxing")
+    terminal.press_control_c()
+    assert terminal.finish() == UNSOLVED, terminal.said
+    assert "Ctrl-C ended the search" in terminal.said
+    assert "stopped: best " in terminal.said
+    answer = json.loads(terminal.said[terminal.said.index('{"status"') :].splitlines()[0])
+    assert answer["status"] == ["FOUND"]
+    assert answer["bound"][0] > answer["score"][0]
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from lpsmap_core.decoding.search import CutShort, Found, Look, Progress, Search, Space
+from lpsmap_core.kernels.deadlines import Deadline
 
 Interval = tuple[float, float]
 
@@ -88,7 +89,7 @@ class Unseen(Space[str, str]):
     ("space", "options"),
     [
         (Intervals(), {"max_nodes": 10}),
-        (Intervals(), {"deadline": 0.0}),
+        (Intervals(), {"deadline": Deadline(0.0)}),
         (Intervals(stop_after=10), {}),
         (Intervals(cut_after=10), {}),
     ],

@@ -14,7 +14,7 @@ import numpy.typing as npt
 import pytest
 
 import judges
-from lpsmap import AtMostOne, Budget, DepTree, FactorGraph, Pair, Sequence, Xor
+from lpsmap import AtMostOne, Budget, DepTree, FactorGraph, Knapsack, Pair, Sequence, Xor
 from lpsmap_core import Assignment, ConvergenceWarning, Solution, Status
 from random_graphs import KINDS, RandomGraph, all_scores, random_graph
 
@@ -199,8 +199,8 @@ def test_limits_leave_the_best_so_far_and_a_bound(rng: np.random.Generator) -> N
 
 @pytest.mark.compiled
 def test_however_short_the_time_there_is_an_assignment(rng: np.random.Generator) -> None:
-    """Networks that are not small, and trees whose words have few dependents, many times each."""
-    network, trees = FactorGraph(), FactorGraph()
+    """Networks that are not small, trees whose words have few dependents, and matchings."""
+    network, trees, matchings = FactorGraph(), FactorGraph(), FactorGraph()
     x = network.variable_from(rng.normal(size=(20, 300)))
     for _ in range(3):
         order = rng.permutation(300)
@@ -210,7 +210,11 @@ def test_however_short_the_time_there_is_an_assignment(rng: np.random.Generator)
     trees.add(DepTree(u, projective=False))
     trees.add(Budget(u, 3, axis=1))
     trees.add(Pair(u[:, :-1], u[:, 1:], rng.normal(size=(5, 14, 15))))
-    for graph in (network, trees):
+    m = matchings.variable_from(rng.normal(size=(3, 12, 12)))
+    matchings.add(Xor(m))
+    matchings.add(AtMostOne(m, axis=1))
+    matchings.add(Pair(m[:, :-1, :-1], m[:, 1:, 1:], rng.normal(scale=3.0, size=(3, 11, 11))))
+    for graph in (network, trees, matchings):
         for max_time in (1.0, 1e-9):  # the first compiles
             begin = time.monotonic()
             with warnings.catch_warnings():
@@ -220,6 +224,23 @@ def test_however_short_the_time_there_is_an_assignment(rng: np.random.Generator)
         assert found.found.all()
         assert (found.bound >= found.score).all()
         assert seconds < 1.5
+
+
+@pytest.mark.compiled
+def test_the_time_is_that_of_all_components(rng: np.random.Generator) -> None:
+    """Also where nothing that is allowed can be found for any of them."""
+    graph, n = FactorGraph(), 100
+    u = graph.variable_from(rng.normal(size=(n, 7, 7)))
+    graph.add(DepTree(u))
+    graph.add(Budget(u, 1, axis=1))
+    graph.add(Knapsack(u.reshape(n, 49), rng.uniform(size=(n, 49)), np.full(n, 0.9)))
+    for max_time in (1.0, 0.1):  # the first compiles
+        begin = time.monotonic()
+        with pytest.warns(ConvergenceWarning, match="no assignment yet"):
+            found = graph.solve_map(exact=True, max_time=max_time)
+        seconds = time.monotonic() - begin
+    assert np.isfinite(found.bound).any()
+    assert seconds < 3.0
 
 
 @pytest.mark.compiled

@@ -16,6 +16,7 @@ from lpsmap_core.engine.choice import AUTO, choose_engine
 from lpsmap_core.engine.options import Options, checked_options, threads_or_default
 from lpsmap_core.engine.warm_start import CachedStart
 from lpsmap_core.kernels.arrays import FloatArray
+from lpsmap_core.kernels.ctrl_c import ended_by_ctrl_c
 from lpsmap_core.kernels.interrupts import Watch, out_of_time
 from lpsmap_core.kernels.tiers import give_up, unless_slow
 from lpsmap_core.layout.layout import Layout, build_layout
@@ -119,7 +120,7 @@ class FactorGraph(DeclaredGraph):
         trace
             Whether to keep the residuals of every outer iteration, as ``solution.trace``.
         max_time
-            Limit of the time in seconds, also of that within one factor; None for no limit. What
+            Limit of the seconds, compiling aside, also within one factor; None for no limit. What
             is not solved by then has status ``TIME_LIMIT`` and the values that it got to: zeros
             where it was not looked at.
         warm_start
@@ -203,7 +204,7 @@ class FactorGraph(DeclaredGraph):
         gap
             The search ends once the bound is within ``gap * max(1, abs(score))`` of the score.
         max_time
-            Limit of the seconds for all, or None. What is found by then is returned with its bound.
+            Limit of the seconds, or None. What is found by then, or by Ctrl-C, has its bound.
         max_nodes
             Limit of the nodes of each component's search; None for no limit.
         progress
@@ -248,16 +249,16 @@ class FactorGraph(DeclaredGraph):
         if not flag("exact", exact):
             return self._run(options, verbose, warm_start, engine)
         limits = search_limits(gap, max_time, max_nodes, threads, progress)
-        options = for_search(options)
-        scores, additionals = flat = self._flat()
-        limited = max_nodes is not None
-        choice = choose_map_solver(solver, self.factors, [scores, *additionals], limited)
-        self.solution = assignment = best_assignment(
-            choice,
-            limits,
-            lambda: self._run(options, verbose, warm_start, engine, flat),
-            lambda: nothing_known(self._laid_out(), self.factors, *flat, limits.gap),
-        )
+        options = for_search(options, limits)
+        with ended_by_ctrl_c(limits.deadline):
+            flat = self._flat()
+            choice = choose_map_solver(solver, self.factors, [flat[0], *flat[1]], bool(max_nodes))
+            self.solution = assignment = best_assignment(
+                choice,
+                limits,
+                lambda: self._run(options, verbose, warm_start, engine, flat),
+                lambda: nothing_known(self._laid_out(), self.factors, *flat, limits.gap),
+            )
         report_unproved(assignment, self._shapes())
         return assignment
 
@@ -304,9 +305,10 @@ class FactorGraph(DeclaredGraph):
         """
         k, limits = count("k_best: k", k), search_limits(gap, max_time, max_nodes, threads, None)
         options = Options(threads=limits.threads, quadratic=0.0, max_time=max_time)
-        options = for_search(options)._replace(exact=False)
-        relaxed = self._run(options, 0, None, AUTO, self._flat())
-        found = ranked_assignments(relaxed, k, limits)
+        options = for_search(options, limits)._replace(exact=False)
+        with ended_by_ctrl_c(limits.deadline):
+            relaxed = self._run(options, 0, None, AUTO, self._flat())
+            found = ranked_assignments(relaxed, k, limits)
         self.solution = found[0]
         report_unproved(found[0], self._shapes())
         return found
@@ -328,7 +330,7 @@ class FactorGraph(DeclaredGraph):
             scores, additionals = to_decode or self._flat()
             chosen = choose_engine(engine, layout.part, options).engine
             warm = None if start is None else start.start_for(layout)
-            with Watch(options.max_time):
+            with Watch(options.max_time, within=options.within):
                 solution = solve(chosen, layout, self.factors, scores, additionals, options, warm)
                 if out_of_time():
                     give_up()

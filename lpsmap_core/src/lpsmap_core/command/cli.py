@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import atexit
+import gc
 import warnings
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -27,6 +29,9 @@ from lpsmap_core.plugins.registry import (
     installed,
 )
 from lpsmap_core.testing.draws import DRAWS
+
+# at its end Python looks for garbage among all that was loaded, which takes half a second
+atexit.register(gc.freeze)
 
 LEVELS = {1: "1 oracle", 2: "2 compiled oracle", 3: "3 closed form"}
 

@@ -68,8 +68,7 @@ class Narration:
         """Tell what came of it."""
         proved, nodes = found.found & found.proved, int(found.n_nodes.sum())
         took = f"{nodes} nodes, {self.seconds:.2f} s"
-        free = found.total - float(found.score.sum())
-        bound = float(found.bound.sum()) + free
+        bound = float(found.bound.sum()) + found.free_score
         if found.solver != OWN or self._heard:
             self._say(f"by {found.solver}, which {found.reason}")
         if (np.isneginf(found.bound) & ~found.found).any():
@@ -77,8 +76,9 @@ class Narration:
         elif proved.all():
             self._say(f"optimum {found.total:.9g}, proved; {took}")
         else:
+            best = f"best {found.total:.9g}" if found.found.all() else "no assignment yet"
             self._say(
-                f"stopped: best {found.total:.9g}, none above {bound:.9g}, gap "
+                f"stopped: {best}, none above {bound:.9g}, gap "
                 f"{relative_gap(found.total, bound)}; {int(proved.sum())} of {len(proved)} "
                 f"components proved; {took}"
             )
@@ -94,7 +94,7 @@ class Narration:
         They begin when every component that is searched is bounded, and end with what was found.
         """
         score, bound = found.score.copy(), found.bound.copy()
-        free, n = found.total - float(found.score.sum()), len({c for _, c, _, _ in self._heard})
+        free, n = found.free_score, len({c for _, c, _, _ in self._heard})
         met: set[int] = set()
         rows = []
         for seconds, component, best, highest in self._heard:

@@ -98,7 +98,7 @@ def solve(
 
     With --task map, score and bound are printed, too: no assignment scores more than the bound. On
     a terminal, standard error gets a line for every better assignment or bound. Ctrl-C ends the
-    search, and the best so far is printed.
+    search, and the best so far is printed; a second one ends the command.
 
     The exit code is 0 if every component is solved, and 3 if one is not: its status says why. It
     is 1 if the file cannot be read or solved, and 2 if the command is wrong; then nothing is

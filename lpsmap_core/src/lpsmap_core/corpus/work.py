@@ -106,6 +106,8 @@ def _outcome(job: Job, problem: Problem) -> Outcome:
             raise content
         named = _named(job.build(content) if job.build else _read(content))
         found = solve_as(job.task, named.graph, job.options)
+        if isinstance(found, Assignment) and found.interrupted:  # who wants to end all of them
+            raise KeyboardInterrupt
         return Outcome(
             index=problem.number,
             status=status_names(found),

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import math
-import time
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -17,6 +16,7 @@ from lpsmap_core.decoding.states import States
 from lpsmap_core.engine.options import CHECKS, Options, threads_or_default
 from lpsmap_core.engine.protocol import WarmStart
 from lpsmap_core.kernels.arrays import BoolArray, FloatArray, IntArray
+from lpsmap_core.kernels.deadlines import Deadline
 from lpsmap_core.layout.layout import Part
 from lpsmap_core.model.inputs import count, number
 
@@ -36,6 +36,9 @@ PROVING_TOLERANCE = 1e-10
 SHARE = 0.5
 """Of the time given, what that relaxation may take."""
 
+GRACE = 0.5
+"""Seconds after the end for looks at components that have no assignment yet, all together."""
+
 FIRST_NODES = 64
 """Nodes of every component's search before it is another's turn; then twice as many, and so on."""
 
@@ -45,7 +48,7 @@ class SearchLimits(NamedTuple):
 
     gap: float
     max_nodes: int | None
-    deadline: float | None
+    deadline: Deadline
     threads: int
     report: Callable[[int, Progress], None] | None = None
     """Called with a component's number and how far its search is."""
@@ -76,17 +79,17 @@ def search_limits(
     return SearchLimits(
         gap=number("gap", gap, expected, lambda x: 0.0 <= x < math.inf),
         max_nodes=None if max_nodes is None else count("max_nodes", max_nodes, ", or None"),
-        deadline=None if max_time is None else time.monotonic() + CHECKS["max_time"](max_time),
+        deadline=Deadline(CHECKS["max_time"](max_time)),
         threads=threads_or_default(threads),
         report=report,
     )
 
 
-def for_search(options: Options) -> Options:
+def for_search(options: Options, limits: SearchLimits) -> Options:
     """Return the options of a relaxation that a search sets out from."""
     limit = None if options.max_time is None else SHARE * options.max_time
     tol = min(options.tol, PROVING_TOLERANCE)
-    return options._replace(tol=tol, max_time=limit, exact=True)
+    return options._replace(tol=tol, max_time=limit, within=limits.deadline, exact=True)
 
 
 def is_closed(score: FloatArray, bound: FloatArray, gap: float) -> BoolArray:
@@ -127,11 +130,15 @@ def decode_part(
     n_nodes = np.zeros(part.n_components, dtype=np.int64)
     doubtful = np.flatnonzero(~is_closed(score, bound, limits.gap) & ~np.isnan(bound))
     begun: dict[int, _Begun] = {}
-    nodes = FIRST_NODES
+    nodes, grace = FIRST_NODES, None
     while doubtful.size:
         # by turns, so that one that takes long leaves time for the others
         most = nodes if limits.max_nodes is None else min(nodes, limits.max_nodes)
         for c in doubtful.tolist():
+            if limits.deadline.passed:
+                grace = grace or Deadline(GRACE)
+                if score[c] > -math.inf or grace.passed:
+                    continue
             variables = slice(*part.first_variable[c : c + 2].tolist())
             if c not in begun:
                 known = (float(score[c]), chosen[variables]) if score[c] > -math.inf else None
@@ -145,10 +152,12 @@ def decode_part(
                 chosen[variables], score[c] = found.answer, found.score
             if found.interrupted:
                 return Decoded(chosen, score, bound, n_nodes, True)
-        late = limits.deadline is not None and time.monotonic() >= limits.deadline
-        if late or most == limits.max_nodes:
+        if limits.deadline.passed or most == limits.max_nodes:
             break
-        doubtful = doubtful[[not begun[c].search.found.finished for c in doubtful.tolist()]]
+        left = [
+            c for c in doubtful.tolist() if c not in begun or not begun[c].search.found.finished
+        ]
+        doubtful = np.array(left, dtype=np.int64)
         nodes *= 2
     return Decoded(chosen, score, bound, n_nodes, False)
 

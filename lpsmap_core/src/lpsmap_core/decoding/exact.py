@@ -198,16 +198,15 @@ class Assignments(Space[Node, BoolArray]):
         iterate, progress = state.problem.iterate, state.problem.progress
         on = np.where((decided == 1) & np.isfinite(self._eta), self._eta, 0.0).sum(axis=1)
         means, unknown = state.marginals().reshape(self.batch, n_variables), score == -np.inf
+        if not out_of_time():
+            bounds = linear_bounds(state) + on + self._rounding
+            bounds[progress.infeasible] = -np.inf
+            rounded, scores = self._round(means, decided, np.inf if unknown else 0.0)
         if out_of_time():  # nor are bounds that were cut short any
             with Watch():
                 rounded, scores = self._round(means, decided, SHORTLY if unknown else 0.0)
             best = int(scores[:n].argmax())
             return CutShort(rounded[best], float(scores[best]))
-        bounds = linear_bounds(state) + on + self._rounding
-        bounds[progress.infeasible] = -np.inf
-        rounded, scores = self._round(means, decided, np.inf if unknown else 0.0)
-        if out_of_time():
-            return CutShort()
         u, duals = iterate.u.reshape(self.batch, -1), iterate.duals.reshape(self.batch, -1)
         self._n_looked += n
         i = int(bounds[:n].argmax())
@@ -216,7 +215,7 @@ class Assignments(Space[Node, BoolArray]):
             self._disturbed = True
             kept = Node(decided[i], u[i], duals[i], float(progress.step_size[i]))
             near, of_near = self._disturb(kept, means[i])
-            if of_near > scores[i]:
+            if of_near > scores[i] and not out_of_time():
                 rounded[i], scores[i] = near, of_near
         looks: list[Look[Node, BoolArray]] = []
         for i in range(n):

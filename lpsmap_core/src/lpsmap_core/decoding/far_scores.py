@@ -25,7 +25,8 @@ NEAR = 1e3
 """It becomes so many times that sum, for relaxations, whose marginals are fractions."""
 
 MOST = 1e100
-"""The largest magnitude of all, so that sums stay finite."""
+"""The largest magnitude of all, so that sums stay finite; that of scores that were far is at least
+1, in units of which gaps and tolerances are."""
 
 
 def bring_near(
@@ -68,9 +69,11 @@ def _near(magnitude: FloatArray) -> FloatArray:
         far = np.flatnonzero((smaller > 0.0) & (magnitude > FAR * smaller))
     near = magnitude.copy()
     for first, last in zip(far, np.append(far, len(near))[1:], strict=True):
-        near[first:last] *= NEAR * near[:first].sum() / magnitude[first]
+        near[first:last] /= magnitude[first]  # first: their quotient may be less than any number
+        near[first:last] *= NEAR * near[:first].sum()
     largest = near.max(initial=0.0)
-    return near * (MOST / largest) if largest > MOST else near
+    allowed = float(np.clip(largest, 1.0 if far.size else 0.0, MOST))
+    return near if allowed == largest else near / largest * allowed
 
 
 def as_given(

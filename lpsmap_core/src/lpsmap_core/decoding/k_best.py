@@ -10,7 +10,6 @@ from __future__ import annotations
 import heapq
 import itertools
 import math
-import time
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
@@ -87,8 +86,8 @@ def k_best(space: Assignments, root: Node, k: int, limits: SearchLimits) -> Rank
 
 
 def _is_over(limits: SearchLimits, n_nodes: int) -> bool:
-    late = limits.deadline is not None and time.monotonic() >= limits.deadline
-    return late or (limits.max_nodes is not None and n_nodes >= limits.max_nodes)
+    spent = limits.max_nodes is not None and n_nodes >= limits.max_nodes
+    return spent or limits.deadline.passed
 
 
 def _least(scores: list[float], k: int, gap: float) -> float:

@@ -2,16 +2,19 @@
 
 One rounds the marginals. The others have a type's factors choose the structures that are nearest to
 them. Where other factors do not allow these, they say what they would rather have, and the first
-choose again, until all agree or it takes too long.
+choose again, until all agree or it takes too long. If nothing is allowed, all factors that bound
+counts choose together: the rows and columns of a matching never come to agree one by one.
 """
 
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 
 import numpy as np
 
 from lpsmap_core.decoding.assignments import assignment_scores, best_additionals
+from lpsmap_core.engine.simplex import FOUND, CountProgram, best_vertex
 from lpsmap_core.kernels.arrays import BoolArray, FloatArray
 from lpsmap_core.layout.layout import Bucket, Part
 from lpsmap_core.local.oracles import best_structures, with_finite_scores
@@ -20,6 +23,9 @@ __all__ = ["round_towards"]
 
 REPAIRS, STEP = 20, 0.2
 """How often factors choose again, and by how much marginals move towards what others want."""
+
+MOST_COUNTED = 2000
+"""Variables of a component whose counts choose together."""
 
 
 def round_towards(
@@ -57,6 +63,9 @@ def round_towards(
             if (best_scores > -np.inf).any() or time.monotonic() - begin >= patience:
                 break
             pushed = pushed + STEP * _complaints(part, b, eta_v, near, pushed)
+    if patience > 0.0 and not (best_scores > -np.inf).any():
+        best[0] = _counted_together(part, towards)
+        best_scores = assignment_scores(part, eta, eta_v, best)
     return best, best_scores
 
 
@@ -69,6 +78,48 @@ def _nearest(part: Part, b: int, eta_v: FloatArray, towards: FloatArray) -> Bool
     w, _ = best_structures(bucket, *with_finite_scores(bucket, slots, none, barred))
     found: BoolArray = w > 0.5
     return found
+
+
+def _counted_together(part: Part, towards: FloatArray) -> BoolArray:
+    """Return what is nearest to the first copy's marginals for all its factors that bound counts.
+
+    Their program has no other vertices where they are rows and columns, or intervals, or a tree.
+    """
+    (n_copies, n), some = towards.shape, [b for b in part.buckets if b.type.count_bounds]
+    x = np.where(towards[0] > 0.0, 1.0, 0.0)
+    if some and n <= MOST_COUNTED:
+        program = _count_program(some, n_copies, towards[0])
+        vertex = np.empty(n)
+        if best_vertex(program, vertex, np.zeros(len(program.low))) == FOUND:
+            x = vertex
+    nearest: BoolArray = x > 0.5
+    return nearest
+
+
+def _count_program(buckets: Sequence[Bucket], n_copies: int, eta: FloatArray) -> CountProgram:
+    """Return the program of the first copy's factors in buckets whose types bound counts."""
+    variable, negated, arity, bounds = [], [], [], []
+    for bucket in buckets:
+        one = bucket.select(np.arange(bucket.n_factors // n_copies))
+        low_and_high, of_slot = np.empty((2, one.n_factors)), np.diff(one.offsets)
+        low_and_high[0], low_and_high[1] = one.type.count_bounds(one.factors)  # type: ignore[misc]
+        owner = np.repeat(np.arange(one.n_factors), of_slot)
+        bounds.append(low_and_high - np.bincount(owner, one.negated, minlength=one.n_factors))
+        variable.append(one.variable)
+        negated.append(one.negated)
+        arity.append(of_slot)
+    ends = np.cumsum(np.concatenate(arity))
+    low, high = np.concatenate(bounds, axis=1)
+    return CountProgram(
+        eta=eta,
+        first=0,
+        variable=np.concatenate(variable),
+        negated=np.concatenate(negated),
+        begin=ends - np.concatenate(arity),
+        end=ends,
+        low=low,
+        high=high,
+    )
 
 
 def _complaints(

@@ -16,6 +16,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
+from lpsmap_core.kernels.deadlines import Deadline
+
 __all__ = ["CutShort", "Found", "Look", "Progress", "Search", "Space"]
 
 Node = TypeVar("Node")
@@ -164,7 +166,7 @@ class Search(Generic[Node, Answer]):
         space: Space[Node, Answer],
         *,
         max_nodes: int | None = None,
-        deadline: float | None = None,
+        deadline: Deadline | None = None,
         report: Callable[[Progress], None] | None = None,
     ) -> Found[Answer]:
         """Search on.
@@ -176,8 +178,7 @@ class Search(Generic[Node, Answer]):
         max_nodes
             Limit of all nodes that were looked at.
         deadline
-            When to stop, as ``time.monotonic()`` counts. If it has passed already, and no answer is
-            known, there still is one look.
+            When to stop. If it has passed already, and no answer is known, there still is one look.
         report
             Called after every batch.
         """
@@ -185,7 +186,7 @@ class Search(Generic[Node, Answer]):
         begin = time.monotonic() - found.seconds
         while not found.finished and not found.interrupted:
             left = math.inf if max_nodes is None else max_nodes - found.n_nodes
-            late = deadline is not None and time.monotonic() >= deadline
+            late = deadline is not None and deadline.passed
             if left <= 0 or (late and (found.n_nodes or found.answer is not None)):
                 break
             batch = nodes.take(int(min(space.batch, left)), self._least())

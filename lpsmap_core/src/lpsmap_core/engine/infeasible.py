@@ -35,6 +35,9 @@ SHARPNESS = 1e6
 PENALTY = 1e3 * SHARPNESS
 """Taken off the scores of additionals that are forbidden."""
 
+ROUNDING = 1e-12
+"""Of a sum of r, in units of its magnitudes: by less than that nothing is proven."""
+
 BYSTANDER = 1e-2
 """Factors where r is smaller than this, relative to its largest number, are left out of a proof if
 it holds without them."""
@@ -135,7 +138,7 @@ class InfeasibilityTest:
                 unsure[unsolved], slack[links] = True, 0.5 / SHARPNESS / part.delta[links] ** 2
         copies = part.sign * z + part.shift
         needs = holders(state, z, v)
-        bound = sums(owner, gap * copies + slack, part.n_components)
+        bound = sums(owner, gap * copies + slack + ROUNDING * np.abs(gap), part.n_components)
         bound[unsure] = np.inf
         # any one structure that holds it says so: oracles prefer those that do not
         bound[_components_of(state, needs)] = -np.inf

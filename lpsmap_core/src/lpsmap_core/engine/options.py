@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from lpsmap_core.engine.threads import default_threads
+from lpsmap_core.kernels.deadlines import Deadline
 from lpsmap_core.model.inputs import count, flag, number
 
 __all__ = ["Options", "checked_options", "threads_or_default"]
@@ -36,6 +37,8 @@ class Options(NamedTuple):
     threads: int = 1
     quadratic: float = 1.0
     """What the quadratic term counts: 1 for LP-SparseMAP, 0 for LP-MAP (Martins et al. 2015)."""
+    within: Deadline | None = None
+    """When the work has to end that this solve is a part of."""
     exact: bool = False
     """Whether a search follows, so that what it bounds better need not be solved."""
     relaxation: float = RELAXATION

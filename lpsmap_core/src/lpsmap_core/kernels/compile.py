@@ -16,6 +16,7 @@ from importlib import import_module
 from typing import Any, Literal, TypeVar
 
 from lpsmap_core.kernels.cache import CompilationNotice, keep_on_disk, locked
+from lpsmap_core.kernels.deadlines import compiling
 from lpsmap_core.kernels.deferral import Deferred
 from lpsmap_core.kernels.tiers import of_thread
 
@@ -191,7 +192,7 @@ def _watch(dispatcher: Any, counts: bool) -> None:
     compile_or_load, name = dispatcher.compile, dispatcher.py_func.__qualname__
 
     def locked_compile(signature: Any) -> Any:
-        with _one_thread, locked(dispatcher):
+        with _one_thread, compiling(), locked(dispatcher):
             try:
                 with Deferred():
                     address = compile_or_load(signature)

@@ -13,9 +13,9 @@ from importlib import import_module
 from types import FrameType, TracebackType
 from typing import Any
 
-__all__ = ["Deferred"]
+__all__ = ["Deferred", "signals"]
 
-_fast: Any = import_module("_signal")
+signals: Any = import_module("_signal")
 """What `signal` is made of: without its enumerations, getting and setting takes a twentieth."""
 
 _INTERRUPT = int(signal.SIGINT)
@@ -29,11 +29,11 @@ class Deferred:
 
     def __enter__(self) -> None:
         self._handler: Any = None
-        handler = _fast.getsignal(_INTERRUPT)
+        handler = signals.getsignal(_INTERRUPT)
         if callable(handler) and threading.get_ident() == threading.main_thread().ident:
             self._note = handler if isinstance(handler, _Note) else _Note(handler)
             self._handler = handler
-            _fast.signal(_INTERRUPT, self._note)
+            signals.signal(_INTERRUPT, self._note)
 
     def __exit__(
         self,
@@ -42,7 +42,7 @@ class Deferred:
         trace: TracebackType | None,
     ) -> None:
         if self._handler is not None:
-            _fast.signal(_INTERRUPT, self._handler)
+            signals.signal(_INTERRUPT, self._handler)
             self._note.deliver()
 
 

@@ -4,7 +4,8 @@ Python runs a signal's handler in the main thread, between two instructions of i
 kernel runs there, Ctrl-C waits. So every loop of a kernel that may take long asks `interrupted`. In
 the main thread that lets Python run its handlers, a few times a second. What they raise is kept,
 all threads come out of compiled code, whatever they were at, and `raise_interrupt` raises it. A
-limit of time makes kernels come out in the same way, with nothing to raise.
+limit of time makes kernels come out in the same way, with nothing to raise; and so does Ctrl-C
+where it is to end the work rather than to raise.
 
 Every thread has a record of 64-bit words, found by thread-specific storage: kernels need no
 argument for it, nor do those that plugins bring.
@@ -23,6 +24,7 @@ from types import TracebackType
 from typing import Any, ParamSpec, TypeVar
 
 from lpsmap_core.kernels.compile import COMPILED, interpreted_by, leaf
+from lpsmap_core.kernels.deadlines import Deadline, when_compiled
 from lpsmap_core.kernels.native import integers, keep_error, raise_kept
 
 __all__ = [
@@ -32,10 +34,10 @@ __all__ = [
     "interruptible",
     "out_of_time",
     "raise_interrupt",
+    "renew_deadline",
     "stopped",
 ]
 
-Record = ctypes.Array[ctypes.c_int64]
 Arguments = ParamSpec("Arguments")
 Result = TypeVar("Result")
 
@@ -43,6 +45,16 @@ _STATE, _LEADER, _DEADLINE, _NEXT_LOOK, _KEPT, _SIZE = 0, 1, 2, 3, 4, 7
 """Words of a record: whether to come out; the address of the record whose first word says so, that
 of another thread if this one helps it; two times in nanoseconds; what a handler raised.
 """
+
+
+class Record(ctypes.c_int64 * _SIZE):  # type: ignore[misc]
+    """A thread's record."""
+
+    deadline: Deadline | None
+    """Of its `Watch`."""
+    group: list[Record]
+    """Those of the threads that work together, this one among them."""
+
 
 _IDLE, _RUNNING, _HALTED, _TIMED_OUT = -1, 0, 1, 2
 """The states of a record; outside of any `Watch` it is idle, and nothing interrupts kernels."""
@@ -66,26 +78,35 @@ class Watch:
     Parameters
     ----------
     max_time
-        Seconds from its beginning on; None for no limit.
+        Seconds from its beginning on, without those that compiling takes; None for no limit.
     leader
         The record of the thread that this one helps, and comes out with.
+    within
+        A limit of what this is a part of.
     """
 
-    def __init__(self, max_time: float | None = None, leader: Record | None = None) -> None:
-        self._max_time, self._leader = max_time, leader
+    def __init__(
+        self,
+        max_time: float | None = None,
+        leader: Record | None = None,
+        within: Deadline | None = None,
+    ) -> None:
+        self._max_time, self._leader, self._within = max_time, leader, within
 
     def __enter__(self) -> Watch:
         record, leader = thread_record(), self._leader
-        self._before: list[Any] = record[:]
-        now = _now()
-        deadline, next_look, state_at = _NEVER, _NEVER, ctypes.addressof(record)
-        if self._max_time is not None and self._max_time < _LONGEST:
-            deadline = now + int(1e9 * self._max_time)
-        if leader is not None:
-            state_at, deadline = leader[_LEADER], leader[_DEADLINE]
-        elif threading.get_ident() == threading.main_thread().ident:
-            next_look = now + _PERIOD
-        record[:] = [_RUNNING, state_at, deadline, next_look, 0, 0, 0]
+        self._before: tuple[Any, ...] = record[:], record.deadline, record.group
+        next_look, state_at = _NEVER, ctypes.addressof(record)
+        if leader is None:
+            limited = self._max_time is not None or self._within is not None
+            record.deadline = Deadline(self._max_time, self._within) if limited else None
+            record.group = [record]
+            if threading.get_ident() == threading.main_thread().ident:
+                next_look = _now() + _PERIOD
+        else:
+            state_at, record.deadline, record.group = leader[_LEADER], leader.deadline, leader.group
+            record.group.append(record)
+        record[:] = [_RUNNING, state_at, _time_of(record.deadline), next_look, 0, 0, 0]
         return self
 
     def __exit__(
@@ -98,7 +119,10 @@ class Watch:
         try:
             raise_kept(record, _KEPT)
         finally:
-            record[:] = self._before
+            if self._leader is not None:
+                record.group.remove(record)
+            record[:], record.deadline, record.group = self._before
+            record[_DEADLINE] = _time_of(record.deadline)
 
 
 def interruptible(function: Callable[Arguments, Result]) -> Callable[Arguments, Result]:
@@ -127,7 +151,8 @@ def thread_record() -> Record:
     try:
         return _of_thread.record  # type: ignore[no-any-return]
     except AttributeError:
-        record = _of_thread.record = (ctypes.c_int64 * _SIZE)()
+        record = _of_thread.record = Record()
+        record.deadline, record.group = None, [record]
         address = record[_LEADER] = ctypes.addressof(record)
         record[_STATE] = _IDLE
         _announce(address)
@@ -139,6 +164,22 @@ _of_thread = threading.local()
 
 def _state() -> ctypes.c_int64:
     return ctypes.c_int64.from_address(thread_record()[_LEADER])
+
+
+def renew_deadline() -> None:
+    """Write the deadline of this thread's work anew, for all threads that do it."""
+    record = thread_record()
+    for one in tuple(record.group):
+        one[_DEADLINE] = _time_of(record.deadline)
+
+
+when_compiled(renew_deadline)
+
+
+def _time_of(deadline: Deadline | None) -> int:
+    """Return a deadline as kernels read it."""
+    left = _LONGEST if deadline is None else deadline.left
+    return _NEVER if left >= _LONGEST else _now() + int(1e9 * left)
 
 
 def _now() -> int:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, NoReturn
@@ -15,6 +14,7 @@ from lpsmap_core.decoding.far_scores import as_given, bring_near
 from lpsmap_core.decoding.solvers import OWN
 from lpsmap_core.engine.protocol import SolvedGraph
 from lpsmap_core.kernels.arrays import BoolArray, FloatArray, IntArray
+from lpsmap_core.kernels.deadlines import Deadline
 from lpsmap_core.kernels.interrupts import Watch
 from lpsmap_core.layout.layout import Layout
 from lpsmap_core.local.vertices import Vertices, structure_scores
@@ -51,6 +51,8 @@ class Assignment:
         What counts as proved: a bound within ``gap * max(1, abs(score))`` of the score.
     solver, reason
         Who looked for it, and why: core's own search, ``"lpsmap"``, or a plugin's solver.
+    interrupted
+        Whether Ctrl-C ended the search.
     """
 
     layout: Layout
@@ -65,6 +67,7 @@ class Assignment:
     gap: float
     solver: str = OWN
     reason: str = "goes on from marginals"
+    interrupted: bool = False
 
     def __reduce__(self) -> NoReturn:
         raise TypeError(
@@ -91,8 +94,13 @@ class Assignment:
     @property
     def total(self) -> float:
         """The score of the whole graph, variables in no factor included."""
+        return float(self.score.sum()) + self.free_score
+
+    @property
+    def free_score(self) -> float:
+        """The score of the variables in no factor."""
         alone = (self.layout.component < 0) & (self.values > 0.0)
-        return float(self.score.sum() + self.scores[alone].sum())
+        return float(self.scores[alone].sum())
 
     def value_of(self, variables: Variables) -> FloatArray:
         """Return the values of a view of the graph's variables."""
@@ -161,10 +169,6 @@ def decode(
     limits
         When to stop.
 
-    Raises
-    ------
-    KeyboardInterrupt
-        If it came before every component had an assignment.
     """
     part, bad = layout.part, relaxed.bad
     eta, eta_v = scores[part.variables], part.by_bucket(additional_scores, factors)
@@ -173,7 +177,6 @@ def decode(
     given = eta, eta_v
     eta, eta_v, far = bring_near(part, eta, eta_v)
     means = np.where(bad[part.component], 0.0, relaxed.values[part.variables])
-    left = None if limits.deadline is None else max(limits.deadline - time.monotonic(), GRACE)
     chosen = (means > 0.5) & ~np.isneginf(eta)
     linear = relaxed.solved.quadratic == 0.0
     with Watch():
@@ -181,7 +184,8 @@ def decode(
         if not linear:  # which solved the scores as they were given
             bound[far] = np.inf
         score, v = scored(part, eta, eta_v, chosen)
-    with Watch(left):
+    until = Deadline(GRACE) if limits.deadline.left < GRACE else limits.deadline
+    with Watch(within=until):
         start = relaxed.solved.end if linear else lambda: None
         found = decode_part(part, eta, eta_v, chosen, score, bound, limits, start)
     if (found.chosen != chosen).any():
@@ -189,8 +193,6 @@ def decode(
             score, v = scored(part, eta, eta_v, found.chosen)
     score = np.where(bad | np.isneginf(found.score), -np.inf, score)
     score, bound = as_given(part, given, far, found.chosen, score, found.bound, limits.gap)
-    if found.interrupted and not (score > -np.inf)[~bad].all():
-        raise KeyboardInterrupt
     values = np.where(scores > 0.0, 1.0, 0.0)  # of variables in no factor
     values[part.variables] = np.where((score > -np.inf)[part.component], found.chosen, np.nan)
     return Assignment(
@@ -204,6 +206,7 @@ def decode(
         bound=np.maximum(bound, score),
         n_nodes=found.n_nodes,
         gap=limits.gap,
+        interrupted=found.interrupted or limits.deadline.cut,
     )
 
 

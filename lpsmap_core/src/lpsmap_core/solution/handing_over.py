@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-import time
+import math
 from collections.abc import Callable, Sequence
 
 import numpy as np
@@ -11,8 +11,9 @@ import numpy as np
 from lpsmap_core.decoding.assignments import assignment_scores, best_additionals
 from lpsmap_core.decoding.decode import FIRST_NODES, SearchLimits
 from lpsmap_core.decoding.program import programs
-from lpsmap_core.decoding.solvers import MapSolver, MapSolverChoice, SolverLimits
+from lpsmap_core.decoding.solvers import Answer, MapSolver, MapSolverChoice, SolverLimits
 from lpsmap_core.kernels.arrays import BoolArray, FloatArray
+from lpsmap_core.kernels.ctrl_c import raised_by_ctrl_c
 from lpsmap_core.kernels.interrupts import Watch
 from lpsmap_core.layout.layout import Layout
 from lpsmap_core.model.factor import Factor
@@ -50,7 +51,7 @@ def best_assignment(
 
     Raises
     ------
-    ValueError, KeyboardInterrupt
+    ValueError
         As `hand_over`.
     """
     if not choice.after_own:
@@ -98,24 +99,28 @@ def hand_over(assignment: Assignment, solver: MapSolver, limits: SearchLimits) -
     ------
     ValueError
         If the solver refuses a component.
-    KeyboardInterrupt
-        If it came before every component had an assignment.
     """
     found = _copied(assignment)
     part = found.layout.part
     components = np.flatnonzero(~found.proved & ~np.isnan(found.bound))
     given = found.layout, found.factors, found.scores, found.additional_scores
     candidate = np.nan_to_num(found.values[part.variables]) > 0.5
-    chosen, bound, interrupted = candidate.copy(), found.bound.copy(), False
+    chosen, bound = candidate.copy(), found.bound.copy()
     for c, program in zip(components.tolist(), programs(*given, components), strict=True):
         refusal = solver.refuses(program)
         if refusal:
             raise ValueError(f"solver: {refusal}")
-        left = None if limits.deadline is None else limits.deadline - time.monotonic()
-        if interrupted or (left is not None and left <= 0.0):
+        left = limits.deadline.left
+        if left == 0.0:
             break
-        answer = solver.solve(program, SolverLimits(limits.gap, left, limits.threads))
-        interrupted = answer.interrupted
+        seconds = left if left < math.inf else None
+        try:
+            with raised_by_ctrl_c():
+                answer = solver.solve(program, SolverLimits(limits.gap, seconds, limits.threads))
+        except KeyboardInterrupt:
+            answer = Answer(None, math.inf, interrupted=True)
+        if answer.interrupted:
+            limits.deadline.end()
         found.n_nodes[c] += answer.n_nodes
         slack = ROUNDING * (1.0 + float(np.abs(program.scores).sum()))
         bound[c] = max(answer.bound + slack, program.masked)
@@ -130,9 +135,8 @@ def hand_over(assignment: Assignment, solver: MapSolver, limits: SearchLimits) -
     found.score = np.where(better, score, found.score)
     # a bound below what the oracles allow is wrong, and none
     found.bound = np.where(bound < found.score, found.bound, np.minimum(bound, found.bound))
-    if interrupted and not found.found[~np.isnan(found.bound)].all():
-        raise KeyboardInterrupt
     _write(found, chosen)
+    found.interrupted = limits.deadline.cut
     found.gap, found.solver = max(found.gap, SMALLEST_GAP), solver.name
     return found
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import time
+import math
 from collections.abc import Sequence
 
 import numpy as np
@@ -39,17 +39,19 @@ def ranked_assignments(relaxed: Solution, k: int, limits: SearchLimits) -> list[
     eta_v = np.where(bad[part.additional_component], 0.0, eta_v)
     given = eta, eta_v
     eta, eta_v, far = bring_near(part, eta, eta_v)
-    left = None if limits.deadline is None else max(limits.deadline - time.monotonic(), 1e-3)
     start = relaxed.solved.end()
     ranked: list[Ranked] = []
-    with Watch(left):
+    with Watch(within=limits.deadline):
         for c in range(part.n_components):
+            if limits.deadline.passed:
+                ranked.append(Ranked([], [], math.inf, 0, False))
+                continue
             variables = slice(*part.first_variable[c : c + 2].tolist())
             space = Assignments(part, c, eta[variables], eta_v, limits.threads)
             ranked.append(k_best(space, space.root(start), 0 if bad[c] else k, limits))
             if ranked[-1].interrupted:
-                raise KeyboardInterrupt
-    found = [_assignment(relaxed, ranked, j, eta_v, limits.gap) for j in range(k)]
+                limits.deadline.end()
+    found = [_assignment(relaxed, ranked, j, eta_v, limits) for j in range(k)]
     for one in found:
         chosen = np.nan_to_num(one.values[part.variables]) > 0.0
         one.score, one.bound = as_given(part, given, far, chosen, one.score, one.bound, limits.gap)
@@ -57,7 +59,7 @@ def ranked_assignments(relaxed: Solution, k: int, limits: SearchLimits) -> list[
 
 
 def _assignment(
-    relaxed: Solution, ranked: Sequence[Ranked], j: int, eta_v: FloatArray, gap: float
+    relaxed: Solution, ranked: Sequence[Ranked], j: int, eta_v: FloatArray, limits: SearchLimits
 ) -> Assignment:
     """Return the j-th best of every component; none where there are fewer."""
     part, n = relaxed.layout.part, len(ranked)
@@ -83,6 +85,7 @@ def _assignment(
         score=score,
         bound=np.where(relaxed.non_finite, np.nan, bound),
         n_nodes=np.array([found.n_nodes for found in ranked], dtype=np.int64),
-        gap=gap,
+        gap=limits.gap,
         reason="goes on past the best",
+        interrupted=limits.deadline.cut,
     )

@@ -105,15 +105,18 @@ def report_unproved(assignment: Assignment, shapes: Shapes) -> None:
     if bad.all():
         raise ValueError(_non_finite_message(assignment.scores, shapes))
     allowed = ~(np.isneginf(assignment.bound) | bad)
+    mend = "raise max_time or max_nodes"
+    if assignment.interrupted:
+        mend = "Ctrl-C ended the search; search on"
     lines = []
     for count, words in (
         (bad.sum(), "have a score that is NaN or +inf, and NaN values."),
         ((none & ~allowed & ~bad).sum(), "have constraints that allow no assignment."),
-        ((none & allowed).sum(), "have no assignment yet: raise max_time or max_nodes."),
+        ((none & allowed).sum(), f"have no assignment yet: {mend}."),
         (
             (~none & ~assignment.proved).sum(),
-            "have an assignment that is not proved the best: raise max_time or max_nodes, or "
-            "accept it; Assignment.bound says how far it can be from the best.",
+            f"have an assignment that is not proved the best: {mend}, or accept it; "
+            "Assignment.bound says how far it can be from the best.",
         ),
     ):
         if count:

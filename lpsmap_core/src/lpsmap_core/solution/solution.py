@@ -18,6 +18,7 @@ from lpsmap_core.engine.state import sums
 from lpsmap_core.engine.status import OK, Status
 from lpsmap_core.engine.warm_start import CachedStart, GraphStart, WarmStartCache
 from lpsmap_core.kernels.arrays import BoolArray, FloatArray, IntArray
+from lpsmap_core.kernels.ctrl_c import ended_by_ctrl_c
 from lpsmap_core.layout.layout import Layout
 from lpsmap_core.local.vertices import join_vertices, structure_scores
 from lpsmap_core.model.factor import Factor
@@ -330,8 +331,7 @@ class Solution:
         Returns
         -------
         Assignment
-            The best assignment that was found. Ctrl-C ends the search, and gives this too, once
-            every component has one.
+            The best assignment that was found. Ctrl-C ends the search, and gives this, too.
 
         Raises
         ------
@@ -340,7 +340,9 @@ class Solution:
         ValueError
             If one is out of range.
         """
-        return self.decoded(search_limits(gap, max_time, max_nodes, threads, progress))
+        limits = search_limits(gap, max_time, max_nodes, threads, progress)
+        with ended_by_ctrl_c(limits.deadline):
+            return self.decoded(limits)
 
     def decoded(self, limits: SearchLimits) -> Assignment:
         """Do what `decode` does, within checked limits."""

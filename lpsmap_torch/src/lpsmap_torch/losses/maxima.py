@@ -166,7 +166,10 @@ class PerceptronLoss(MaximumLoss):
     """
 
     def _solve(self, graph: TorchFactorGraph) -> Solution | Assignment:
-        return graph.solve_map(**self.options)
+        found = graph.solve_map(**self.options)
+        if isinstance(found, Assignment) and found.interrupted:  # nor is that a loss
+            raise KeyboardInterrupt
+        return found
 
 
 class StructuredHingeLoss(MarginLoss, PerceptronLoss):

@@ -1,0 +1,71 @@
+"""Ctrl-C as the end of the time that a search has, rather than an exception."""
+
+from __future__ import annotations
+
+import threading
+from types import FrameType, TracebackType
+from typing import Any
+
+from lpsmap_core.kernels.deadlines import Deadline
+from lpsmap_core.kernels.deferral import signals
+from lpsmap_core.kernels.interrupts import renew_deadline
+
+__all__ = ["ended_by_ctrl_c", "raised_by_ctrl_c"]
+
+
+def ended_by_ctrl_c(deadline: Deadline) -> _Handled:
+    """Let the first Ctrl-C in a block end a deadline, and what watches for it; a second one raises.
+
+    Whoever has a handler of their own for it goes without.
+    """
+    return _Handled(_CtrlC(deadline), signals.default_int_handler)
+
+
+def raised_by_ctrl_c() -> _Handled:
+    """Let Ctrl-C raise within `ended_by_ctrl_c`: for code of others, which knows no deadlines."""
+    before = signals.getsignal(signals.SIGINT)
+    return _Handled(signals.default_int_handler, before if isinstance(before, _CtrlC) else None)
+
+
+class _CtrlC:
+    """A handler that ends a deadline, once."""
+
+    def __init__(self, deadline: Deadline) -> None:
+        self._deadline = deadline
+
+    def __call__(self, number: int, frame: FrameType | None) -> None:
+        if self._deadline.cut:
+            raise KeyboardInterrupt
+        self._deadline.end()
+        renew_deadline()
+
+
+class _Handled:
+    """A block in which Ctrl-C has a handler, in the main thread and if it has a certain other one.
+
+    Parameters
+    ----------
+    handler
+        The handler.
+    instead_of
+        The other one; None for nothing.
+    """
+
+    def __init__(self, handler: Any, instead_of: Any) -> None:
+        self._handler, self._before = handler, instead_of
+
+    def __enter__(self) -> None:
+        in_main = threading.get_ident() == threading.main_thread().ident
+        if not in_main or signals.getsignal(signals.SIGINT) is not self._before:
+            self._before = None
+        if self._before is not None:
+            signals.signal(signals.SIGINT, self._handler)
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if self._before is not None:
+            signals.signal(signals.SIGINT, self._before)

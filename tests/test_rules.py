@@ -1,0 +1,44 @@
+"""The judge's rules, which are written from the documentation, and types' own oracles agree."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import stress_decoding
+from rules import RULES
+from stress_graphs import Piece, Row, templates_of
+
+
+@pytest.mark.parametrize("kind", sorted(RULES))
+def test_rules_allow_what_oracles_give(kind: str) -> None:
+    judged = 0
+    for template in templates_of(kind):
+        rng = np.random.default_rng(0)
+        eta_v = rng.normal(size=template.shape_v)
+        numbers, off = np.arange(template.size), np.zeros(template.size, dtype=bool)
+        tables = stress_decoding.factor_tables(Piece(template, numbers, off, eta_v))
+        for row, table, scores in zip(template.rows, tables, eta_v, strict=True):
+            if len(row.places) <= stress_decoding.MOST_SLOTS:
+                judged += 1
+                assert _scores(row, scores) == pytest.approx(
+                    {on.tobytes(): float(s) for on, s in zip(table.on, table.score, strict=True)}
+                )
+    assert judged
+
+
+def _scores(row: Row, eta_v: np.ndarray) -> dict[bytes, float]:
+    """Return the best score of every assignment that an oracle gave."""
+    whole = np.isin(row.m, (0.0, 1.0)).all(axis=1)
+    order = np.argsort(row.places)
+    best: dict[bytes, float] = {}
+    for m, n in zip(row.m[whole] > 0.5, row.n[whole], strict=True):
+        key = m[order].tobytes()
+        best[key] = max(best.get(key, -np.inf), float(n @ eta_v))
+    return best
+
+
+@pytest.mark.compiled
+@pytest.mark.parametrize("seed", [1024])
+def test_graphs_of_the_run(seed: int) -> None:
+    assert not stress_decoding.checked(seed).wrong
