@@ -251,6 +251,7 @@ class FactorGraph(DeclaredGraph):
         limits = search_limits(gap, max_time, max_nodes, threads, progress)
         options = for_search(options)
         scores, additionals = flat = self._flat()
+        additionals[:] = forget_unused(self.factors, scores, additionals)
         limited = max_nodes is not None
         choice = choose_map_solver(solver, self.factors, [scores, *additionals], limited)
         self.solution = assignment = best_assignment(
@@ -346,8 +347,7 @@ class FactorGraph(DeclaredGraph):
     def _flat(self) -> tuple[FloatArray, list[FloatArray]]:
         """Return the scores of all variables, and of every declaration's additionals."""
         scores = self.flat_scores()
-        additionals = list(map(self._flat_additionals, self.factors, self._additionals))
-        return scores, forget_unused(self.factors, scores, additionals)
+        return scores, list(map(self._flat_additionals, self.factors, self._additionals))
 
     def condition(self, evidence: Sequence[tuple[Variables, npt.ArrayLike]]) -> Conditioned:
         """Return the graph of what is left to ask when some variables are known.

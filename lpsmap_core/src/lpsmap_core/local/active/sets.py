@@ -159,12 +159,18 @@ class ActiveSets:
         right angles to the simplex are the same for all of it, and since `z` lies inside its face,
         larger for some structure of the face unless the simplex has all its dimensions.
         """
-        rows = rows[self.status[rows] != RUNNING]
+        rows = self.incomplete(rows)
+        if not len(rows):
+            return
         large = self.active[rows] >= LARGE_SET
         for some in (rows[~large], *rows[large].reshape(-1, 1)):  # large ones one at a time
             self.grow(some)  # which an interruption may have left to do
             complete_faces(self._handle, some, a, eta_v, z)
             self.raise_error()
+
+    def incomplete(self, rows: IntArray) -> IntArray:
+        """Return the factors of `rows` that `complete_faces` has to look at."""
+        return rows[self.status[rows] != RUNNING]
 
     def raise_error(self) -> None:
         """Raise what was raised inside a compiled loop: by Python code, or for an interruption."""

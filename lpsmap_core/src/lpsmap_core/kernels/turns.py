@@ -1,0 +1,70 @@
+"""Shares that threads take in turn inside compiled code, by a counter that all of them see."""
+
+from __future__ import annotations
+
+import _thread
+from importlib import import_module
+from typing import Any
+
+from lpsmap_core.kernels.arrays import IntArray
+from lpsmap_core.kernels.compile import COMPILED, leaf
+
+__all__ = ["next_in_turn", "next_turn_in_python"]
+
+_lock = _thread.allocate_lock()
+
+
+def next_turn_in_python(taken: IntArray) -> int:
+    """Return how many turns were taken before, and take one; for counters that no kernel has."""
+    with _lock:
+        turn = int(taken[0])
+        taken[0] = turn + 1
+    return turn
+
+
+_next_turn: Any
+
+if COMPILED:
+    # by name, since numba has no types to check these with
+    ir: Any = import_module("llvmlite.ir")
+    types: Any = import_module("numba.core.types")
+    intrinsic: Any = import_module("numba.extending").intrinsic
+
+    @intrinsic  # type: ignore[untyped-decorator]
+    def _next_turn(typing_context: Any, taken: Any) -> Any:
+        """Return how many turns were taken before, and take one; see `next_turn_in_python`."""
+
+        def generate(context: Any, builder: Any, signature: Any, values: Any) -> Any:
+            counter = context.make_array(signature.args[0])(context, builder, values[0])
+            return builder.atomic_rmw("add", counter.data, ir.IntType(64)(1), "monotonic")
+
+        return types.int64(taken), generate
+
+else:
+    _next_turn = next_turn_in_python
+
+
+@leaf
+def next_in_turn(i: int, end: int, bounds: IntArray, taken: IntArray) -> tuple[int, int]:
+    """Return the next item and the end of its share.
+
+    Parameters
+    ----------
+    i, end
+        Where this thread is in its share; after its last item, it takes another one.
+    bounds
+        Where each share begins; then where the last one ends.
+    taken
+        (1,) how many shares were taken.
+
+    Returns
+    -------
+    i, end
+        Equal if all shares are taken.
+    """
+    if i < end:
+        return i, end
+    share = _next_turn(taken)
+    if share >= len(bounds) - 1:
+        return end, end
+    return bounds[share], bounds[share + 1]
