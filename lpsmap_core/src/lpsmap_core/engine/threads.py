@@ -165,17 +165,14 @@ def cut(sizes: IntArray, threads: int) -> tuple[IntArray, int]:
     while there is as much: so that the threads end at about the same time (Polychronopoulos & Kuck
     1987). For a single thread there is one.
     """
-    n = len(sizes)
-    if threads > 1:
-        threads = min(threads, n, int(sizes.sum()) // SMALLEST_WORK)
+    n, total = len(sizes), int(sizes.sum()) if threads > 1 else 0
+    threads = min(threads, n, total // SMALLEST_WORK)
     if threads < 2:
         return np.array([0, n]), 1
-    ends = np.cumsum(sizes)
-    total = ends[-1]
-    kept = 1.0 - 0.5 / threads
-    n_shrinking = int(np.log(2 * threads * SMALLEST_SHARE / total) / np.log(kept)) + 1
-    left = total * kept ** np.arange(max(1, n_shrinking) + 1)
-    wanted = np.concatenate([total - left, np.arange(total - left[-1], total, SMALLEST_SHARE)])
-    bounds = np.searchsorted(ends, wanted, side="right")
-    bounds = np.unique(np.append(bounds, n))  # which begin with 0
-    return bounds, min(threads, len(bounds) - 1)
+    wanted, done = [], 0
+    while done < total:
+        done += max((total - done) // (2 * threads), SMALLEST_SHARE)
+        wanted.append(done)
+    ends = sizes.cumsum().searchsorted(wanted, side="right").tolist()
+    bounds = sorted({0, *ends, n})
+    return np.array(bounds), min(threads, len(bounds) - 1)

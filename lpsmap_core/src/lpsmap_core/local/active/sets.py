@@ -170,7 +170,8 @@ class ActiveSets:
 
     def incomplete(self, rows: IntArray) -> IntArray:
         """Return the factors of `rows` that `complete_faces` has to look at."""
-        return rows[self.status[rows] != RUNNING]
+        ended: IntArray = rows[self.status[rows] != RUNNING]
+        return ended
 
     def raise_error(self) -> None:
         """Raise what was raised inside a compiled loop: by Python code, or for an interruption."""
@@ -328,5 +329,5 @@ class ActiveSets:
 
 def first_capacity(bucket: Bucket) -> IntArray:
     """Return how many structures the sets of a bucket's factors have room for at first."""
-    capacity: IntArray = np.clip(np.diff(bucket.offsets) // 4, FEWEST_PLACES, MOST_PLACES)
-    return capacity
+    quarter: IntArray = np.diff(bucket.offsets) // 4
+    return np.minimum(np.maximum(quarter, FEWEST_PLACES), MOST_PLACES)
