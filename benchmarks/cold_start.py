@@ -1,8 +1,9 @@
 """Time the first solve on a machine that has never compiled: a fresh cache, one core, one thread.
 
-``python benchmarks/cold_start.py`` starts a process for every case and prints its wall and its
-processor seconds, imports included; and then those of the same process with the cache that the
-first has filled. Judge by the processor's where the machine is shared.
+``python benchmarks/cold_start.py`` starts processes for every case and prints their wall and their
+processor seconds, imports included: of one as users start it, whose small solve is interpreted; of
+one that compiles at once; and of one with the cache that this has filled. Judge by the processor's
+where the machine is shared.
 """
 
 from __future__ import annotations
@@ -77,9 +78,10 @@ CASES: dict[str, Callable[[], None]] = {
 }
 
 
-def measure(python: str, case: str, cache: str, core: int) -> tuple[float, float]:
+def measure(python: str, case: str, cache: str, core: int, now: bool) -> tuple[float, float]:
     """Return wall and processor seconds of a new process that runs a case."""
     environment = {**os.environ, "NUMBA_CACHE_DIR": cache, "OMP_NUM_THREADS": "1"}
+    environment |= {"LPSMAP_COMPILE_AFTER": "0"} if now else {}
     command = [python, __file__, "--serve", case, "--core", str(core)]
     answer = subprocess.run(command, env=environment, check=True, capture_output=True, text=True)
     wall, processor = json.loads(answer.stdout)
@@ -107,12 +109,12 @@ def main(pythons: tuple[str, ...], only: str, core: int, serving: str) -> None:
         serve(serving, core)
         return
     table = Table(title="first solves on one core, seconds: wall / processor")
-    for column in ("case", "interpreter", "fresh cache", "filled cache"):
+    for column in ("case", "interpreter", "fresh cache", "compiled at once", "filled cache"):
         table.add_column(column, justify="left" if column == "case" else "right")
     for case in (case for case in CASES if only in case):
         for python in pythons or (sys.executable,):
             with tempfile.TemporaryDirectory() as cache:
-                times = [measure(python, case, cache, core) for _ in range(2)]
+                times = [measure(python, case, cache, core, now) for now in (False, True, True)]
             table.add_row(case, python, *(f"{wall:.1f} / {cpu:.1f}" for wall, cpu in times))
     Console().print(table)
 

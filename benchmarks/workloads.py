@@ -8,10 +8,13 @@ links; ours, at the same tol, bounds the largest residual, which asks for more.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
+
+os.environ.setdefault("LPSMAP_COMPILE_AFTER", "0")  # times are those of compiled kernels
 
 from lpsmap import AtMostOne, Budget, DepTree, FactorGraph, Pair, Sequence, Xor
 

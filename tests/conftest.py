@@ -22,6 +22,9 @@ else:  # core and packs do not need it; what does is not even imported
 
 UNCOMPILED = os.environ.get("LPSMAP_DISABLE_JIT", "0") not in ("", "0")
 
+# Tests are of compiled kernels; interpreted ones are tested where a test asks for them.
+os.environ.setdefault("LPSMAP_COMPILE_AFTER", "0")
+
 # The same draws in every run: a failure is the code's, and repeats. Fewer where kernels are slow.
 hypothesis.settings.register_profile(
     "lpsmap", deadline=None, derandomize=True, max_examples=10 if UNCOMPILED else 100

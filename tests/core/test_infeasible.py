@@ -130,6 +130,7 @@ def test_no_feasible_graph_is_called_infeasible(draws: int) -> None:
         check_feasible(seed)
 
 
+@pytest.mark.compiled  # the loop calls the same method where it is not
 @pytest.mark.parametrize("projective", [False, True])
 def test_a_relaxation_asks_the_oracle_alone(
     monkeypatch: pytest.MonkeyPatch, projective: bool

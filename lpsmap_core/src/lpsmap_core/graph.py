@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -12,11 +11,13 @@ import numpy.typing as npt
 from lpsmap_core.decoding.decode import DEFAULT_GAP, for_search, search_limits
 from lpsmap_core.decoding.search import Progress as SearchProgress
 from lpsmap_core.decoding.solvers import choose_map_solver
+from lpsmap_core.engine.admm import loop
 from lpsmap_core.engine.choice import AUTO, choose_engine
 from lpsmap_core.engine.options import Options, checked_options, threads_or_default
 from lpsmap_core.engine.warm_start import CachedStart
 from lpsmap_core.kernels.arrays import FloatArray
-from lpsmap_core.kernels.interrupts import Watch
+from lpsmap_core.kernels.interrupts import Watch, out_of_time
+from lpsmap_core.kernels.tiers import give_up, unless_slow
 from lpsmap_core.layout.layout import Layout, build_layout
 from lpsmap_core.model.declared import DeclaredGraph
 from lpsmap_core.model.evidence import Conditioned, condition
@@ -30,13 +31,11 @@ from lpsmap_core.solution.gibbs import Gibbs
 from lpsmap_core.solution.handing_over import best_assignment, nothing_known
 from lpsmap_core.solution.plan import Plan, make_plan
 from lpsmap_core.solution.ranked import ranked_assignments
-from lpsmap_core.solution.report import report, report_unproved
+from lpsmap_core.solution.report import log, report, report_unproved
 from lpsmap_core.solution.solution import Solution, checked_start
 from lpsmap_core.solution.solve import solve
 
 __all__ = ["FactorGraph"]
-
-logger = logging.getLogger("lpsmap")
 
 
 class FactorGraph(DeclaredGraph):
@@ -323,25 +322,27 @@ class FactorGraph(DeclaredGraph):
     ) -> Solution:
         """Solve with checked options; for given scores, what is not solved is not reported."""
         verbose = count("verbose", verbose, least=0)
-        layout = self._laid_out()
-        scores, additionals = to_decode or self._flat()
-        chosen = choose_engine(engine, layout.part, options).engine
-        warm = None if warm_start is None else self._own_start(warm_start).start_for(layout)
-        with Watch(options.max_time):
-            solution = solve(chosen, layout, self.factors, scores, additionals, options, warm)
+        start = None if warm_start is None else self._own_start(warm_start)
+
+        def by_engine() -> Solution:
+            layout = self._laid_out()
+            scores, additionals = to_decode or self._flat()
+            chosen = choose_engine(engine, layout.part, options).engine
+            warm = None if start is None else start.start_for(layout)
+            with Watch(options.max_time):
+                solution = solve(chosen, layout, self.factors, scores, additionals, options, warm)
+                if out_of_time():
+                    give_up()
+                return solution
+
+        solution = by_engine() if to_decode else unless_slow(by_engine, loop, self._size)
         self.solution = solution
-        if isinstance(warm_start, CachedStart):
-            warm_start.keep(layout, solution.solved)
+        if isinstance(start, CachedStart):
+            start.keep(self._laid_out(), solution.solved)
         if to_decode is None:
-            report(solution, scores, self._shapes())
+            report(solution, self._shapes())
         if verbose:
-            logger.info(
-                "%r; outer iterations: most %d; largest residuals: %.2e primal, %.2e dual",
-                solution,
-                solution.iterations.max(initial=0),
-                solution.primal_residual.max(initial=0.0),
-                solution.dual_residual.max(initial=0.0),
-            )
+            log(solution)
         return solution
 
     def _flat(self) -> tuple[FloatArray, list[FloatArray]]:

@@ -26,6 +26,7 @@ from lpsmap_core.graph import FactorGraph
 from lpsmap_core.kernels.arrays import FloatArray
 from lpsmap_core.kernels.compile import COMPILED
 from lpsmap_core.kernels.late import compile_all
+from lpsmap_core.kernels.tiers import PATIENCE
 from lpsmap_core.model.factor import Factor
 from lpsmap_core.plugins.registry import installed
 from lpsmap_core.solution.tables import text_table
@@ -95,7 +96,7 @@ def _compile(name: str) -> Job:
     begin = time.perf_counter()
     done = subprocess.run(
         [sys.executable, "-m", __name__, name],
-        env={**os.environ, "LPSMAP_THREADS": "1"},
+        env={**os.environ, "LPSMAP_THREADS": "1", PATIENCE: "0"},
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,

@@ -172,7 +172,7 @@ def advance_components(
     handles = state.solver_table, state.handle, polish.handle, work.handle
 
     def run(shares: Shares) -> None:
-        _run(*shares, together, *handles, PLACES, limits, state.trace)
+        loop(*shares, together, *handles, PLACES, limits, state.trace)
         raise_late()
 
     in_shares(run, components, state.part.sizes[components], 1 if together else threads)
@@ -183,7 +183,7 @@ def advance_components(
 
 
 @kernel
-def _run(
+def loop(
     components: IntArray,
     bounds: IntArray,
     taken: IntArray,

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import functools
+from collections.abc import Callable
+from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -20,6 +22,7 @@ from lpsmap_core.engine.state import PartState
 from lpsmap_core.engine.status import Status
 from lpsmap_core.kernels.arrays import BoolArray, FloatArray, IntArray
 from lpsmap_core.kernels.interrupts import interruptible
+from lpsmap_core.kernels.tiers import interpreted, interprets
 from lpsmap_core.layout.layout import Part
 from lpsmap_core.layout.ragged import ranges
 from lpsmap_core.local.active.limits import AS_NEEDED
@@ -27,6 +30,8 @@ from lpsmap_core.local.active.sets import ActiveSets
 from lpsmap_core.local.vertices import Vertices, join_vertices
 
 __all__ = ["CompiledEngine", "SolvedPart"]
+
+Result = TypeVar("Result")
 
 
 class SolvedPart(SolvedGraph):
@@ -146,6 +151,30 @@ class SolvedPart(SolvedGraph):
         return WarmStart(iterate.u, iterate.duals, step_size, known, first_step_size, self.state)
 
 
+def _interpreted(method: Callable[..., Result]) -> Callable[..., Result]:
+    """Return a method that interprets the kernels that it calls."""
+
+    @functools.wraps(method)
+    def in_python(*arguments: Any) -> Result:
+        with interpreted():
+            return method(*arguments)
+
+    return in_python
+
+
+class InterpretedPart(SolvedPart):
+    """A part that interpreted kernels solved, whose state only they can read."""
+
+    __init__ = _interpreted(SolvedPart.__init__)
+    status = _interpreted(SolvedPart.status)
+    marginals = _interpreted(SolvedPart.marginals)
+    multiply = _interpreted(SolvedPart.multiply)
+    structures = _interpreted(SolvedPart.structures)
+    gap = _interpreted(SolvedPart.gap)
+    error_bound = _interpreted(SolvedPart.error_bound)
+    assignment_bound = _interpreted(SolvedPart.assignment_bound)
+
+
 class CompiledEngine(Engine):
     """ADMM with a polish and acceleration, compiled, on the processor."""
 
@@ -191,4 +220,4 @@ class CompiledEngine(Engine):
 def _judged(state: PartState) -> SolvedPart:
     """Return a solved part, of which it is known what contradicts."""
     find_violations(state)
-    return SolvedPart(state)
+    return (InterpretedPart if interprets() else SolvedPart)(state)

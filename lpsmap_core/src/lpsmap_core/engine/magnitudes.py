@@ -240,6 +240,7 @@ def _next_gap(
         below, next_below = 0.0, max(1.0, cut[c])
         while next_below > below:
             below = next_below
-            largest, beyond = _largest_up_to(c, RATIO * below, blocks, eta, eta_v)
+            most = RATIO * min(below, MOST_FINITE / RATIO)  # or infinite ones were among them
+            largest, beyond = _largest_up_to(c, most, blocks, eta, eta_v)
             next_below = max(below, largest)
         cut[c], base[c] = beyond, below

@@ -12,6 +12,7 @@ import numpy as np
 
 from lpsmap_core.kernels.arrays import IntArray
 from lpsmap_core.kernels.interrupts import Watch, halt, raise_interrupt, thread_record
+from lpsmap_core.kernels.tiers import interprets
 from lpsmap_core.kernels.turns import next_turn_in_python
 
 __all__ = ["SMALLEST_WORK", "Shares", "cut", "default_threads", "in_shares"]
@@ -74,8 +75,8 @@ def in_shares(
 ) -> list[Result]:
     """Return what a function returns to some threads, which share some items.
 
-    The function should spend its time in compiled code, which holds no lock. The calling thread is
-    one of them.
+    The function should spend its time in compiled code, which holds no lock; where kernels are
+    interpreted, one thread does all. The calling thread is one of them.
 
     Parameters
     ----------
@@ -96,7 +97,7 @@ def in_shares(
     """
     if not len(items):
         return []
-    bounds, threads = cut(sizes, threads)
+    bounds, threads = cut(sizes, 1 if interprets() else threads)
     shares = Shares(items, bounds, np.zeros(1, dtype=np.int64))
     if threads == 1:
         found = [function(shares)]

@@ -19,7 +19,7 @@ from lpsmap_core.engine.problem import LoopProblem
 from lpsmap_core.engine.selection import Selection
 from lpsmap_core.kernels.arrays import IntArray
 from lpsmap_core.kernels.by_address import address_type_of, type_of
-from lpsmap_core.kernels.compile import COMPILED, leaf
+from lpsmap_core.kernels.compile import COMPILED, interpreted_by, leaf
 from lpsmap_core.kernels.late import kernel_at, place_of
 from lpsmap_core.kernels.native import invoke
 
@@ -43,65 +43,60 @@ if COMPILED:
         ]
     )
 
-    @leaf
-    def start_later(
-        places: IntArray, multipliers: bool, selection: Selection, problem: LoopProblem
-    ) -> bool:
-        """Call `start_from_multipliers`, or else `start_from_vertices`."""
-        address = kernel_at(places[_MULTIPLIERS if multipliers else _VERTICES])
-        if address != 0:
-            invoke(address, (selection, problem))
-        return address != 0  # type: ignore[no-any-return]
-
-    @leaf
-    def polish_later(
-        places: IntArray,
-        selection: Selection,
-        solver_table: Any,
-        problem: LoopProblem,
-        polish: Polish,
-        work: Work,
-        tol: float,
-    ) -> bool:
-        """Call `polish_settled`."""
-        address = kernel_at(places[_POLISH])
-        if address != 0:
-            invoke(address, (selection, solver_table, problem, polish, work, tol))
-        return address != 0  # type: ignore[no-any-return]
-
-    @leaf
-    def accelerate_later(places: IntArray, c: int, problem: LoopProblem, history: History) -> bool:
-        """Call `accelerate`."""
-        address = kernel_at(places[_ACCELERATE])
-        if address != 0:
-            invoke(address, (c, problem, history))
-        return address != 0  # type: ignore[no-any-return]
-
 else:
     PLACES = np.zeros(4, dtype=np.int64)
 
-    def start_later(
-        places: IntArray, multipliers: bool, selection: Selection, problem: LoopProblem
-    ) -> bool:
-        """Call `start_from_multipliers`, or else `start_from_vertices`."""
-        start = start_from_multipliers if multipliers else start_from_vertices
-        start(selection, problem)
-        return True
 
-    def polish_later(
-        places: IntArray,
-        selection: Selection,
-        solver_table: Any,
-        problem: LoopProblem,
-        polish: Polish,
-        work: Work,
-        tol: float,
-    ) -> bool:
-        """Call `polish_settled`."""
-        polish_settled(selection, solver_table, problem, polish, work, tol)
-        return True
+def _start(places: IntArray, multipliers: bool, selection: Selection, problem: LoopProblem) -> bool:
+    (start_from_multipliers if multipliers else start_from_vertices)(selection, problem)
+    return True
 
-    def accelerate_later(places: IntArray, c: int, problem: LoopProblem, history: History) -> bool:
-        """Call `accelerate`."""
-        accelerate(c, problem, history)
-        return True
+
+def _polish(places: IntArray, *arguments: Any) -> bool:
+    polish_settled(*arguments)
+    return True
+
+
+def _accelerate(places: IntArray, *arguments: Any) -> bool:
+    accelerate(*arguments)
+    return True
+
+
+@interpreted_by(_start)
+@leaf
+def start_later(
+    places: IntArray, multipliers: bool, selection: Selection, problem: LoopProblem
+) -> bool:
+    """Call `start_from_multipliers`, or else `start_from_vertices`."""
+    address = kernel_at(places[_MULTIPLIERS if multipliers else _VERTICES])
+    if address != 0:
+        invoke(address, (selection, problem))
+    return address != 0
+
+
+@interpreted_by(_polish)
+@leaf
+def polish_later(
+    places: IntArray,
+    selection: Selection,
+    solver_table: Any,
+    problem: LoopProblem,
+    polish: Polish,
+    work: Work,
+    tol: float,
+) -> bool:
+    """Call `polish_settled`."""
+    address = kernel_at(places[_POLISH])
+    if address != 0:
+        invoke(address, (selection, solver_table, problem, polish, work, tol))
+    return address != 0
+
+
+@interpreted_by(_accelerate)
+@leaf
+def accelerate_later(places: IntArray, c: int, problem: LoopProblem, history: History) -> bool:
+    """Call `accelerate`."""
+    address = kernel_at(places[_ACCELERATE])
+    if address != 0:
+        invoke(address, (c, problem, history))
+    return address != 0

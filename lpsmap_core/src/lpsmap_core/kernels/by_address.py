@@ -16,9 +16,10 @@ from typing import Any
 from lpsmap_core.kernels.compile import COMPILED
 from lpsmap_core.kernels.records import Field, kinds_of
 
-__all__ = ["address_type_of", "by_address", "record_at", "type_of"]
+__all__ = ["address_type_of", "by_address", "handed_on", "record_at", "type_of"]
 
 address_type_of: Any
+handed_on: Any
 type_of: Any
 
 if COMPILED:
@@ -30,6 +31,20 @@ if COMPILED:
     templates: Any = import_module("numba.core.typing.templates")
     imputils: Any = import_module("numba.core.imputils")
     from_dtype: Any = import_module("numba.np.numpy_support").from_dtype
+
+    _Intrinsic: Any = import_module("numba.core.extending")._Intrinsic
+
+    class _HandedOn(_Intrinsic):  # type: ignore[misc]
+        """What compiled code replaces, and the identity where it is interpreted."""
+
+        def __call__(self, value: Any) -> Any:
+            return value
+
+    def handed_on(definition: Any) -> Any:
+        """Return an intrinsic function that is the identity where it is interpreted."""
+        found = extending.intrinsic(definition)
+        found.__class__ = _HandedOn
+        return found
 
     _WORD = ir.IntType(64)
     _NUMBERS = (types.float64, types.int64)
@@ -114,7 +129,7 @@ if COMPILED:
             return all(map(_is_plain, kind.types))
         return kind in _NUMBERS or (isinstance(kind, types.Array) and kind.layout == "C")
 
-    @extending.intrinsic  # type: ignore[untyped-decorator]
+    @handed_on  # type: ignore[untyped-decorator]
     def by_address(typing_context: Any, value: Any) -> Any:
         """Return a named tuple of arrays as an address, for as long as the kernel runs.
 
@@ -161,11 +176,11 @@ if COMPILED:
         def read(typing_context: Any, words: Any) -> Any:
             return found(types.Array(types.int64, 1, "C")), generate
 
-        return extending.intrinsic(read)
+        return handed_on(read)
 
 else:
     # never called: what is not compiled has no types
-    address_type_of = type_of = None
+    address_type_of = type_of = handed_on = None
 
     def by_address(value: Any) -> Any:
         """Return the tuple."""

@@ -115,6 +115,10 @@ class KernelCache:
         except OSError as error:
             _warn_once(NOT_KEPT, reason=str(error))
 
+    def has_some(self) -> bool:
+        """Return whether the kernel was kept for any signature."""
+        return any(self._folder.glob(f"{self._stem}*.nbc"))
+
     def flush(self) -> None:
         """Remove the kernel's files."""
         for path in self._folder.glob(f"{self._stem}*"):
@@ -184,6 +188,10 @@ class NoCache:
 
     def save_overload(self, signature: Any, compiled: Any) -> None:
         """Keep nothing."""
+
+    def has_some(self) -> bool:
+        """Return that nothing is kept."""
+        return False
 
     def flush(self) -> None:
         """Remove nothing."""

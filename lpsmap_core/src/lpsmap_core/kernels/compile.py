@@ -1,8 +1,9 @@
 """The one place that decides how kernels are compiled.
 
 Kernels are plain Python functions on flat arrays. With numba they are compiled on first use,
-release the interpreter lock and are cached on disk; without it, or with ``LPSMAP_DISABLE_JIT=1``,
-the same source runs undecorated.
+release the interpreter lock and are cached on disk; without it, or with ``LPSMAP_DISABLE_JIT=1`` or
+numba's own ``NUMBA_DISABLE_JIT=1``, the same source runs undecorated. So it does in the first small
+solves, see `lpsmap_core.kernels.tiers`.
 """
 
 from __future__ import annotations
@@ -10,10 +11,12 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Callable
+from importlib import import_module
 from typing import Any, Literal, TypeVar
 
 from lpsmap_core.kernels.cache import CompilationNotice, keep_on_disk, locked
 from lpsmap_core.kernels.deferral import Deferred
+from lpsmap_core.kernels.tiers import of_thread
 
 numba: Any
 try:
@@ -23,10 +26,25 @@ try:
 except ImportError:  # a Python newer than numba's wheels
     numba = None
 
-__all__ = ["COMPILED", "CompilationNotice", "general_position", "kernel", "leaf", "summing_leaf"]
+__all__ = [
+    "COMPILED",
+    "CompilationNotice",
+    "general_position",
+    "interpreted_by",
+    "kernel",
+    "leaf",
+    "summing_leaf",
+]
 
-COMPILED: bool = numba is not None and os.environ.get("LPSMAP_DISABLE_JIT", "0") in ("", "0")
-"""Whether kernels are compiled in this process."""
+COMPILED: bool = (
+    numba is not None
+    and not numba.config.DISABLE_JIT
+    and os.environ.get("LPSMAP_DISABLE_JIT", "0") in ("", "0")
+)
+"""Whether kernels can be compiled in this process."""
+
+if not COMPILED:
+    type(of_thread).interprets = True
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
@@ -98,6 +116,18 @@ def summing_leaf(function: Function) -> Function:
     return _compiled(function, counts=False, fastmath={"reassoc", "contract"})
 
 
+def interpreted_by(python: Callable[..., Any]) -> Callable[[Function], Function]:
+    """Let a kernel that works on addresses be another function where it is interpreted."""
+
+    def choose(compiled: Any) -> Any:
+        if not COMPILED:
+            return python
+        compiled.interpreted = python
+        return compiled
+
+    return choose
+
+
 def _compiled(
     function: Function, counts: bool, fastmath: set[str] | Literal[False] = False
 ) -> Function:
@@ -112,6 +142,7 @@ def _compiled(
         "no_cfunc_wrapper": True,
     }
     dispatcher: Any = numba.njit(**options)(function)
+    dispatcher.__class__, dispatcher.interpreted = Kernel, function
     part: Any = numba.njit(**options, pipeline_class=parts.ForCallers)(function)
     keep_on_disk(dispatcher)
     keep_on_disk(part, is_part=True)
@@ -119,6 +150,27 @@ def _compiled(
     _watch(part, counts)
     parts.offer(part, dispatcher)
     return dispatcher  # type: ignore[no-any-return]
+
+
+if COMPILED:
+    # by name, since numba has no types to check these with
+    _Dispatcher: Any = import_module("numba.core.registry").CPUDispatcher
+    _call: Any = _Dispatcher.__call__
+
+    class Kernel(_Dispatcher):  # type: ignore[misc]
+        """A compiled function that Python calls interpreted where its thread does so."""
+
+        interpreted: Callable[..., Any]
+
+        def __call__(self, *args: Any) -> Any:
+            if of_thread.interprets:
+                of_thread.go_on()
+                return self.interpreted(*args)
+            return _call(self, *args)
+
+        def is_compiled(self) -> bool:
+            """Return whether this process has compiled it, or an earlier one did."""
+            return bool(self.overloads) or self._cache.has_some()
 
 
 def _watch(dispatcher: Any, counts: bool) -> None:

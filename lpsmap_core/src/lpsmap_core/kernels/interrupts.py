@@ -22,7 +22,7 @@ from importlib import import_module
 from types import TracebackType
 from typing import Any, ParamSpec, TypeVar
 
-from lpsmap_core.kernels.compile import COMPILED, leaf
+from lpsmap_core.kernels.compile import COMPILED, interpreted_by, leaf
 from lpsmap_core.kernels.native import integers, keep_error, raise_kept
 
 __all__ = [
@@ -222,65 +222,71 @@ if COMPILED:
 
         return types.boolean(types.int64), generate
 
-    @leaf
-    def stopped() -> bool:
-        """Whether kernels are to come out, as far as `interrupted` has seen; cheaper than that."""
-        address = _record_address()
-        if address == 0:
-            return False
-        state = integers(integers(address, _SIZE)[_LEADER], 1)
-        return state[0] > _RUNNING  # type: ignore[no-any-return]
-
-    @leaf
-    def interrupted() -> bool:
-        """Whether kernels are to come out; to be asked by whatever loop of theirs may take long.
-
-        One call takes about as long as ten additions. What a kernel returns after it was true is
-        not used, or counts as far as it got: arrays must be such that they can be read.
-        """
-        address = _record_address()
-        if address == 0:
-            return False
-        record = integers(address, _SIZE)
-        state = integers(record[_LEADER], 1)
-        if state[0] == _RUNNING:
-            now = _clock(_COARSE)
-            if record[_DEADLINE] != _NEVER and _clock(_EXACT) >= record[_DEADLINE]:
-                state[0] = _TIMED_OUT
-            elif now >= record[_NEXT_LOOK]:
-                record[_NEXT_LOOK] = now + _PERIOD
-                if not _run_handlers(address + 8 * _KEPT):
-                    state[0] = _HALTED
-        return state[0] > _RUNNING  # type: ignore[no-any-return]
-
-    @leaf
-    def halt() -> None:
-        """Let the kernels of this thread and of those that help it come out."""
-        address = _record_address()
-        if address == 0:
-            return
-        state = integers(integers(address, _SIZE)[_LEADER], 1)
-        if state[0] == _RUNNING:
-            state[0] = _HALTED
-
 else:
 
     def _announce(address: int) -> None:
         """Do nothing: there are no kernels, and Python runs its handlers by itself."""
 
-    def stopped() -> bool:
-        """Whether loops are to come out, as far as `interrupted` has seen."""
-        return _state().value > _RUNNING
 
-    def interrupted() -> bool:
-        """Whether loops are to come out."""
-        state = _state()
-        if state.value == _RUNNING and _now() >= thread_record()[_DEADLINE]:
-            state.value = _TIMED_OUT
-        return state.value > _RUNNING
+def _stopped() -> bool:
+    return _state().value > _RUNNING
 
-    def halt() -> None:
-        """Let the loops of this thread and of those that help it come out."""
-        state = _state()
-        if state.value == _RUNNING:
-            state.value = _HALTED
+
+def _interrupted() -> bool:
+    state = _state()
+    if state.value == _RUNNING and _now() >= thread_record()[_DEADLINE]:
+        state.value = _TIMED_OUT
+    return state.value > _RUNNING
+
+
+def _halt() -> None:
+    state = _state()
+    if state.value == _RUNNING:
+        state.value = _HALTED
+
+
+@interpreted_by(_stopped)
+@leaf
+def stopped() -> bool:
+    """Whether kernels are to come out, as far as `interrupted` has seen; cheaper than that."""
+    address = _record_address()
+    if address == 0:
+        return False
+    state = integers(integers(address, _SIZE)[_LEADER], 1)
+    return state[0] > _RUNNING  # type: ignore[no-any-return]
+
+
+@interpreted_by(_interrupted)
+@leaf
+def interrupted() -> bool:
+    """Whether kernels are to come out; to be asked by whatever loop of theirs may take long.
+
+    One call takes about as long as ten additions. What a kernel returns after it was true is
+    not used, or counts as far as it got: arrays must be such that they can be read.
+    """
+    address = _record_address()
+    if address == 0:
+        return False
+    record = integers(address, _SIZE)
+    state = integers(record[_LEADER], 1)
+    if state[0] == _RUNNING:
+        now = _clock(_COARSE)
+        if record[_DEADLINE] != _NEVER and _clock(_EXACT) >= record[_DEADLINE]:
+            state[0] = _TIMED_OUT
+        elif now >= record[_NEXT_LOOK]:
+            record[_NEXT_LOOK] = now + _PERIOD
+            if not _run_handlers(address + 8 * _KEPT):
+                state[0] = _HALTED
+    return state[0] > _RUNNING  # type: ignore[no-any-return]
+
+
+@interpreted_by(_halt)
+@leaf
+def halt() -> None:
+    """Let the kernels of this thread and of those that help it come out."""
+    address = _record_address()
+    if address == 0:
+        return
+    state = integers(integers(address, _SIZE)[_LEADER], 1)
+    if state[0] == _RUNNING:
+        state[0] = _HALTED

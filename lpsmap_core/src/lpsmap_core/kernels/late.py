@@ -96,7 +96,6 @@ def raise_late() -> None:
 
 _of_thread = threading.local()
 _words[0] = id(_compile_for_kernels)
-kernel_at: Any
 
 if COMPILED:
     # by name, since numba has no types to check these with
@@ -120,16 +119,14 @@ if COMPILED:
 
         return types.int64(), generate
 
-    @leaf
-    def kernel_at(place: int) -> int:
-        """Return the address of the kernel at a place; 0 if it could not be compiled."""
-        if place >= 0:
-            return place
-        words, number = integers(_late(), _FIRST + MOST), -place
-        if words[_FIRST + number] == 0:
-            call_python(_late(), number, 0)
-        address: int = words[_FIRST + number]
-        return address
 
-else:
-    kernel_at = None
+@leaf
+def kernel_at(place: int) -> int:
+    """Return the address of the kernel at a place; 0 if it could not be compiled."""
+    if place >= 0:
+        return place
+    words, number = integers(_late(), _FIRST + MOST), -place
+    if words[_FIRST + number] == 0:
+        call_python(_late(), number, 0)
+    address: int = words[_FIRST + number]
+    return address

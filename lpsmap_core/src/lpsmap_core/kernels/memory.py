@@ -20,8 +20,8 @@ import numpy as np
 import numpy.typing as npt
 
 from lpsmap_core.kernels.arrays import FloatArray, IntArray
-from lpsmap_core.kernels.compile import COMPILED
 from lpsmap_core.kernels.records import Field, kinds_of
+from lpsmap_core.kernels.tiers import interprets
 
 __all__ = ["Blueprint", "Memory", "Unset", "hold"]
 
@@ -58,7 +58,7 @@ class Memory(Generic[Record]):
 
         The memory is to be held meanwhile.
         """
-        return self._words if COMPILED else self.record
+        return self.record if interprets() else self._words
 
 
 Given = Memory[Any] | npt.NDArray[Any]

@@ -20,7 +20,7 @@ import numpy as np
 import numpy.typing as npt
 
 from lpsmap_core.kernels.arrays import IntArray
-from lpsmap_core.kernels.by_address import type_of
+from lpsmap_core.kernels.by_address import handed_on, type_of
 from lpsmap_core.kernels.compile import COMPILED, leaf
 from lpsmap_core.kernels.records import KERNELS, Factors, Structures, fields_of
 
@@ -220,7 +220,7 @@ if COMPILED:
         for i in range(len(numbers)):
             record[start + i] = numbers[i]
 
-    @intrinsic  # type: ignore[untyped-decorator]
+    @handed_on  # type: ignore[untyped-decorator]
     def borrowed(typing_context: Any, value: Any) -> Any:
         """Return an array, or a tuple of such, that does not count references to its memory.
 

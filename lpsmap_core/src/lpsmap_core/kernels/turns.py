@@ -7,7 +7,7 @@ from importlib import import_module
 from typing import Any
 
 from lpsmap_core.kernels.arrays import IntArray
-from lpsmap_core.kernels.compile import COMPILED, leaf
+from lpsmap_core.kernels.compile import COMPILED, interpreted_by, leaf
 
 __all__ = ["next_in_turn", "next_turn_in_python"]
 
@@ -22,7 +22,7 @@ def next_turn_in_python(taken: IntArray) -> int:
     return turn
 
 
-_next_turn: Any
+_take: Any
 
 if COMPILED:
     # by name, since numba has no types to check these with
@@ -31,8 +31,8 @@ if COMPILED:
     intrinsic: Any = import_module("numba.extending").intrinsic
 
     @intrinsic  # type: ignore[untyped-decorator]
-    def _next_turn(typing_context: Any, taken: Any) -> Any:
-        """Return how many turns were taken before, and take one; see `next_turn_in_python`."""
+    def _take(typing_context: Any, taken: Any) -> Any:
+        """Do what `_next_turn` does."""
 
         def generate(context: Any, builder: Any, signature: Any, values: Any) -> Any:
             counter = context.make_array(signature.args[0])(context, builder, values[0])
@@ -41,7 +41,15 @@ if COMPILED:
         return types.int64(taken), generate
 
 else:
-    _next_turn = next_turn_in_python
+    _take = None
+
+
+@interpreted_by(next_turn_in_python)
+@leaf
+def _next_turn(taken: IntArray) -> int:
+    """Return how many turns were taken before, and take one, in one instruction."""
+    turn: int = _take(taken)
+    return turn
 
 
 @leaf

@@ -11,7 +11,7 @@ from collections.abc import Callable
 import numpy as np
 
 from lpsmap_core.kernels.arrays import ByteArray, FloatArray, IntArray
-from lpsmap_core.kernels.compile import COMPILED, kernel, leaf
+from lpsmap_core.kernels.compile import kernel, leaf
 from lpsmap_core.kernels.interrupts import halt, raise_interrupt
 from lpsmap_core.kernels.late import kernel_at, later
 from lpsmap_core.kernels.native import (
@@ -34,6 +34,7 @@ from lpsmap_core.kernels.native import (
     words_of,
 )
 from lpsmap_core.kernels.records import Direction, Factors, LocalScores, LocalSolution, Product
+from lpsmap_core.kernels.tiers import interprets
 from lpsmap_core.layout.layout import Bucket
 from lpsmap_core.layout.ragged import ranges
 from lpsmap_core.local.forced import NOTHING_BARRED, decide_rows
@@ -65,7 +66,7 @@ class _ClosedForm:
         self.branch = np.zeros(bucket.n_factors, dtype=np.int8)
         self.record = np.zeros(RECORD_SIZE, dtype=np.int64)
         self._callback: Callback | None = None
-        if COMPILED:
+        if not interprets():
             self._write_record()
 
     def solve(
@@ -220,80 +221,83 @@ class ArrayForm(_ClosedForm):
 
 # -------------------------------------------------------------------- for compiled loops
 
-if COMPILED:
 
-    @leaf
-    def _solve_closed_form(
-        record: IntArray,
-        rows: IntArray,
-        a: FloatArray,
-        eta_v: FloatArray,
-        z: FloatArray,
-        v: FloatArray,
-        max_iterations: int,
-    ) -> None:
-        factors = factors_at(record, _FACTORS)
-        if record[FORBIDS] != 0:
-            decide_rows(rows, factors, a, eta_v, bytes_at(record, _BARRED))
-        scores = LocalScores(a, floats_at(record, _DELTA), eta_v)
-        solution = LocalSolution(z, v, bytes_at(record, _FACE), bytes_at(record, _BRANCH))
-        invoke(record[_PROJECT], (rows, factors, scores, solution))
+@leaf
+def _solve_closed_form(
+    record: IntArray,
+    rows: IntArray,
+    a: FloatArray,
+    eta_v: FloatArray,
+    z: FloatArray,
+    v: FloatArray,
+    max_iterations: int,
+) -> None:
+    factors = factors_at(record, _FACTORS)
+    if record[FORBIDS] != 0:
+        decide_rows(rows, factors, a, eta_v, bytes_at(record, _BARRED))
+    scores = LocalScores(a, floats_at(record, _DELTA), eta_v)
+    solution = LocalSolution(z, v, bytes_at(record, _FACE), bytes_at(record, _BRANCH))
+    invoke(record[_PROJECT], (rows, factors, scores, solution))
 
-    @leaf
-    def _multiply_closed_form(
-        record: IntArray,
-        rows: IntArray,
-        d_u: FloatArray,
-        d_v: FloatArray,
-        out_u: FloatArray,
-        out_v: FloatArray,
-    ) -> None:
-        delta, face = floats_at(record, _DELTA), bytes_at(record, _FACE)
-        direction = Direction(delta, face, bytes_at(record, _BRANCH), d_u, d_v)
-        product = Product(out_u, out_v)
-        address = kernel_at(record[_DIFFERENTIATE])
-        if address != 0:
-            invoke(address, (rows, factors_at(record, _FACTORS), direction, product))
 
-    @kernel
-    def _ask_python(
-        record: IntArray,
-        what: int,
-        rows: IntArray,
-        first: FloatArray,
-        second: FloatArray,
-        third: FloatArray,
-        fourth: FloatArray,
-    ) -> None:
-        arguments = np.empty(10, dtype=np.int64)
-        arguments[0], arguments[1] = rows.ctypes.data, len(rows)
-        arguments[2], arguments[3] = first.ctypes.data, len(first)
-        arguments[4], arguments[5] = second.ctypes.data, len(second)
-        arguments[6], arguments[7] = third.ctypes.data, len(third)
-        arguments[8], arguments[9] = fourth.ctypes.data, len(fourth)
-        record[FAILED] = call_python(record[CALL], what, np.int64(arguments.ctypes.data))
-        if record[FAILED]:
-            halt()
+@leaf
+def _multiply_closed_form(
+    record: IntArray,
+    rows: IntArray,
+    d_u: FloatArray,
+    d_v: FloatArray,
+    out_u: FloatArray,
+    out_v: FloatArray,
+) -> None:
+    delta, face = floats_at(record, _DELTA), bytes_at(record, _FACE)
+    direction = Direction(delta, face, bytes_at(record, _BRANCH), d_u, d_v)
+    product = Product(out_u, out_v)
+    address = kernel_at(record[_DIFFERENTIATE])
+    if address != 0:
+        invoke(address, (rows, factors_at(record, _FACTORS), direction, product))
 
-    @leaf
-    def _solve_in_python(
-        record: IntArray,
-        rows: IntArray,
-        a: FloatArray,
-        eta_v: FloatArray,
-        z: FloatArray,
-        v: FloatArray,
-        max_iterations: int,
-    ) -> None:
-        _ask_python(record, _SOLVE, rows, a, eta_v, z, v)
 
-    @leaf
-    def _multiply_in_python(
-        record: IntArray,
-        rows: IntArray,
-        d_u: FloatArray,
-        d_v: FloatArray,
-        out_u: FloatArray,
-        out_v: FloatArray,
-    ) -> None:
-        _ask_python(record, _MULTIPLY, rows, d_u, d_v, out_u, out_v)
+@kernel
+def _ask_python(
+    record: IntArray,
+    what: int,
+    rows: IntArray,
+    first: FloatArray,
+    second: FloatArray,
+    third: FloatArray,
+    fourth: FloatArray,
+) -> None:
+    arguments = np.empty(10, dtype=np.int64)
+    arguments[0], arguments[1] = rows.ctypes.data, len(rows)
+    arguments[2], arguments[3] = first.ctypes.data, len(first)
+    arguments[4], arguments[5] = second.ctypes.data, len(second)
+    arguments[6], arguments[7] = third.ctypes.data, len(third)
+    arguments[8], arguments[9] = fourth.ctypes.data, len(fourth)
+    record[FAILED] = call_python(record[CALL], what, np.int64(arguments.ctypes.data))
+    if record[FAILED]:
+        halt()
+
+
+@leaf
+def _solve_in_python(
+    record: IntArray,
+    rows: IntArray,
+    a: FloatArray,
+    eta_v: FloatArray,
+    z: FloatArray,
+    v: FloatArray,
+    max_iterations: int,
+) -> None:
+    _ask_python(record, _SOLVE, rows, a, eta_v, z, v)
+
+
+@leaf
+def _multiply_in_python(
+    record: IntArray,
+    rows: IntArray,
+    d_u: FloatArray,
+    d_v: FloatArray,
+    out_u: FloatArray,
+    out_v: FloatArray,
+) -> None:
+    _ask_python(record, _MULTIPLY, rows, d_u, d_v, out_u, out_v)

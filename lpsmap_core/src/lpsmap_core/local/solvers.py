@@ -2,8 +2,7 @@
 
 Each can be called from Python, and from compiled loops through the functions `solve_rows`,
 `multiply_rows` and `mark_unsolved`. Compiled loops find a solver by its record (see
-`lpsmap_core.kernels.native`); where nothing is compiled, they are Python and hold the solvers
-themselves.
+`lpsmap_core.kernels.native`); where they are interpreted, they hold the solvers themselves.
 """
 
 from __future__ import annotations
@@ -14,9 +13,10 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 
 from lpsmap_core.kernels.arrays import BoolArray, ByteArray, FloatArray, IntArray
-from lpsmap_core.kernels.compile import COMPILED, leaf
+from lpsmap_core.kernels.compile import interpreted_by, leaf
 from lpsmap_core.kernels.late import kernel_at
 from lpsmap_core.kernels.native import FAILED, JVP, RECORD_SIZE, SOLVE, STATUS, ints_at, invoke
+from lpsmap_core.kernels.tiers import interprets
 from lpsmap_core.layout.layout import Bucket
 from lpsmap_core.local.active.sets import ActiveSets
 from lpsmap_core.local.active.steps import RUNNING
@@ -184,89 +184,74 @@ def every_solver(bucket: Bucket, delta: FloatArray) -> dict[str, LocalSolver]:
 
 # -------------------------------------------------------------------- for compiled loops
 
-if COMPILED:
 
-    @leaf
-    def solve_rows(
-        solver_table: Any,
-        b: int,
-        rows: IntArray,
-        a: FloatArray,
-        eta_v: FloatArray,
-        z: FloatArray,
-        v: FloatArray,
-        max_iterations: int,
-    ) -> bool:
-        """Solve some local problems of bucket `b`; false if Python code raised."""
-        record = solver_table[b]
-        invoke(record[SOLVE], (record, rows, a, eta_v, z, v, np.int64(max_iterations)))
-        return record[FAILED] == 0  # type: ignore[no-any-return]
+def _solve_rows(solver_table: Any, b: int, *arguments: Any) -> bool:
+    solver_table[b].solve(*arguments)
+    return True
 
-    @leaf
-    def multiply_rows(
-        solver_table: Any,
-        b: int,
-        rows: IntArray,
-        d_u: FloatArray,
-        d_v: FloatArray,
-        out_u: FloatArray,
-        out_v: FloatArray,
-    ) -> None:
-        """Multiply some local Jacobians of bucket `b` with ``(d_u, d_v)``."""
-        record = solver_table[b]
-        address = kernel_at(record[JVP])
-        if address != 0:  # else Python raised, and all kernels come out
-            invoke(address, (record, rows, d_u, d_v, out_u, out_v))
 
-    @leaf
-    def mark_unsolved(
-        solver_table: Any, b: int, rows: IntArray, owner: IntArray, unsolved: BoolArray
-    ) -> None:
-        """Mark the owners of rows of bucket `b` whose latest local problem is not solved."""
-        status = ints_at(solver_table[b], STATUS)
-        if len(status) > 0:
-            for f in rows:
-                if status[f] == RUNNING:
-                    unsolved[owner[f]] = True
+def _multiply_rows(solver_table: Any, b: int, *arguments: Any) -> None:
+    solver_table[b].jvp(*arguments)
 
-else:
 
-    def solve_rows(
-        solver_table: Any,
-        b: int,
-        rows: IntArray,
-        a: FloatArray,
-        eta_v: FloatArray,
-        z: FloatArray,
-        v: FloatArray,
-        max_iterations: int,
-    ) -> bool:
-        """Solve some local problems of bucket `b`."""
-        solver_table[b].solve(rows, a, eta_v, z, v, max_iterations)
-        return True
+def _mark_unsolved(
+    solver_table: Any, b: int, rows: IntArray, owner: IntArray, unsolved: BoolArray
+) -> None:
+    unsolved[owner[np.intersect1d(rows, solver_table[b].unsolved())]] = True
 
-    def multiply_rows(
-        solver_table: Any,
-        b: int,
-        rows: IntArray,
-        d_u: FloatArray,
-        d_v: FloatArray,
-        out_u: FloatArray,
-        out_v: FloatArray,
-    ) -> None:
-        """Multiply some local Jacobians of bucket `b` with ``(d_u, d_v)``."""
-        solver_table[b].jvp(rows, d_u, d_v, out_u, out_v)
 
-    def mark_unsolved(
-        solver_table: Any, b: int, rows: IntArray, owner: IntArray, unsolved: BoolArray
-    ) -> None:
-        """Mark the owners of rows of bucket `b` whose latest local problem is not solved."""
-        unsolved[owner[np.intersect1d(rows, solver_table[b].unsolved())]] = True
+@interpreted_by(_solve_rows)
+@leaf
+def solve_rows(
+    solver_table: Any,
+    b: int,
+    rows: IntArray,
+    a: FloatArray,
+    eta_v: FloatArray,
+    z: FloatArray,
+    v: FloatArray,
+    max_iterations: int,
+) -> bool:
+    """Solve some local problems of bucket `b`; false if Python code raised."""
+    record = solver_table[b]
+    invoke(record[SOLVE], (record, rows, a, eta_v, z, v, np.int64(max_iterations)))
+    return record[FAILED] == 0  # type: ignore[no-any-return]
+
+
+@interpreted_by(_multiply_rows)
+@leaf
+def multiply_rows(
+    solver_table: Any,
+    b: int,
+    rows: IntArray,
+    d_u: FloatArray,
+    d_v: FloatArray,
+    out_u: FloatArray,
+    out_v: FloatArray,
+) -> None:
+    """Multiply some local Jacobians of bucket `b` with ``(d_u, d_v)``."""
+    record = solver_table[b]
+    address = kernel_at(record[JVP])
+    if address != 0:  # else Python raised, and all kernels come out
+        invoke(address, (record, rows, d_u, d_v, out_u, out_v))
+
+
+@interpreted_by(_mark_unsolved)
+@leaf
+def mark_unsolved(
+    solver_table: Any, b: int, rows: IntArray, owner: IntArray, unsolved: BoolArray
+) -> None:
+    """Mark the owners of rows of bucket `b` whose latest local problem is not solved."""
+    status = ints_at(solver_table[b], STATUS)
+    if len(status) > 0:
+        for f in rows:
+            if status[f] == RUNNING:
+                unsolved[owner[f]] = True
 
 
 def make_solver_table(solvers: Sequence[LocalSolver]) -> Any:
     """Return what compiled loops call solvers by: a table of their records, which it becomes."""
-    if not COMPILED:
+    if interprets():
         return tuple(solvers)
     table = np.zeros((len(solvers), RECORD_SIZE), dtype=np.int64)
     for record, solver in zip(table, solvers, strict=True):

@@ -228,6 +228,10 @@ class DeclaredGraph(abc.ABC):
 
     # ---------------------------------------------------------------- checks
 
+    def _size(self) -> int:
+        """Return the number of all factors' variables and additionals."""
+        return sum(int(f.offsets[-1]) + f.n_factors * f.n_additionals for f in self._factors)
+
     def _number(self, factor: Factor, verb: str) -> int:
         for number, other in enumerate(self.factors):
             if factor is other:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import math
 import warnings
 from collections.abc import Sequence
@@ -15,7 +16,9 @@ from lpsmap_core.model.factor import Factor
 from lpsmap_core.solution.assignment import Assignment
 from lpsmap_core.solution.solution import Solution
 
-__all__ = ["ConvergenceWarning", "report", "report_unproved"]
+__all__ = ["ConvergenceWarning", "log", "report", "report_unproved"]
+
+logger = logging.getLogger("lpsmap")
 
 Shapes = Sequence[tuple[int, ...]]
 
@@ -24,24 +27,22 @@ class ConvergenceWarning(UserWarning):
     """Some components of a graph were not solved; the message says which and why."""
 
 
-def report(solution: Solution, scores: FloatArray, shapes: Shapes) -> None:
+def report(solution: Solution, shapes: Shapes) -> None:
     """Warn once of all components that were not solved.
 
     Parameters
     ----------
     solution
         What came of the solve.
-    scores
-        The scores of all variables, flat.
     shapes
-        Those of the blocks in which the scores were given.
+        Those of the blocks in which the variables' scores were given.
 
     Raises
     ------
     ValueError
         If no component has finite scores.
     """
-    free = solution.free
+    free, scores = solution.free, solution.scores
     if free.size:
         free = free[np.isnan(solution.values[free])]
     if solution.ok and not free.size:
@@ -70,6 +71,17 @@ def report(solution: Solution, scores: FloatArray, shapes: Shapes) -> None:
         component, named = next(iter(solution.contradictions.items()))
         lines.append(f"Component {component} has no solution because of {_list(named)}.")
     warnings.warn(" ".join(lines), ConvergenceWarning, stacklevel=stacklevel())
+
+
+def log(solution: Solution) -> None:
+    """Log how a solve ended."""
+    logger.info(
+        "%r; outer iterations: most %d; largest residuals: %.2e primal, %.2e dual",
+        solution,
+        solution.iterations.max(initial=0),
+        solution.primal_residual.max(initial=0.0),
+        solution.dual_residual.max(initial=0.0),
+    )
 
 
 def report_unproved(assignment: Assignment, shapes: Shapes) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
+from lpsmap_core.kernels.tiers import compile_now
 from lpsmap_core.model.factor import Factor
 from lpsmap_core.testing.checks import FIRST, checks_of
 from lpsmap_core.testing.draws import DRAWS
@@ -61,6 +62,7 @@ def run_checks(
 
     Ends after a failure of a check that the rest rests on, such as that of where kernels write.
     """
+    compile_now()  # what is checked is what users will run
     expected = expected_reasons(factor, expected_failures)
     first = {check.__name__ for check in FIRST}
     for check in checks_of(factor):

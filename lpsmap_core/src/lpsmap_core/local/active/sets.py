@@ -15,7 +15,6 @@ from typing import Any
 import numpy as np
 
 from lpsmap_core.kernels.arrays import ByteArray, FloatArray, IntArray
-from lpsmap_core.kernels.compile import COMPILED
 from lpsmap_core.kernels.interrupts import raise_interrupt
 from lpsmap_core.kernels.late import later
 from lpsmap_core.kernels.native import (
@@ -31,6 +30,7 @@ from lpsmap_core.kernels.native import (
     pack,
 )
 from lpsmap_core.kernels.records import Scores
+from lpsmap_core.kernels.tiers import interprets
 from lpsmap_core.layout.layout import Bucket
 from lpsmap_core.local.active.answers import PythonOracles, room_for_structures
 from lpsmap_core.local.active.handle import ARRAYS, GIVE_BACK, GROW, LARGE_SET, MAP
@@ -212,11 +212,11 @@ class ActiveSets:
 
     @property
     def _handle(self) -> Any:
-        return self.record if COMPILED else self
+        return self if interprets() else self.record
 
     def _write_record(self) -> None:
         """Write what compiled loops need to know of these sets."""
-        if not COMPILED:
+        if interprets():
             return
         bucket, record = self.bucket, self.record
         solve, multiply = self._kernels

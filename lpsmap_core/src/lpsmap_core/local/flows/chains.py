@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 
 from lpsmap_core.kernels.arrays import ByteArray, FloatArray, IntArray
-from lpsmap_core.kernels.compile import COMPILED
 from lpsmap_core.kernels.late import later
 from lpsmap_core.kernels.native import arrays_at, pack
+from lpsmap_core.kernels.tiers import interprets
 from lpsmap_core.layout.layout import Bucket
 from lpsmap_core.local.active.handle import AFTER
 from lpsmap_core.local.active.sets import ActiveSets
@@ -175,7 +175,7 @@ class ChainFlows(ActiveSets):
 
     def _write_record(self) -> None:
         super()._write_record()
-        if COMPILED:
+        if not interprets():
             record = self.record
             record[SOLVE_FLOWS] = later(solve_flows, "solve")
             record[MULTIPLY_FLOWS] = later(multiply_flows, "jvp")

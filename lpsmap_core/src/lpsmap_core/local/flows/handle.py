@@ -8,9 +8,9 @@ from __future__ import annotations
 from typing import Any
 
 from lpsmap_core.kernels.arrays import FloatArray, IntArray
-from lpsmap_core.kernels.compile import COMPILED, kernel
+from lpsmap_core.kernels.compile import interpreted_by, kernel
 from lpsmap_core.kernels.native import FAILED, floats, ints_at
-from lpsmap_core.local.active.handle import AFTER, LocalProblem, scores_of
+from lpsmap_core.local.active.handle import AFTER, LocalProblem, call_solver, scores_of
 
 __all__ = [
     "FLOW",
@@ -43,49 +43,40 @@ SOLVE_FORESTS, MULTIPLY_FORESTS = AFTER + 10, AFTER + 11
 of the kernels of flows, which are compiled when the first chain outgrows its active set, and of
 those of forests, which are compiled for the first chain that is alone."""
 
-if COMPILED:
-    from lpsmap_core.local.active.handle import call_solver
 
-    @kernel
-    def states_of(chains: Any) -> IntArray:
-        """Return the number of states of every chain."""
-        return ints_at(chains, _STATES)  # type: ignore[no-any-return]
+def _make_blocks(chains: Any, rows: IntArray) -> bool:
+    chains.make_blocks(rows)
+    return True
 
-    @kernel
-    def methods_of(chains: Any) -> IntArray:
-        """Return how every chain is solved."""
-        return ints_at(chains, _METHODS)  # type: ignore[no-any-return]
 
-    @kernel
-    def block_of(chains: Any, f: int) -> FloatArray:
-        """Return the block of a chain's flow, or forest."""
-        addresses, lengths = ints_at(chains, _BLOCKS), ints_at(chains, _BLOCKS + 2)
-        return floats(addresses[f], lengths[f])  # type: ignore[no-any-return]
+@interpreted_by(lambda chains: chains.states)
+@kernel
+def states_of(chains: Any) -> IntArray:
+    """Return the number of states of every chain."""
+    return ints_at(chains, _STATES)  # type: ignore[no-any-return]
 
-    @kernel
-    def make_blocks(chains: Any, rows: IntArray) -> bool:
-        """Make room for the flows of some chains; false if Python code raised."""
-        chains[FAILED] = call_solver(chains, MAKE_ROOM, rows, scores_of(chains))
-        return chains[FAILED] == 0  # type: ignore[no-any-return]
 
-else:
+@interpreted_by(lambda chains: chains.methods)
+@kernel
+def methods_of(chains: Any) -> IntArray:
+    """Return how every chain is solved."""
+    return ints_at(chains, _METHODS)  # type: ignore[no-any-return]
 
-    def states_of(chains: Any) -> IntArray:
-        """Return the number of states of every chain."""
-        return chains.states  # type: ignore[no-any-return]
 
-    def methods_of(chains: Any) -> IntArray:
-        """Return how every chain is solved."""
-        return chains.methods  # type: ignore[no-any-return]
+@interpreted_by(lambda chains, f: chains.block_of(f))
+@kernel
+def block_of(chains: Any, f: int) -> FloatArray:
+    """Return the block of a chain's flow, or forest."""
+    addresses, lengths = ints_at(chains, _BLOCKS), ints_at(chains, _BLOCKS + 2)
+    return floats(addresses[f], lengths[f])  # type: ignore[no-any-return]
 
-    def block_of(chains: Any, f: int) -> FloatArray:
-        """Return the block of a chain's flow, or forest."""
-        return chains.block_of(f)  # type: ignore[no-any-return]
 
-    def make_blocks(chains: Any, rows: IntArray) -> bool:
-        """Make room for the flows of some chains; false if Python code raised."""
-        chains.make_blocks(rows)
-        return True
+@interpreted_by(_make_blocks)
+@kernel
+def make_blocks(chains: Any, rows: IntArray) -> bool:
+    """Make room for the flows of some chains; false if Python code raised."""
+    chains[FAILED] = call_solver(chains, MAKE_ROOM, rows, scores_of(chains))
+    return chains[FAILED] == 0  # type: ignore[no-any-return]
 
 
 @kernel

@@ -8,7 +8,7 @@ import numpy as np
 
 from lpsmap_core.kernels.arrays import FloatArray, IntArray
 from lpsmap_core.kernels.by_address import by_address
-from lpsmap_core.kernels.compile import COMPILED, kernel, leaf
+from lpsmap_core.kernels.compile import interpreted_by, kernel, leaf
 from lpsmap_core.kernels.interrupts import stopped
 from lpsmap_core.kernels.late import kernel_at
 from lpsmap_core.kernels.native import invoke
@@ -134,64 +134,47 @@ def multiply_chains(
             call_product(chains, product, others, d_u, d_v, out_u, out_v)
 
 
-if COMPILED:
+def _call_kernel(chains: Any, solve: int, *arguments: Any) -> None:
+    kernel: Any = solve_flows if solve == SOLVE_FLOWS else solve_forests
+    kernel(chains, *arguments, 0)
 
-    @leaf
-    def call_kernel(
-        chains: Any,
-        solve: int,
-        rows: IntArray,
-        a: FloatArray,
-        eta_v: FloatArray,
-        z: FloatArray,
-        v: FloatArray,
-    ) -> None:
-        """Solve chains by the kernel of their flows, or forests."""
-        address = kernel_at(chains[solve])
-        if address != 0:
-            invoke(address, (chains, rows, a, eta_v, z, v, np.int64(0)))
 
-    @leaf
-    def call_product(
-        chains: Any,
-        multiply: int,
-        rows: IntArray,
-        d_u: FloatArray,
-        d_v: FloatArray,
-        out_u: FloatArray,
-        out_v: FloatArray,
-    ) -> None:
-        """Multiply the Jacobians of chains by the kernel of their flows, or forests."""
-        address = kernel_at(chains[multiply])
-        if address != 0:
-            invoke(address, (chains, rows, d_u, d_v, out_u, out_v))
+def _call_product(chains: Any, multiply: int, *arguments: Any) -> None:
+    (multiply_flows if multiply == MULTIPLY_FLOWS else multiply_forests)(chains, *arguments)
 
-else:
 
-    def call_kernel(
-        chains: Any,
-        solve: int,
-        rows: IntArray,
-        a: FloatArray,
-        eta_v: FloatArray,
-        z: FloatArray,
-        v: FloatArray,
-    ) -> None:
-        """Solve chains by their flows, or forests."""
-        (solve_flows if solve == SOLVE_FLOWS else solve_forests)(chains, rows, a, eta_v, z, v, 0)
+@interpreted_by(_call_kernel)
+@leaf
+def call_kernel(
+    chains: Any,
+    solve: int,
+    rows: IntArray,
+    a: FloatArray,
+    eta_v: FloatArray,
+    z: FloatArray,
+    v: FloatArray,
+) -> None:
+    """Solve chains by the kernel of their flows, or forests."""
+    address = kernel_at(chains[solve])
+    if address != 0:
+        invoke(address, (chains, rows, a, eta_v, z, v, np.int64(0)))
 
-    def call_product(
-        chains: Any,
-        multiply: int,
-        rows: IntArray,
-        d_u: FloatArray,
-        d_v: FloatArray,
-        out_u: FloatArray,
-        out_v: FloatArray,
-    ) -> None:
-        """Multiply the Jacobians of chains with flows, or forests."""
-        product = multiply_flows if multiply == MULTIPLY_FLOWS else multiply_forests
-        product(chains, rows, d_u, d_v, out_u, out_v)
+
+@interpreted_by(_call_product)
+@leaf
+def call_product(
+    chains: Any,
+    multiply: int,
+    rows: IntArray,
+    d_u: FloatArray,
+    d_v: FloatArray,
+    out_u: FloatArray,
+    out_v: FloatArray,
+) -> None:
+    """Multiply the Jacobians of chains by the kernel of their flows, or forests."""
+    address = kernel_at(chains[multiply])
+    if address != 0:
+        invoke(address, (chains, rows, d_u, d_v, out_u, out_v))
 
 
 @kernel
