@@ -68,6 +68,7 @@ def test_shares_become_smaller_and_end_small(rng):
         assert (bounds.tolist(), used) == ([0, n], 1)
 
 
+@pytest.mark.compiled
 def test_what_a_thread_raises_comes_out_once_all_are_done():
     done = []
 
