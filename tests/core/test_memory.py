@@ -14,7 +14,7 @@ import pytest
 from lpsmap_core.kernels.arrays import BoolArray, FloatArray, FloatTable, IntArray
 from lpsmap_core.kernels.by_address import record_at
 from lpsmap_core.kernels.compile import leaf
-from lpsmap_core.kernels.memory import Blueprint, hold
+from lpsmap_core.kernels.memory import Blueprint, Unset, hold
 
 
 class Shared(NamedTuple):
@@ -111,6 +111,23 @@ def test_a_block_is_taken_again_once_nobody_holds_it() -> None:
     assert third.record.own.sums.ctypes.data == address
     assert not any(array.any() for array in third.record.own)
     np.testing.assert_array_equal(kept, 0.0)
+
+
+@pytest.mark.parametrize("unset", [[0], [1], [2], [1, 2], [0, 3], [4], [0, 1, 2, 3, 4]])
+@pytest.mark.parametrize("n", [1, 3, 8, 13])
+def test_arrays_hold_zeros_unless_they_need_not(n: int, unset: list[int]) -> None:
+    shared = Shared(np.arange(n, dtype=float), np.zeros(n, dtype=bool))
+    shapes = [(n,), (n,), (n,), (n,), (n, n)]
+    own = [Unset(shape) if i in unset else shape for i, shape in enumerate(shapes)]
+    plan = Blueprint(Whole, [list(shared), own, None, 0.5, 3])
+    given = hold(Lent(np.ones((n, 2)), np.arange(n)))
+    for _ in range(3):
+        record = plan.make(given).record
+        for i, array in enumerate(record.own):
+            assert i in unset or not array.any()
+            array[...] = 1
+        assert all((array == 1).all() for array in record.own)  # none overlap
+        del record, array
 
 
 def test_threads_take_blocks_of_their_own() -> None:

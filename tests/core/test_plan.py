@@ -125,11 +125,11 @@ def test_threads_take_shares_in_turn() -> None:
     graph = FactorGraph()
     graph.add(Xor(graph.variable((50, 100))))
     plan = graph.plan(threads=4)
-    assert [share.components for share in plan.shares] == [15, 15, 15, 5]
+    assert [share.components for share in plan.shares] == [8, 7, 6, 5, 5, 5, 5, 5, 4]
     assert sum(share.links for share in plan.shares) == plan.links == 5_000
-    assert (plan.threads, plan.available_threads) == (4, 4)
-    assert "threads: 4 of 4, for 4 shares of 500 to 1,500 links\n" in repr(plan)
-    assert "threads: 4 of 5, for 4 shares of" in repr(graph.plan(threads=5))
+    assert (plan.threads, plan.available_threads) == (3, 4)
+    assert "threads: 3 of 4, for 9 shares of 400 to 800 links; a thread is" in repr(plan)
+    assert "threads: 2 of 2, for 8 shares of 100 to 1,200 links\n" in repr(graph.plan(threads=2))
     assert "threads: 1 of 1, for a share of 5,000 links\n" in repr(graph.plan(threads=1))
     with pytest.raises(ValueError, match="threads: got 0; expected an integer of at least 1"):
         graph.plan(threads=0)

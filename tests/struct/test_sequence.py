@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import functools
 import itertools
+import warnings
 
 import numpy as np
 import pytest
 
 from checks import SLOW, Case, check_gradients, check_oracle, check_probabilities, check_sparsemap
-from lpsmap_core import FactorGraph
+from lpsmap_core import ConvergenceWarning, FactorGraph
 from lpsmap_factors_struct import Sequence, SequenceBudget
 
 NO_BUDGET = None
@@ -321,3 +322,27 @@ def test_a_solution_shares_no_memory_with_scores_and_later_solves(rng):
     for x, y in zip(everything(solution, d), expected, strict=True):
         np.testing.assert_array_equal(x, y)
     np.testing.assert_array_equal(kept, expected[1])
+
+
+@pytest.mark.parametrize("wrong", [np.nan, np.inf])
+def test_marginals_and_gradients_of_what_is_not_solved_are_none_of_an_earlier_solve(rng, wrong):
+    """The memory of a solve is taken for the next one, and only what is solved writes to it."""
+
+    def solved(scores):
+        graph = FactorGraph()
+        graph.add(Sequence(graph.variable_from(scores), rng.standard_normal((3, 4, 3, 3))))
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", ConvergenceWarning)
+            return graph.solve()
+
+    scores = rng.standard_normal((3, 5, 3))
+    d_values = rng.standard_normal(scores.size)
+    solved(scores).vjp(d_values)  # leaves its memory behind
+    bad = scores.copy()
+    bad[1, 0, 0] = wrong
+    solution = solved(bad)
+    (v,), (d, (d_v,)) = solution.additionals, solution.vjp(d_values)
+    assert v[[0, 2]].any(axis=1).all()
+    assert not v[1].any()
+    assert not d.reshape(scores.shape)[1].any()
+    assert not d_v[1].any()

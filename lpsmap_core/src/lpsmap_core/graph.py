@@ -252,6 +252,7 @@ class FactorGraph(DeclaredGraph):
         options = for_search(options, limits)
         with ended_by_ctrl_c(limits.deadline):
             flat = self._flat()
+            flat[1][:] = forget_unused(self.factors, *flat)
             choice = choose_map_solver(solver, self.factors, [flat[0], *flat[1]], bool(max_nodes))
             self.solution = assignment = best_assignment(
                 choice,
@@ -349,8 +350,7 @@ class FactorGraph(DeclaredGraph):
     def _flat(self) -> tuple[FloatArray, list[FloatArray]]:
         """Return the scores of all variables, and of every declaration's additionals."""
         scores = self.flat_scores()
-        additionals = list(map(self._flat_additionals, self.factors, self._additionals))
-        return scores, forget_unused(self.factors, scores, additionals)
+        return scores, list(map(self._flat_additionals, self.factors, self._additionals))
 
     def condition(self, evidence: Sequence[tuple[Variables, npt.ArrayLike]]) -> Conditioned:
         """Return the graph of what is left to ask when some variables are known.

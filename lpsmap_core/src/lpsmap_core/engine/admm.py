@@ -44,6 +44,7 @@ from lpsmap_core.engine.polish import (
     Polish,
     find_due,
     make_polish,
+    no_polish,
     polish_at,
     take_back_polish,
     wants_polish,
@@ -61,7 +62,7 @@ from lpsmap_core.engine.selection import (
 )
 from lpsmap_core.engine.state import PartState, initial_state, scale_additionals
 from lpsmap_core.engine.step_size import balance_ratio, balanced_step_size
-from lpsmap_core.engine.threads import in_shares
+from lpsmap_core.engine.threads import Shares, in_shares
 from lpsmap_core.engine.units import (
     PLACES,
     accelerate_later,
@@ -74,6 +75,7 @@ from lpsmap_core.kernels.interrupts import interrupted, out_of_time, stopped
 from lpsmap_core.kernels.late import raise_late
 from lpsmap_core.kernels.memory import Memory
 from lpsmap_core.kernels.native import borrowed
+from lpsmap_core.kernels.turns import next_in_turn
 from lpsmap_core.layout.arrangement import Links
 from lpsmap_core.layout.layout import Part
 from lpsmap_core.local.active.limits import A_FEW, AS_NEEDED
@@ -126,7 +128,8 @@ def run_loop(state: PartState, chosen: BoolArray, options: Options) -> None:
     (direct,), (coupled,) = (alone & chosen).nonzero(), (chosen > alone).nonzero()
     # faces of linear problems determine nothing
     polished = options.adapt and len(coupled) > 0 and state.problem.quadratic > 0.0
-    polish, work = make_polish(state, polished), make_work(state.part, polished)
+    polish = make_polish(state, polished) if len(coupled) else no_polish(state.part)
+    work = make_work(state.part, polished)
     if len(direct):
         inner = options.max_inner_iter or AS_NEEDED
         limits = Limits(1, 1, inner, options.tol, False, 1.0)
@@ -146,6 +149,14 @@ def run_loop(state: PartState, chosen: BoolArray, options: Options) -> None:
         if len(coupled) and (stop == test.next_iteration or last_chance):
             coupled = coupled[~test.find(coupled)]
         state.out_of_time = out_of_time()
+    _forget_unsolved(state)
+
+
+def _forget_unsolved(state: PartState) -> None:
+    """Write zeros for the additionals of components that were left out, or came too late."""
+    v = state.problem.extras.v
+    if len(v) and not state.problem.progress.iterations.all():
+        v[(state.problem.progress.iterations == 0)[state.part.additional_component]] = 0.0
 
 
 def advance_components(
@@ -160,16 +171,11 @@ def advance_components(
     together = any(solver.vectorised for solver in state.solvers)
     handles = state.solver_table, state.handle, polish.handle, work.handle
 
-    def run(some: IntArray) -> None:
-        loop(some, together, *handles, PLACES, limits, state.trace)
+    def run(shares: Shares) -> None:
+        loop(*shares, together, *handles, PLACES, limits, state.trace)
         raise_late()
 
-    in_shares(
-        run,
-        components,
-        state.part.sizes[components],
-        1 if together else threads,
-    )
+    in_shares(run, components, state.part.sizes[components], 1 if together else threads)
     state.raise_errors()
 
 
@@ -179,6 +185,8 @@ def advance_components(
 @kernel
 def loop(
     components: IntArray,
+    bounds: IntArray,
+    taken: IntArray,
     together: bool,
     solver_table: Any,
     problem_handle: Any,
@@ -188,7 +196,7 @@ def loop(
     limits: Limits,
     trace: FloatArray,
 ) -> None:
-    """Run the loop on some components, one after the other or all together."""
+    """Run the loop on shares of some components, one after the other or all together."""
     problem, polish = problem_at(problem_handle), polish_at(polish_handle)
     work = work_at(work_handle)
     solver_table, places, trace = borrowed(solver_table), borrowed(places), borrowed(trace)
@@ -200,23 +208,26 @@ def loop(
         everything = select_components(blocks, 0, len(chosen))
         selection = keep_chosen(everything, links, blocks, chosen)
         _iterate(selection, solver_table, problem, polish, work, history, places, limits, trace)
-    else:
-        n_variables, i = 0, 0
-        while i < len(components):
-            first = components[i]
-            last = first + count_together(components, i, problem)
-            i += last - first
-            n_variables += blocks.first_variable[last] - blocks.first_variable[first]
-            if n_variables > LOOK_PERIOD:
-                n_variables = 0
-                if interrupted():
-                    break
-            selection = select_components(blocks, first, last)
-            begin_history(first, problem, history)
-            if not _iterate(
-                selection, solver_table, problem, polish, work, history, places, limits, trace
-            ):
+        return
+    n_variables, i, end = 0, 0, 0
+    while True:
+        i, end = next_in_turn(i, end, bounds, taken)
+        if i == end:
+            break
+        first = components[i]
+        last = first + count_together(components[:end], i, problem)
+        i += last - first
+        n_variables += blocks.first_variable[last] - blocks.first_variable[first]
+        if n_variables > LOOK_PERIOD:
+            n_variables = 0
+            if interrupted():
                 break
+        selection = select_components(blocks, first, last)
+        begin_history(first, problem, history)
+        if not _iterate(
+            selection, solver_table, problem, polish, work, history, places, limits, trace
+        ):
+            break
 
 
 @kernel

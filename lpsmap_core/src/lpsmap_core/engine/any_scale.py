@@ -77,8 +77,11 @@ def solve_on_any_scale(
     warm: WarmStart | None = None,
 ) -> PartState:
     """Solve one part, whatever the magnitudes of its scores; the arguments are `Engine.solve`'s."""
-    if not (any_large(eta) or (eta_v.size and any_large(eta_v))):
-        return solve_part(part, eta, eta_v, skip, options, warm)
+    if not any_large(eta):
+        state = initial_state(part, eta, eta_v, options, warm)
+        if state.largest <= RATIO or not any_large(eta_v):
+            run_loop(state, ~skip, options)
+            return state
     largest = largest_magnitudes(part, eta, eta_v)
     largest[skip] = 0.0
     split = Split(part, np.concatenate([eta, eta_v]), largest)

@@ -38,13 +38,14 @@ from lpsmap_core.engine.selection import (
     select_components,
 )
 from lpsmap_core.engine.state import PartState
-from lpsmap_core.engine.threads import in_shares
+from lpsmap_core.engine.threads import Shares, in_shares
 from lpsmap_core.kernels.arrays import BoolArray, FloatArray, IntArray
 from lpsmap_core.kernels.callers import stacklevel
 from lpsmap_core.kernels.compile import kernel, leaf
 from lpsmap_core.kernels.interrupts import interrupted, interruptible
 from lpsmap_core.kernels.late import raise_late
 from lpsmap_core.kernels.native import borrowed
+from lpsmap_core.kernels.turns import next_in_turn
 
 __all__ = ["multiply_jacobian"]
 
@@ -100,11 +101,12 @@ def multiply_jacobian(
     if chosen is not None:
         direct, coupled = direct & chosen, coupled & chosen
         product[~chosen[state.part.component]] = 0.0
+        work.record.outputs_v[~chosen[state.part.additional_component]] = 0.0
     together = any(solver.vectorised for solver in state.solvers)
     handles, n_unfinished = (state.solver_table, state.handle, work.handle), 0
 
-    def run(some: IntArray) -> int:
-        n = int(_run(some, together, *handles, d_v, product))
+    def run(shares: Shares) -> int:
+        n = int(_run(*shares, together, *handles, d_v, product))
         raise_late()
         return n
 
@@ -126,6 +128,8 @@ def multiply_jacobian(
 @kernel
 def _run(
     components: IntArray,
+    bounds: IntArray,
+    taken: IntArray,
     together: bool,
     solver_table: Any,
     problem_handle: Any,
@@ -133,7 +137,10 @@ def _run(
     d_v: FloatArray,
     product: FloatArray,
 ) -> int:
-    """Multiply for components one after the other, or all together; return how many failed."""
+    """Multiply for shares of components, one after the other or all together.
+
+    Returns how many failed.
+    """
     problem, work = problem_at(problem_handle), work_at(work_handle)
     solver_table, d_v, product = borrowed(solver_table), borrowed(d_v), borrowed(product)
     links, blocks = problem.links, problem.blocks
@@ -144,10 +151,13 @@ def _run(
         everything = select_components(blocks, 0, len(chosen))
         selection = keep_chosen(everything, links, blocks, chosen)
         return _multiply(selection, solver_table, problem, work, d_v, product)
-    n_unfinished, n_variables, i = 0, 0, 0
-    while i < len(components):
+    n_unfinished, n_variables, i, end = 0, 0, 0, 0
+    while True:
+        i, end = next_in_turn(i, end, bounds, taken)
+        if i == end:
+            break
         first = components[i]
-        last = first + count_together(components, i, problem)
+        last = first + count_together(components[:end], i, problem)
         i += last - first
         n_variables += blocks.first_variable[last] - blocks.first_variable[first]
         if n_variables > LOOK_PERIOD:

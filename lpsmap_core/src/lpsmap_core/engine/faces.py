@@ -27,7 +27,7 @@ from lpsmap_core.kernels.arrays import BoolArray, FloatArray, IntArray
 from lpsmap_core.kernels.by_address import record_at
 from lpsmap_core.kernels.compile import general_position, leaf
 from lpsmap_core.kernels.interrupts import interrupted
-from lpsmap_core.kernels.memory import Blueprint, Memory
+from lpsmap_core.kernels.memory import Blueprint, Memory, Unset
 from lpsmap_core.layout.arrangement import Links
 from lpsmap_core.layout.layout import Part
 
@@ -74,7 +74,10 @@ work_at = record_at(Work)
 
 
 def make_work(part: Part, wanted: bool = True) -> Memory[Work]:
-    """Return memory for a graph, of no size if it is not wanted."""
+    """Return memory for a graph, of no size if it is not wanted.
+
+    Components that are not multiplied for have no numbers in `outputs_v`.
+    """
     blueprint = part.kept.get((Work, wanted))
     if blueprint is None:
         n_additionals = int(part.blocks.first_additional[-1]) if wanted else 0
@@ -83,7 +86,7 @@ def make_work(part: Part, wanted: bool = True) -> Memory[Work]:
         plan = [
             *[(part.n_links if wanted else 0,)] * 2,
             np.zeros(n_additionals),
-            (n_additionals,),
+            Unset((n_additionals,)),
             *[on_variables] * 4,
             *[(part.n_components if agree else 0,)] * 5,
         ]

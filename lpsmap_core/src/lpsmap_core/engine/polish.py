@@ -49,6 +49,7 @@ __all__ = [
     "Polish",
     "find_due",
     "make_polish",
+    "no_polish",
     "polish_at",
     "polish_settled",
     "take_back_polish",
@@ -135,6 +136,15 @@ class Polish(NamedTuple):
 
 polish_at = record_at(Polish)
 """Returns, in kernels, the memory of a handle."""
+
+
+def no_polish(part: Part) -> Memory[Polish]:
+    """Return what single factors take for the memory of a polish, in all solves alike."""
+    nothing: Memory[Polish] | None = part.kept.get(Polish)
+    if nothing is None:
+        everywhere = np.zeros(part.n_components, dtype=np.bool_)
+        nothing = part.kept[Polish] = _blueprint(part, everywhere).make()
+    return nothing
 
 
 def make_polish(state: PartState, wanted: bool) -> Memory[Polish]:

@@ -8,7 +8,7 @@ import numpy as np
 
 from lpsmap_core.kernels.arrays import BoolArray, ByteArray, FloatArray, IntArray
 from lpsmap_core.kernels.by_address import record_at
-from lpsmap_core.kernels.memory import Blueprint, Memory
+from lpsmap_core.kernels.memory import Blueprint, Memory, Unset
 from lpsmap_core.layout.arrangement import Blocks, Links
 from lpsmap_core.layout.counts import Counts
 from lpsmap_core.layout.layout import Part
@@ -88,18 +88,21 @@ problem_at = record_at(LoopProblem)
 def new_problem(part: Part, quadratic: float) -> Memory[LoopProblem]:
     """Return the problem of a part whose scores are still to be written.
 
+    Nor are marginals of additionals known before the loop has run.
+
     Where no component has a step size, additionals have one array of scores, scaled and not.
     """
     blueprint = part.kept.get((LoopProblem, quadratic))
     if blueprint is None:
         on_variables, on_links, on_components = part.n_variables, part.n_links, part.n_components
         on_additionals = int(part.blocks.first_additional[-1])
+        additionals = Unset((on_additionals,))
         alone = quadratic > 0.0 and bool(part.direct.all())
         plan = [
             list(part.links),
             list(part.blocks),
             [(on_variables,)] * 3 + [(on_links,)] * 3,
-            [(on_additionals,), "eta" if alone else (on_additionals,)] + [(on_additionals,)] * 2,
+            [additionals, "eta" if alone else additionals, additionals, additionals],
             [(on_components,)] * len(Progress._fields),
             part.direct if quadratic else np.zeros_like(part.direct),
             None,

@@ -12,7 +12,7 @@ from lpsmap_core.engine.step_size import first_step_size
 from lpsmap_core.kernels.arrays import BoolArray, ByteArray, FloatArray
 from lpsmap_core.kernels.compile import leaf
 from lpsmap_core.local.forced import FORBIDDEN
-from lpsmap_core.model.unused import largest_magnitude
+from lpsmap_core.model.unused import MAGNITUDE, largest_magnitude
 
 __all__ = ["EVERYWHERE", "RESIDUAL_ROUNDING", "set_scores"]
 
@@ -106,20 +106,21 @@ def _set_additionals(chosen: BoolArray, eta_v: FloatArray, problem: LoopProblem)
     blocks, extras, rounding = problem.blocks, problem.extras, problem.progress.rounding
     offsets, largest = blocks.additional_offsets, 1.0
     for f in range(len(blocks.component)):
-        c = blocks.component[f]
+        c, lo, hi = blocks.component[f], offsets[f], offsets[f + 1]
         if len(chosen) == 0 or chosen[c]:
-            most = largest_magnitude(eta_v[offsets[f] : offsets[f + 1]])
+            most = _copy(eta_v[lo:hi], extras.eta[lo:hi])
+            extras.barred[lo:hi] = 0
             largest = max(largest, most)
             if most == np.inf:
-                most = _largest_finite(eta_v[offsets[f] : offsets[f + 1]])
+                most = _largest_finite(eta_v[lo:hi])
             rounding[c] = max(rounding[c], RESIDUAL_ROUNDING * most)
     twice = extras.eta.ctypes.data != extras.scaled.ctypes.data
     for f in range(len(blocks.component)):
-        c = blocks.component[f]
+        c, lo, hi = blocks.component[f], offsets[f], offsets[f + 1]
         if len(chosen) == 0 or chosen[c]:
-            lo, hi = offsets[f], offsets[f + 1]
-            forbidden = -FORBIDDEN * rounding[c] / RESIDUAL_ROUNDING
-            _copy_scores(eta_v[lo:hi], forbidden, extras.eta[lo:hi], extras.barred[lo:hi])
+            if largest == np.inf:
+                forbidden = -FORBIDDEN * rounding[c] / RESIDUAL_ROUNDING
+                _forbid(extras.eta[lo:hi], forbidden, extras.barred[lo:hi])
             if twice:
                 _copy(extras.eta[lo:hi], extras.scaled[lo:hi])
     return largest
@@ -136,16 +137,20 @@ def _largest_finite(scores: FloatArray) -> float:
 
 
 @leaf
-def _copy_scores(
-    scores: FloatArray, forbidden: float, target: FloatArray, barred: ByteArray
-) -> None:
-    """Copy scores, with another one in place of ``-inf``, and note where that is."""
+def _forbid(scores: FloatArray, forbidden: float, barred: ByteArray) -> None:
+    """Write another score in place of ``-inf``, and note where that is."""
     for i in range(np.uint64(len(scores))):
         barred[i] = scores[i] == -np.inf
-        target[i] = forbidden if scores[i] == -np.inf else scores[i]
+        scores[i] = forbidden if scores[i] == -np.inf else scores[i]
 
 
 @leaf
-def _copy(source: FloatArray, target: FloatArray) -> None:
+def _copy(source: FloatArray, target: FloatArray) -> float:
+    """Copy some numbers; return the `largest_magnitude` of them."""
+    bits, copies, most = source.view(np.int64), target.view(np.int64), np.int64(0)
     for i in range(np.uint64(len(source))):
-        target[i] = source[i]
+        copies[i] = bits[i]
+        most = max(most, bits[i] & MAGNITUDE)
+    found = np.int64(most)
+    magnitude: float = found.view(np.float64)
+    return magnitude

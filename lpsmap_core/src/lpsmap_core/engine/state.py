@@ -12,7 +12,7 @@ from lpsmap_core.engine.options import Options
 from lpsmap_core.engine.problem import LoopProblem, new_problem, problem_at
 from lpsmap_core.engine.protocol import WarmStart
 from lpsmap_core.engine.scores import EVERYWHERE, RESIDUAL_ROUNDING, set_scores
-from lpsmap_core.engine.threads import in_shares
+from lpsmap_core.engine.threads import Shares, in_shares
 from lpsmap_core.kernels.arrays import BoolArray, ByteArray, FloatArray, IntArray
 from lpsmap_core.kernels.compile import leaf
 from lpsmap_core.layout.layout import Part
@@ -50,8 +50,9 @@ class PartState:
     """(iterations, 2, n_components) residuals of every iteration if they are to be kept; NaN where
     a component did not take part.
     """
-    forbids: bool
-    """Whether any variable or additional is forbidden, or any variable has to be on."""
+    largest: float
+    """The largest magnitude of the scores, at least 1; infinite if any variable or additional is
+    forbidden, or any variable has to be on."""
     out_of_time: bool = False
     faces_complete: bool = False
     imprecise: BoolArray | None = None
@@ -63,6 +64,11 @@ class PartState:
     None if there are none."""
     contradicting: dict[int, list[tuple[int, int]]] = field(default_factory=dict)
     """For each component that is infeasible, (bucket, row) of factors that contradict."""
+
+    @property
+    def forbids(self) -> bool:
+        """Whether any variable or additional is forbidden, or any variable has to be on."""
+        return self.largest == np.inf
 
     def raise_errors(self) -> None:
         """Raise what a factor type's own Python code raised inside a compiled loop."""
@@ -78,13 +84,10 @@ class PartState:
             if not isinstance(solver, ActiveSets):
                 continue
             links, additionals = self.part.links_of(b), self.part.additionals_of(b)
-            rows = np.flatnonzero(converged[bucket.component])
+            rows = solver.incomplete(np.flatnonzero(converged[bucket.component]))
             scaled = self.problem.extras.scaled[additionals]
             complete = functools.partial(
-                solver.complete_faces,
-                a=iterate.a[links],
-                eta_v=scaled,
-                z=iterate.z[links],
+                _complete_in_turn, solver, iterate.a[links], scaled, iterate.z[links]
             )
             in_shares(complete, rows, np.diff(bucket.offsets)[rows], threads)
         self.faces_complete = True
@@ -134,6 +137,13 @@ class PartState:
         return means
 
 
+def _complete_in_turn(
+    solver: ActiveSets, a: FloatArray, eta_v: FloatArray, z: FloatArray, shares: Shares
+) -> None:
+    for rows in shares.taken_in_turn():
+        solver.complete_faces(rows, a, eta_v, z)
+
+
 def initial_state(
     part: Part, eta: FloatArray, eta_v: FloatArray, options: Options, warm: WarmStart | None = None
 ) -> PartState:
@@ -141,16 +151,16 @@ def initial_state(
     memory = new_problem(part, options.quadratic)
     problem, handle = memory.record, memory.handle
     largest = set_scores(handle, EVERYWHERE, eta, eta_v, options)
-    forbids = largest == np.inf
-    solvers = _solvers(part, problem.extras.barred if forbids else None, options)
+    solvers = _solvers(part, problem.extras.barred if largest == np.inf else None, options)
     if warm is not None:
         _set_out_from(warm, part, problem)
         if isinstance(warm.solved, PartState):
             _take_active_sets(warm.solved, solvers, problem)
     n = options.max_iter if options.trace else 0
-    trace = np.full((n, 2, part.n_components), np.nan)
+    trace = np.empty((n, 2, part.n_components))
+    trace.fill(np.nan)
     table = make_solver_table(solvers)
-    return PartState(part, problem, handle, solvers, table, trace, forbids)
+    return PartState(part, problem, handle, solvers, table, trace, largest)
 
 
 def _solvers(part: Part, barred: ByteArray | None, options: Options) -> list[LocalSolver]:

@@ -4,22 +4,26 @@ from __future__ import annotations
 
 import _thread
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from itertools import repeat
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 
 from lpsmap_core.kernels.arrays import IntArray
 from lpsmap_core.kernels.interrupts import Watch, halt, raise_interrupt, thread_record
 from lpsmap_core.kernels.tiers import interprets
+from lpsmap_core.kernels.turns import next_turn_in_python
 
-__all__ = ["SMALLEST_SHARE", "cut", "default_threads", "in_shares"]
+__all__ = ["SMALLEST_WORK", "Shares", "cut", "default_threads", "in_shares"]
 
 Result = TypeVar("Result")
 
-SMALLEST_SHARE = 1_500
+SMALLEST_WORK = 1_500
 """Links that take longer to solve than a thread to start."""
+
+SMALLEST_SHARE = 500
+"""Links that take longer to solve than it takes to ask for them."""
 
 
 def default_threads() -> int:
@@ -40,56 +44,80 @@ def default_threads() -> int:
     return int(wanted)
 
 
+class Shares(NamedTuple):
+    """Items that some threads take in turn, a share at a time.
+
+    How long a share takes is not known before, so that a thread takes the next one when it is done
+    with one: in compiled code by `next_in_turn`, elsewhere by `taken_in_turn`.
+
+    Attributes
+    ----------
+    items
+        The items.
+    bounds
+        Where each share begins among them; then their number.
+    taken
+        (1,) how many shares were taken.
+    """
+
+    items: IntArray
+    bounds: IntArray
+    taken: IntArray
+
+    def taken_in_turn(self) -> Iterator[IntArray]:
+        """Yield the items of shares that no other thread takes, as long as there are any."""
+        while (share := next_turn_in_python(self.taken)) < len(self.bounds) - 1:
+            yield self.items[self.bounds[share] : self.bounds[share + 1]]
+
+
 def in_shares(
-    function: Callable[[IntArray], Result], items: IntArray, sizes: IntArray, threads: int
+    function: Callable[[Shares], Result], items: IntArray, sizes: IntArray, threads: int
 ) -> list[Result]:
-    """Return a function's results for shares of some items, taken in turn by some threads.
+    """Return what a function returns to some threads, which share some items.
 
     The function should spend its time in compiled code, which holds no lock; where kernels are
-    interpreted, one thread does all. Each thread takes the
-    next share when it is done with one, for how long a share takes is not known before. The calling
-    thread is one of them.
+    interpreted, one thread does all. The calling thread is one of them.
 
     Parameters
     ----------
     function
-        Called with consecutive items.
+        Called by each thread. It takes shares as long as there are any.
     items
-        The items.
+        The items; without any, nobody is called.
     sizes
-        For each item, about how much work it is; `SMALLEST_SHARE` is worth a call.
+        For each item, about how much work it is; `SMALLEST_WORK` is worth a thread.
     threads
         Number of threads that may be used.
 
     Raises
     ------
     BaseException
-        What the function raised for the first share for which it did, once all threads are done; or
-        what the handler of a signal raised meanwhile, for which all come out of compiled code.
+        What the function raised, once all threads are done; or what the handler of a signal raised
+        meanwhile, for which all come out of compiled code.
     """
-    shares = cut(items, sizes, 1 if interprets() else threads)
-    if len(shares) < 2:
-        found = [function(share) for share in shares]
+    if not len(items):
+        return []
+    bounds, threads = cut(sizes, 1 if interprets() else threads)
+    shares = Shares(items, bounds, np.zeros(1, dtype=np.int64))
+    if threads == 1:
+        found = [function(shares)]
         raise_interrupt()
         return found
-    results: dict[int, Result] = {}
-    errors: dict[int, BaseException] = {}
-    left = iter(range(len(shares)))  # `next` of it is atomic
+    results: list[Result] = []
+    errors: list[BaseException] = []
 
     def work() -> None:
-        for i in left:
-            try:
-                results[i] = function(shares[i])
-            except BaseException as error:
-                errors[i] = error
-                if not isinstance(error, Exception):
-                    halt()
-                break
+        try:
+            results.append(function(shares))
+        except BaseException as error:
+            errors.append(error)
+            if not isinstance(error, Exception):
+                halt()
 
-    _together(work, min(threads, len(shares)))
-    for i in sorted(errors, key=lambda i: (isinstance(errors[i], Exception), i)):
-        raise errors[i]
-    return [results[i] for i in range(len(shares))]
+    _together(work, threads)
+    for error in sorted(errors, key=lambda error: isinstance(error, Exception)):
+        raise error
+    return results
 
 
 def _together(work: Callable[[], None], threads: int) -> None:
@@ -131,23 +159,21 @@ def _together(work: Callable[[], None], threads: int) -> None:
         raise raised
 
 
-def cut(items: IntArray, sizes: IntArray, threads: int) -> list[IntArray]:
-    """Return consecutive shares of some items, smaller and smaller; one for a single thread.
+def cut(sizes: IntArray, threads: int) -> tuple[IntArray, int]:
+    """Return the bounds of shares of some items, smaller and smaller, and how many threads to use.
 
     Each is what one thread would get of half of what is left, but no less than `SMALLEST_SHARE`
-    while there is as much: so that the threads end at about the same time, in few calls
-    (Polychronopoulos & Kuck 1987).
+    while there is as much: so that the threads end at about the same time (Polychronopoulos & Kuck
+    1987). For a single thread there is one.
     """
-    if threads == 1 or len(items) < 2:
-        return [items] if len(items) else []
-    total = np.cumsum(sizes)
-    if total[-1] < 2 * SMALLEST_SHARE:
-        return [items]
-    shares, begin = [], 0
-    while begin < len(items):
-        done = total[begin - 1] if begin else 0
-        wanted = max((total[-1] - done) // 2 // threads, SMALLEST_SHARE)
-        end = max(int(np.searchsorted(total, done + wanted, side="right")), begin + 1)
-        shares.append(items[begin:end])
-        begin = end
-    return shares
+    n, total = len(sizes), int(sizes.sum()) if threads > 1 else 0
+    threads = min(threads, n, total // SMALLEST_WORK)
+    if threads < 2:
+        return np.array([0, n]), 1
+    wanted, done = [], 0
+    while done < total:
+        done += max((total - done) // (2 * threads), SMALLEST_SHARE)
+        wanted.append(done)
+    ends = sizes.cumsum().searchsorted(wanted, side="right").tolist()
+    bounds = sorted({0, *ends, n})
+    return np.array(bounds), min(threads, len(bounds) - 1)

@@ -23,7 +23,7 @@ from lpsmap_core.kernels.arrays import FloatArray, IntArray
 from lpsmap_core.kernels.records import Field, kinds_of
 from lpsmap_core.kernels.tiers import interprets
 
-__all__ = ["Blueprint", "Memory", "hold"]
+__all__ = ["Blueprint", "Memory", "Unset", "hold"]
 
 Record = TypeVar("Record")
 
@@ -64,6 +64,12 @@ class Memory(Generic[Record]):
 Given = Memory[Any] | npt.NDArray[Any]
 
 
+class Unset(NamedTuple):
+    """Stands in a blueprint's plan for an array that is written before it is read."""
+
+    shape: tuple[int, ...]
+
+
 class Blueprint(Generic[Record]):
     """How copies of a record of arrays are made.
 
@@ -73,13 +79,14 @@ class Blueprint(Generic[Record]):
         The record's type.
     plan
         What it holds, in order: arrays and numbers that all copies share; the shape, a tuple, of an
-        array that is made for each; the name of an array before it that it is one with; for a
-        record in it a list of what that holds. None for an array or a record that each copy is
-        given.
+        array of zeros that is made for each, or `Unset` for one that need not hold zeros; the name
+        of an array before it that it is one with; for a record in it a list of what that holds.
+        None for an array or a record that each copy is given. All copies share arrays of no size.
     """
 
     def __init__(self, kind: type[Record], plan: list[Any]) -> None:
         self._n_words = 0
+        self._zeros: list[tuple[int, int]] = []
         self._given: list[slice] = []
         words: list[int] = []
         own: list[int] = []
@@ -92,8 +99,8 @@ class Blueprint(Generic[Record]):
         raise TypeError("Blueprint: knows where arrays lie, which a copy of it would not.")
 
     def make(self, *given: Given) -> Memory[Record]:
-        """Return a copy, with what it is given, in order; the arrays of its own hold zeros."""
-        block, address = self._take()
+        """Return a copy, with what it is given, in order."""
+        block, address = self._take() if self._n_words else _NOTHING
         words = address * self._own
         words += self._words
         for where, one in zip(self._given, given, strict=True):
@@ -101,7 +108,7 @@ class Blueprint(Generic[Record]):
         return Memory(self._pattern, block, given, words)
 
     def _take(self) -> tuple[FloatArray, int]:
-        """Return a block of zeros, and its address: the latest one, if nobody holds it any more.
+        """Return a block, and its address: the latest one, if nobody holds it any more.
 
         Memory that is new to a process costs more than to clear it: the system hands it out in
         pages, and takes it back in between two solves.
@@ -111,13 +118,14 @@ class Blueprint(Generic[Record]):
         except IndexError:
             latest = None
         if latest is None or latest.held() is not None:
-            latest = _Block(np.zeros(max(self._n_words, 1)))
+            latest = _Block(np.zeros(self._n_words))
         else:
-            ctypes.memset(_address(latest.numbers), 0, latest.numbers.nbytes)
+            for begin, end in self._zeros:
+                ctypes.memset(latest.address + begin, 0, end - begin)
         block = latest.lend()
         if self._n_words <= MOST_KEPT:
             self._latest.append(latest)
-        return block, _address(latest.numbers)
+        return block, latest.address
 
     def _lay_out(self, kind: type, plan: list[Any], words: list[int], own: list[int]) -> Any:
         """Append the words of a record, see `by_address`; return what `_cut` makes copies of.
@@ -126,7 +134,8 @@ class Blueprint(Generic[Record]):
         """
         parts: list[Any] = []
         begun: dict[str, int] = {}
-        for (name, field), part in zip(kinds_of(kind).items(), plan, strict=True):
+        for (name, field), planned in zip(kinds_of(kind).items(), plan, strict=True):
+            part = _shared_if_empty(planned, field)
             begun[name] = len(words)
             if isinstance(part, str) and isinstance(field, Field):
                 again = slice(begun[part], begun[part] + 1 + field.ndim)
@@ -139,8 +148,11 @@ class Blueprint(Generic[Record]):
                 self._given.append(slice(begin, len(words)))
                 parts.append(part)
             elif isinstance(field, Field) and isinstance(part, tuple):
+                shape = part.shape if isinstance(part, Unset) else part
                 own.append(len(words))
-                words += [self._place(parts, part, field.dtype), *part]
+                words += [self._place(parts, shape, field.dtype), *shape]
+                if shape is part:
+                    self._clear_from(words[own[-1]])
             elif isinstance(field, Field):
                 fits = Field(part.dtype, part.ndim) == field and part.flags.c_contiguous
                 if not fits:
@@ -154,6 +166,12 @@ class Blueprint(Generic[Record]):
                 parts.append(self._lay_out(field, part, words, own))
         made = any(part is None or isinstance(part, (_Pieces, _Pattern, _Again)) for part in parts)
         return _Pattern(kind, parts) if made else kind(*parts)
+
+    def _clear_from(self, begin: int) -> None:
+        """Note that the block holds zeros from some byte to its end."""
+        if self._zeros and begin <= self._zeros[-1][1]:
+            begin, _ = self._zeros.pop()
+        self._zeros.append((begin, WORD * self._n_words))
 
     def _place(self, parts: list[Any], shape: tuple[int, ...], dtype: np.dtype[Any]) -> int:
         """Return at which byte of the block an array begins that is appended to `parts`."""
@@ -175,7 +193,7 @@ class _Block:
     """
 
     def __init__(self, numbers: FloatArray) -> None:
-        self.numbers = numbers
+        self.numbers, self.address = numbers, _address(numbers)
         self.held: Callable[[], FloatArray | None] = lambda: None
 
     def lend(self) -> FloatArray:
@@ -205,6 +223,18 @@ class _Again(NamedTuple):
 
     i: int
     """The first one's position."""
+
+
+_NOTHING = np.empty(0), 0
+"""Block and address of a record that has no arrays of its own."""
+
+
+def _shared_if_empty(planned: Any, field: Field | type) -> Any:
+    """Return what is planned for a field, an array if that has no numbers."""
+    if not (isinstance(field, Field) and isinstance(planned, tuple)):
+        return planned
+    shape = planned.shape if isinstance(planned, Unset) else planned
+    return planned if math.prod(shape) else np.empty(shape, field.dtype)
 
 
 def hold(record: Any) -> Memory[Any]:

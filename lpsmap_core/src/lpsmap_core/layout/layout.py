@@ -227,6 +227,8 @@ class Part:
 
         A copy, unless they need not be the caller's `own`.
         """
+        if not self.blocks.first_additional[-1]:
+            return _NO_FLOATS
         position = {id(factor): i for i, factor in enumerate(factors)}
         if not own and len(self.buckets) == 1 and self.buckets[0].is_declaration:
             (declaration,) = self.buckets[0].declarations

@@ -10,9 +10,9 @@ from lpsmap_core.kernels.arrays import FloatArray
 from lpsmap_core.kernels.compile import leaf
 from lpsmap_core.model.factor import Factor
 
-__all__ = ["are_scores", "forget_unused", "largest_magnitude"]
+__all__ = ["MAGNITUDE", "are_scores", "forget_unused", "largest_magnitude"]
 
-_MAGNITUDE = np.int64(2**63 - 1)
+MAGNITUDE = np.int64(2**63 - 1)
 """All bits of a number but its sign."""
 
 
@@ -65,7 +65,7 @@ def largest_magnitude(values: FloatArray) -> float:
     """
     most = np.int64(0)
     for bits in values.view(np.int64):
-        most = max(most, bits & _MAGNITUDE)
+        most = max(most, bits & MAGNITUDE)
     found = np.int64(most)  # numba has views of numbers that are assigned once
     magnitude: float = found.view(np.float64)
     return magnitude

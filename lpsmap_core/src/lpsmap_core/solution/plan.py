@@ -14,7 +14,7 @@ from lpsmap_core.engine.anderson import MOST_MOVES
 from lpsmap_core.engine.choice import EngineChoice
 from lpsmap_core.engine.compiled import CompiledEngine
 from lpsmap_core.engine.polish import MOST_LINKS
-from lpsmap_core.engine.threads import SMALLEST_SHARE, cut
+from lpsmap_core.engine.threads import SMALLEST_WORK, cut
 from lpsmap_core.layout.layout import Bucket, Layout
 from lpsmap_core.local.active.memory import block_size
 from lpsmap_core.local.active.sets import first_capacity
@@ -191,9 +191,7 @@ class Plan:
         shares = f"{n} shares" if n > 1 else "a share"
         line = f"threads: {used} of {most}, for {shares} of {_range(min(links), max(links))} links"
         if used < most:
-            line += (
-                f"; a share has whole components, and at least {SMALLEST_SHARE:,} links if it can"
-            )
+            line += f"; a thread is worth its start from {SMALLEST_WORK:,} links on"
         return line
 
     @property
@@ -214,8 +212,10 @@ def make_plan(layout: Layout, choice: EngineChoice, threads: int, limited: bool)
     found = [(bucket, choose_solver(bucket.type, limited=limited)) for bucket in part.buckets]
     own = isinstance(choice.engine, CompiledEngine)
     together = any(solver.vectorised for _, solver in found)
-    shares = cut(np.arange(part.n_components), part.sizes, 1 if together else threads)
-    shares = shares if own else []
+    bounds, used = cut(part.sizes, 1 if together else threads)
+    used = used if own and part.n_components else 0
+    ends = np.append(0, np.cumsum(part.sizes))[bounds]
+    shares = zip(np.diff(bounds).tolist(), np.diff(ends).tolist(), strict=True) if used else ()
     return Plan(
         variables=layout.n_variables,
         links=part.n_links,
@@ -224,12 +224,10 @@ def make_plan(layout: Layout, choice: EngineChoice, threads: int, limited: bool)
         reason=choice.reason,
         components=tuple(_components(layout, found, None if own else choice.engine.name)),
         factors=tuple(_factors(found)) if own else (),
-        shares=tuple(Share(len(some), int(part.sizes[some].sum())) for some in shares),
-        threads=min(threads, len(shares)),
+        shares=tuple(Share(*sizes) for sizes in shares),
+        threads=used,
         available_threads=threads,
-        memory=_memory(layout, found, min(threads, len(shares)))
-        if own
-        else Memory(_array_bytes(layout), 0, 0),
+        memory=_memory(layout, found, used) if own else Memory(_array_bytes(layout), 0, 0),
     )
 
 

@@ -14,7 +14,7 @@ from lpsmap_core.engine.warm_start import GraphStart
 from lpsmap_core.kernels.arrays import BoolArray, FloatArray
 from lpsmap_core.layout.layout import Layout
 from lpsmap_core.model.factor import Factor
-from lpsmap_core.model.unused import are_scores
+from lpsmap_core.model.unused import are_scores, forget_unused
 from lpsmap_core.solution.solution import Solution
 
 __all__ = ["non_finite_components", "solve"]
@@ -40,7 +40,8 @@ def solve(
     factors
         Its declarations, as laid out.
     scores
-        (n_variables,) scores; ``-inf`` forbids a variable.
+        (n_variables,) scores; ``-inf`` forbids a variable. Zeros are written for those that are
+        NaN or +inf where factors say that they are not used, see `forget_unused`.
     additionals
         For every declaration the (n_factors, n_additionals) scores of its additionals; ``-inf``
         forbids.
@@ -59,6 +60,8 @@ def solve(
     if are_scores(scores) and are_scores(eta_v):
         bad = np.zeros(layout.n_components, dtype=np.bool_)
     else:
+        additionals = forget_unused(factors, scores, additionals)
+        eta, eta_v = part.of_graph(scores), part.by_bucket(additionals, factors)
         bad = non_finite_components(layout, factors, scores, additionals)
         eta = np.where(bad[part.component], 0.0, eta)
         eta_v = np.where(bad[part.additional_component], 0.0, eta_v)

@@ -159,12 +159,19 @@ class ActiveSets:
         right angles to the simplex are the same for all of it, and since `z` lies inside its face,
         larger for some structure of the face unless the simplex has all its dimensions.
         """
-        rows = rows[self.status[rows] != RUNNING]
+        rows = self.incomplete(rows)
+        if not len(rows):
+            return
         large = self.active[rows] >= LARGE_SET
         for some in (rows[~large], *rows[large].reshape(-1, 1)):  # large ones one at a time
             self.grow(some)  # which an interruption may have left to do
             complete_faces(self._handle, some, a, eta_v, z)
             self.raise_error()
+
+    def incomplete(self, rows: IntArray) -> IntArray:
+        """Return the factors of `rows` that `complete_faces` has to look at."""
+        ended: IntArray = rows[self.status[rows] != RUNNING]
+        return ended
 
     def raise_error(self) -> None:
         """Raise what was raised inside a compiled loop: by Python code, or for an interruption."""
@@ -322,5 +329,5 @@ class ActiveSets:
 
 def first_capacity(bucket: Bucket) -> IntArray:
     """Return how many structures the sets of a bucket's factors have room for at first."""
-    capacity: IntArray = np.clip(np.diff(bucket.offsets) // 4, FEWEST_PLACES, MOST_PLACES)
-    return capacity
+    quarter: IntArray = np.diff(bucket.offsets) // 4
+    return np.minimum(np.maximum(quarter, FEWEST_PLACES), MOST_PLACES)

@@ -107,14 +107,10 @@ class ChainFlows(ActiveSets):
         """Multiply the Jacobians of `rows` on their faces with ``(d_u, d_v)``."""
         multiply_chains(self._handle, rows, d_u, d_v, out_u, out_v)
 
-    def complete_faces(
-        self, rows: IntArray, a: FloatArray, eta_v: FloatArray, z: FloatArray
-    ) -> None:
-        """Complete the faces of active sets; those of flows and forests are complete."""
+    def incomplete(self, rows: IntArray) -> IntArray:
+        """Return the factors of `rows` that have active sets: flows and forests are complete."""
         methods = self.methods[rows]
-        sets = rows[(methods == SMALL) | (methods == NO_CHAIN)]
-        if len(sets):
-            super().complete_faces(sets, a, eta_v, z)
+        return super().incomplete(rows[(methods == SMALL) | (methods == NO_CHAIN)])
 
     def structures(self, rows: IntArray) -> Vertices:
         """Return the structures of positive weight of the factors in `rows`."""

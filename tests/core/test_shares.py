@@ -1,0 +1,85 @@
+"""Shares of work that threads take in turn."""
+
+from __future__ import annotations
+
+import threading
+import time
+
+import numpy as np
+import pytest
+
+from lpsmap_core.engine.threads import SMALLEST_SHARE, SMALLEST_WORK, Shares, cut, in_shares
+from lpsmap_core.kernels.arrays import IntArray
+from lpsmap_core.kernels.compile import kernel
+from lpsmap_core.kernels.turns import next_in_turn
+
+
+@kernel
+def count(items: IntArray, bounds: IntArray, taken: IntArray, seen: IntArray) -> int:
+    """Count which items this thread gets; return how many."""
+    n, i, end = 0, 0, 0
+    while True:
+        i, end = next_in_turn(i, end, bounds, taken)
+        if i == end:
+            return n
+        seen[items[i]] += 1
+        n += 1
+        i += 1
+
+
+def in_kernels(shares: Shares, seen: IntArray) -> int:
+    return int(count(*shares, seen))
+
+
+def in_python(shares: Shares, seen: IntArray) -> int:
+    n = 0
+    for some in shares.taken_in_turn():
+        seen[some] += 1
+        n += len(some)
+        time.sleep(0)
+    return n
+
+
+@pytest.mark.parametrize("take", [in_kernels, in_python])
+@pytest.mark.parametrize("threads", [1, 2, 5])
+def test_every_item_is_taken_once(take, threads, rng):
+    for n in (1, 2, 40, 3000):
+        items, sizes = rng.permutation(n), rng.integers(0, 2_000, n)
+        seen = np.zeros(n, dtype=np.int64)
+        found = in_shares(lambda shares, seen=seen: take(shares, seen), items, sizes, threads)
+        assert sum(found) == n
+        assert (seen == 1).all()
+    assert in_shares(lambda shares: take(shares, seen), items[:0], sizes[:0], threads) == []
+
+
+def test_shares_become_smaller_and_end_small(rng):
+    for n, threads, most in [(16, 2, 400), (4096, 2, 64), (999, 7, 300), (50, 3, 10_000)]:
+        sizes = rng.integers(most // 2, most + 1, n)
+        bounds, used = cut(sizes, threads)
+        assert bounds[0] == 0
+        assert bounds[-1] == n
+        assert (np.diff(bounds) > 0).all()
+        work = np.diff(np.append(0, np.cumsum(sizes))[bounds])
+        assert used == min(threads, sizes.sum() // SMALLEST_WORK, len(work))
+        assert work.max() <= sizes.sum() / (2 * used) + most
+        assert work[-1] <= SMALLEST_SHARE + most
+    for n, threads in [(0, 4), (1, 4), (7, 1), (7, 4)]:  # nothing to share
+        bounds, used = cut(np.full(n, 400), threads)
+        assert (bounds.tolist(), used) == ([0, n], 1)
+
+
+@pytest.mark.compiled
+def test_what_a_thread_raises_comes_out_once_all_are_done():
+    done = []
+
+    def fail_in_helpers(shares: Shares) -> None:
+        caller = threading.current_thread() is threading.main_thread()
+        for some in shares.taken_in_turn():
+            if not caller:
+                raise LookupError("in a helper")
+            time.sleep(0.01)
+            done.append(len(some))
+
+    with pytest.raises(LookupError, match="in a helper"):
+        in_shares(fail_in_helpers, np.arange(40), np.full(40, 1_000), 2)
+    assert sum(done) > 20
