@@ -21,7 +21,10 @@ from lpsmap_core.plugins.registry import installed
 from lpsmap_core.testing.graphs import declared_again
 from sound_types import OneOf
 
-pytestmark = pytest.mark.compiled
+pytestmark = [
+    pytest.mark.compiled,
+    pytest.mark.skipif(not tiers.CAN_INTERPRET, reason="interpreted kernels need NumPy 2"),
+]
 
 
 def _matching(graph: FactorGraph, seed: int) -> None:

@@ -8,6 +8,7 @@ solves, see `lpsmap_core.kernels.tiers`.
 
 from __future__ import annotations
 
+import functools
 import os
 import threading
 from collections.abc import Callable
@@ -118,11 +119,23 @@ def summing_leaf(function: Function) -> Function:
 
 
 def interpreted_by(python: Callable[..., Any]) -> Callable[[Function], Function]:
-    """Let a kernel that works on addresses be another function where it is interpreted."""
+    """Let a kernel that works on addresses be another function where it is interpreted.
+
+    Parameters
+    ----------
+    python
+        A function of the same arguments. Where kernels are interpreted, solvers and records come as
+        the objects that they are, instead of their addresses.
+
+    Returns
+    -------
+    function
+        A decorator, to stand above `kernel` or `leaf`.
+    """
 
     def choose(compiled: Any) -> Any:
         if not COMPILED:
-            return python
+            return functools.update_wrapper(python, compiled)
         compiled.interpreted = python
         return compiled
 

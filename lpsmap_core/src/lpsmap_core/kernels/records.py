@@ -236,7 +236,7 @@ def _kind(hint: Any) -> Field | type:
 
 @leaf
 def largest_arity(rows: IntArray, offsets: IntArray) -> int:
-    """Return the number of slots of the largest of some factors, 0 for none.
+    """Return the number of slots of the largest of the factors `rows`, 0 for none.
 
     With ``factors.additional_offsets`` for `offsets`, the largest number of additionals.
     """

@@ -19,6 +19,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 __all__ = [
+    "CAN_INTERPRET",
     "PATIENCE",
     "TooSlow",
     "compile_now",
@@ -37,6 +38,9 @@ SECONDS = 2.0
 
 LARGEST = 2_000
 """Links and additionals of a graph beyond which a solve would take longer than that."""
+
+CAN_INTERPRET = int(np.__version__.partition(".")[0]) >= 2
+"""Before NumPy 2, an unsigned index plus 1 is a fraction, which is no index."""
 
 ONLY_IN_PYTHON = (ArithmeticError, IndexError, NotImplementedError, TypeError)
 """What Python can raise where compiled code has infinities, wraps around, or has types that fit."""
@@ -131,7 +135,7 @@ def compile_now() -> None:
 def _may_interpret(main: Any, size: Callable[[], int]) -> bool:
     if _Patience.left is None:
         _Patience.left = _seconds()
-    if _Patience.left <= 0.0 or of_thread.interprets:
+    if _Patience.left <= 0.0 or of_thread.interprets or not CAN_INTERPRET:
         return False
     if main.is_compiled():
         compile_now()
