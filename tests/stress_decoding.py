@@ -14,7 +14,6 @@ from __future__ import annotations
 import importlib.util
 import sys
 import warnings
-from collections.abc import Callable
 from typing import NamedTuple
 
 import click
@@ -41,12 +40,15 @@ MOST_SLOTS, MOST_ROWS = 12, 100_000
 ROUNDING = 1e-11
 """Of sums, in units of the largest score that an assignment holds."""
 
+SMALLEST = 1e-289
+"""Sums are not told apart that differ by less: the loop takes numbers below 1e-290 for zeros."""
+
 OF_MIXTURES = 1e-13
 """Of their bounds besides: they come of marginals, which are numbers around 1."""
 
 LARGEST = float(np.finfo(np.float64).max)
 
-GAP, HIGHS_GAP = 1e-8, 1e-6
+GAP = 1e-8
 
 
 class Table(NamedTuple):
@@ -183,7 +185,7 @@ class Judge:
             if score > -np.inf:
                 self.note(what, c, f"got {score}, where there are {len(table.score)} assignments")
             return
-        best, slack = _clipped(table.score[rank]), ROUNDING * _clipped(table.size.max())
+        best, slack = _clipped(table.score[rank]), _rounding(table)
         least = best - found.gap * max(1.0, abs(best)) - slack
         if rank == 0 and bound < best - slack - self.doubt:
             self.note(what, c, f"bound {bound} is below the best, {best}")
@@ -211,7 +213,7 @@ class Judge:
                 self.note(what, c, f"is said to be contradictory; {table.score[0]} is allowed")
             if not len(table.score):
                 continue
-            best, slack = _clipped(table.score[0]), ROUNDING * _clipped(table.size.max())
+            best, slack = _clipped(table.score[0]), _rounding(table)
             bound = found.objective[c] + found.gap[c]
             if np.isfinite(bound) and status is not Status.INFEASIBLE:
                 # copies that nearly agree make the objective as doubtful as the tolerance
@@ -228,6 +230,11 @@ class Judge:
 def _clipped(score: np.longdouble) -> float:
     """Return a sum as float64 has it; what overflows is the largest number."""
     return float(np.clip(score, -LARGEST, LARGEST))
+
+
+def _rounding(table: Table) -> float:
+    """Return how far sums of scores may be off."""
+    return max(ROUNDING * _clipped(table.size.max()), SMALLEST)
 
 
 def _holds(table: Table, values: FloatArray) -> bool:
@@ -289,9 +296,7 @@ def check_evidence(judge: Judge, graph: FactorGraph, rng: np.random.Generator) -
         told, mine = known[table.variables], values[table.variables]
         agree = (np.isnan(told) | (table.on == told)).all(axis=1)
         (own,) = np.nonzero(agree & (table.on == mine).all(axis=1))
-        slack = GAP * max(1.0, abs(_clipped(table.score[0]))) + ROUNDING * _clipped(
-            table.size.max()
-        )
+        slack = GAP * max(1.0, abs(_clipped(table.score[0]))) + _rounding(table)
         # what is told has no score in the graph that is left: masks in it can hide no digits
         best = table.score[agree][0]
         if not len(own) and (found.ok or not np.isnan(mine).any()):
@@ -319,9 +324,6 @@ def checked(seed: int) -> Report:
     except Exception as error:
         report.wrong.append(f"{type(error).__name__}: {error}")
     return report
-
-
-Check = Callable[[int], Report]
 
 
 @click.command(context_settings={"show_default": True})

@@ -39,6 +39,7 @@ def _scores(row: Row, eta_v: np.ndarray) -> dict[bytes, float]:
 
 
 @pytest.mark.compiled
-@pytest.mark.parametrize("seed", [1024])
-def test_graphs_of_the_run(seed: int) -> None:
+@pytest.mark.parametrize("seed", [5171])
+def test_graphs_that_the_run_found(seed: int) -> None:
+    """Scores near the largest number: to force an oracle takes scores beyond them."""
     assert not stress_decoding.checked(seed).wrong

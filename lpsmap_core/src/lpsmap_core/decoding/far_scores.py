@@ -11,8 +11,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from lpsmap_core.decoding.assignments import scored
 from lpsmap_core.decoding.decode import is_closed
+from lpsmap_core.engine.state import sums
 from lpsmap_core.kernels.arrays import BoolArray, FloatArray
 from lpsmap_core.layout.layout import Part
 
@@ -81,6 +81,7 @@ def as_given(
     given: tuple[FloatArray, FloatArray],
     far: BoolArray,
     chosen: BoolArray,
+    v: FloatArray,
     score: FloatArray,
     bound: FloatArray,
     gap: float,
@@ -95,8 +96,8 @@ def as_given(
         The part, and the scores of its variables and additionals before `bring_near`.
     far
         Which components had far ones.
-    chosen
-        An assignment of the part's variables.
+    chosen, v
+        An assignment of the part's variables, and of its additionals.
     score, bound
         For each component, what it scores, ``-inf`` if it is not allowed, and no other more than.
     gap
@@ -104,9 +105,23 @@ def as_given(
     """
     if not far.any():
         return score, bound
+    largest, small = np.finfo(np.float64).max, 2.0**-40
     with np.errstate(over="ignore", invalid="ignore"):
-        found, _ = scored(part, *given, chosen)
-    found = np.maximum(found, -np.finfo(np.float64).max)  # sums that overflow
+        found = _sums(part, *given, chosen, v)
+        # sums that overflow, perhaps on their way
+        scaled = np.clip(
+            _sums(part, small * given[0], small * given[1], chosen, v) / small, -largest, largest
+        )
+        found = np.where(np.isfinite(found), found, scaled)
     proved = is_closed(score, bound, gap)
     bound = np.where(far & (bound > -np.inf), np.where(proved, found, np.inf), bound)
     return np.where(far & (score > -np.inf), found, score), bound
+
+
+def _sums(
+    part: Part, eta: FloatArray, eta_v: FloatArray, chosen: BoolArray, v: FloatArray
+) -> FloatArray:
+    """Return what an assignment scores in every component."""
+    additionals = np.where(v != 0.0, eta_v, 0.0) * v
+    of_variables = sums(part.component, np.where(chosen, eta, 0.0), part.n_components)
+    return of_variables + sums(part.additional_component, additionals, part.n_components)

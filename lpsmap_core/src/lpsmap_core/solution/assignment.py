@@ -192,7 +192,7 @@ def decode(
         with Watch():  # whatever was searched, the factors' own oracles have the last word
             score, v = scored(part, eta, eta_v, found.chosen)
     score = np.where(bad | np.isneginf(found.score), -np.inf, score)
-    score, bound = as_given(part, given, far, found.chosen, score, found.bound, limits.gap)
+    score, bound = as_given(part, given, far, found.chosen, v, score, found.bound, limits.gap)
     values = np.where(scores > 0.0, 1.0, 0.0)  # of variables in no factor
     values[part.variables] = np.where((score > -np.inf)[part.component], found.chosen, np.nan)
     return Assignment(

@@ -54,7 +54,9 @@ def ranked_assignments(relaxed: Solution, k: int, limits: SearchLimits) -> list[
     found = [_assignment(relaxed, ranked, j, eta_v, limits) for j in range(k)]
     for one in found:
         chosen = np.nan_to_num(one.values[part.variables]) > 0.0
-        one.score, one.bound = as_given(part, given, far, chosen, one.score, one.bound, limits.gap)
+        v = part.by_bucket(one.additionals, relaxed.factors)
+        known = chosen, v, one.score, one.bound
+        one.score, one.bound = as_given(part, given, far, *known, limits.gap)
     return found
 
 
