@@ -29,6 +29,10 @@ MOST = 1e100
 1, in units of which gaps and tolerances are."""
 
 
+ROUNDING = 1e-12
+"""Of a gap that is carried from one scale to another."""
+
+
 def bring_near(
     part: Part, eta: FloatArray, eta_v: FloatArray
 ) -> tuple[FloatArray, FloatArray, BoolArray]:
@@ -113,8 +117,13 @@ def as_given(
             _sums(part, small * given[0], small * given[1], chosen, v) / small, -largest, largest
         )
         found = np.where(np.isfinite(found), found, scaled)
+        # as far above it, in proportion, as before
+        share = np.clip(
+            (bound - score) / np.maximum(1.0, np.abs(score)), 0.0, (1.0 - ROUNDING) * gap
+        )
+        highest = found + share * np.maximum(1.0, np.abs(found))
     proved = is_closed(score, bound, gap)
-    bound = np.where(far & (bound > -np.inf), np.where(proved, found, np.inf), bound)
+    bound = np.where(far & (bound > -np.inf), np.where(proved, highest, np.inf), bound)
     return np.where(far & (score > -np.inf), found, score), bound
 
 
