@@ -20,7 +20,7 @@ TARGETS := $(shell sed -n 's/^\([a-z-]*\):.*\#\# .*/\1/p' Makefile)
 .PHONY: $(TARGETS)
 
 help:  ## Show this list
-	@sed -n 's/^\([a-z][a-z-]*\):.*## \(.*\)/  make \1\t\2/p' $(firstword $(MAKEFILE_LIST)) | expand -t 22
+	@sed -n 's/^\([a-z][a-z-]*\):.*## \(.*\)/  make \1\t\2/p' $(firstword $(MAKEFILE_LIST)) | expand -t 26
 
 demo: $(PACKAGES_STAMP)  ## Train latent trees on generated ListOps data, about 3 minutes
 	$(BIN)/python examples/listops.py demo --out build/listops

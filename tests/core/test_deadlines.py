@@ -131,9 +131,11 @@ class Anything(Factor):
 @pytest.fixture(autouse=True)
 def nothing_pressed() -> Iterator[None]:
     Anything.presses, Anything.calls = (), 0
-    before = signal.getsignal(signal.SIGINT)
+    # jobs that a script starts in the background ignore it
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
     yield
-    assert signal.getsignal(signal.SIGINT) is before
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    signal.signal(signal.SIGINT, before)
 
 
 class Hard:

@@ -57,7 +57,7 @@ def solve(
     """
     part = layout.part
     eta, eta_v = part.of_graph(scores), part.by_bucket(additionals, factors, engine.keeps_scores)
-    if are_scores(scores) and are_scores(eta_v):
+    if are_scores(scores) and all(are_scores(x.reshape(-1)) for x in additionals):
         bad = np.zeros(layout.n_components, dtype=np.bool_)
     else:
         additionals = forget_unused(factors, scores, additionals)
