@@ -10,6 +10,7 @@ import pytest
 
 from lpsmap import FactorGraph, Matching, Nand, Pair, Xor
 from lpsmap_core.decoding.far_scores import bring_near
+from lpsmap_core.layout.layout import build_layout
 
 MASKS = [-1e15, -3.4e38, float(np.finfo(np.float32).min), float(np.finfo(np.float64).min)]
 ROWS = ((0, 1, 2), (2, 3, 4))
@@ -97,3 +98,21 @@ def test_masks_do_not_vanish_beside_tiny_scores() -> None:
     found = graph.solve_map(exact=True)
     assert found.values.tolist() == [1.0, 0.0, 0.0, 0.0]
     assert found.bound[0] >= found.score[0] == -3.4e38
+
+
+def test_a_batch_comes_near_as_its_components_do() -> None:
+    rng = np.random.default_rng(0)
+    scores = rng.standard_normal((6, 5)) * 10.0 ** rng.choice([0, 0, 13, 38, 300], (6, 5))
+    scores[:, 0], scores[0] = -np.inf, 1e-300
+    graph = FactorGraph()
+    graph.add(Xor(graph.variable_from(scores)))
+    part = build_layout(graph.n_variables, graph.factors).part
+    near, _, far = bring_near(part, scores.reshape(-1), np.empty(0))
+    assert far.any()
+    for c, row in enumerate(scores):
+        one = FactorGraph()
+        one.add(Xor(one.variable_from(row)))
+        alone = build_layout(5, one.factors).part
+        wanted, _, changed = bring_near(alone, row, np.empty(0))
+        np.testing.assert_allclose(near.reshape(6, 5)[c], wanted, rtol=1e-14)
+        assert changed[0] == far[c]

@@ -13,8 +13,9 @@ import numpy as np
 
 from lpsmap_core.decoding.decode import is_closed
 from lpsmap_core.engine.state import sums
-from lpsmap_core.kernels.arrays import BoolArray, FloatArray
+from lpsmap_core.kernels.arrays import BoolArray, FloatArray, IntArray
 from lpsmap_core.layout.layout import Part
+from lpsmap_core.layout.ragged import ranges
 
 __all__ = ["as_given", "bring_near"]
 
@@ -27,7 +28,6 @@ NEAR = 1e3
 MOST = 1e100
 """The largest magnitude of all, so that sums stay finite; that of scores that were far is at least
 1, in units of which gaps and tolerances are."""
-
 
 ROUNDING = 1e-12
 """Of a gap that is carried from one scale to another."""
@@ -55,29 +55,56 @@ def bring_near(
         return eta, eta_v, changed
     order = np.lexsort((magnitude, owner))
     begin = np.searchsorted(owner[order], np.arange(part.n_components + 1))
-    for c in range(part.n_components):
-        places = order[begin[c] : begin[c + 1]]
-        near = _near(magnitude[places])
-        if (near != magnitude[places]).any():
-            changed[c] = True
-            scores[places] = np.where(
-                np.isfinite(scores[places]), np.copysign(near, scores[places]), scores[places]
-            )
+    near = np.empty_like(magnitude)
+    near[order] = _near(magnitude[order], begin)
+    other = near != magnitude
+    changed[owner[other]] = True
+    scores[other] = np.copysign(near, scores)[other]
     return scores[: len(eta)], scores[len(eta) :], changed
 
 
-def _near(magnitude: FloatArray) -> FloatArray:
-    """Return what magnitudes in ascending order become."""
+def _near(magnitude: FloatArray, begin: IntArray) -> FloatArray:
+    """Return what magnitudes become that ascend within each component.
+
+    All components at once, since batches have masks in all of them.
+    """
+    component = np.repeat(np.arange(len(begin) - 1), np.diff(begin))
+    edges = np.union1d(begin, _far(magnitude, begin[component]))  # of what is scaled alike
+    first = edges[:-1]
+    of = component[first]
+    rank, near = np.arange(len(of)) - np.searchsorted(of, of), magnitude.copy()
+    for r in range(1, int(rank.max()) + 1):
+        groups = np.flatnonzero(rank == r)
+        places, n = ranges(edges, groups), np.diff(edges)[groups]
+        below = _sums_between(near, begin[of[groups]], first[groups])
+        # first by the magnitude: the quotient of the two may be less than any number
+        near[places] /= np.repeat(magnitude[first[groups]], n)
+        near[places] *= np.repeat(NEAR * below, n)
+    largest = near[edges[1:] - 1][np.searchsorted(of, component, side="right") - 1]
+    least = np.where(np.isin(component, of[rank > 0]), 1.0, 0.0)
+    allowed = np.clip(largest, least, MOST)
+    other = allowed != largest
+    near[other] = near[other] / largest[other] * allowed[other]
+    return near
+
+
+def _far(magnitude: FloatArray, begin: IntArray) -> IntArray:
+    """Return where ascending magnitudes are far above the sum of those from `begin` to them."""
+    before = np.append(0.0, magnitude[:-1])
     with np.errstate(over="ignore"):
-        smaller = np.append(0.0, np.cumsum(magnitude)[:-1])
-        far = np.flatnonzero((smaller > 0.0) & (magnitude > FAR * smaller))
-    near = magnitude.copy()
-    for first, last in zip(far, np.append(far, len(near))[1:], strict=True):
-        near[first:last] /= magnitude[first]  # first: their quotient may be less than any number
-        near[first:last] *= NEAR * near[:first].sum()
-    largest = near.max(initial=0.0)
-    allowed = float(np.clip(largest, 1.0 if far.size else 0.0, MOST))
-    return near if allowed == largest else near / largest * allowed
+        above = (before > 0.0) & (magnitude > FAR * before)
+        places = np.flatnonzero(above & (begin < np.arange(len(magnitude))))
+        below = _sums_between(magnitude, begin[places], places)
+        return places[magnitude[places] > FAR * below]
+
+
+def _sums_between(numbers: FloatArray, first: IntArray, last: IntArray) -> FloatArray:
+    """Return the sums of the numbers from each of some places to before another."""
+    if not len(first):
+        return np.empty(0)
+    pairs = np.stack([first, last], axis=1).reshape(-1)
+    with np.errstate(over="ignore"):  # of those that are between two pairs
+        return np.add.reduceat(numbers, pairs)[::2]
 
 
 def as_given(

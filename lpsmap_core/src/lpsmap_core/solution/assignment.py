@@ -168,7 +168,6 @@ def decode(
         The relaxed solution.
     limits
         When to stop.
-
     """
     part, bad = layout.part, relaxed.bad
     eta, eta_v = scores[part.variables], part.by_bucket(additional_scores, factors)
