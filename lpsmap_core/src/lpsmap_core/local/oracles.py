@@ -116,12 +116,13 @@ def _decide(
 ) -> None:
     """Write what `with_finite_scores` returns."""
     for f in range(len(offsets) - 1):
-        total = 1.0
+        total = 0.0
         for i in range(offsets[f], offsets[f + 1]):
             total += 0.0 if np.isinf(scores[i]) else abs(scores[i])
         for i in range(additional_offsets[f], additional_offsets[f + 1]):
             total += 0.0 if barred[i] else abs(eta_v[i])
-        decisive = multiple * total
+        more = min(total, 1.0) if total > 0.0 else 1.0  # small scores shall not be rounding, either
+        decisive = multiple * (total + more)
         for i in range(offsets[f], offsets[f + 1]):
             finite[i] = np.copysign(decisive, scores[i]) if np.isinf(scores[i]) else scores[i]
         for i in range(additional_offsets[f], additional_offsets[f + 1]):
