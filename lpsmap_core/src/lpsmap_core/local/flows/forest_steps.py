@@ -12,8 +12,8 @@ from lpsmap_core.kernels.compile import kernel, leaf
 from lpsmap_core.kernels.interrupts import stopped
 from lpsmap_core.local.active.handle import LocalProblem, problem_of, status_of
 from lpsmap_core.local.active.steps import OPTIMAL, RUNNING
-from lpsmap_core.local.flows.better_paths import begin_with_best_path
 from lpsmap_core.local.flows.chain import BARRED
+from lpsmap_core.local.flows.first_paths import begin_with_best_paths
 from lpsmap_core.local.flows.forest import (
     ForestChain,
     ForestRoom,
@@ -114,7 +114,7 @@ def _solve(f: int, held: ForestChain, problem: LocalProblem, z: FloatArray, v: F
     chain = by_address(whole)
     solved = solve_on_forest(chain)
     if not solved and stopped():
-        begin_with_best_path(chain)
+        begin_with_best_paths(chain)
     if solved or stopped():
         _write_solution(f, held, held.forest.flow, problem, z, v)
     return solved

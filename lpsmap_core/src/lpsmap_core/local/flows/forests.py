@@ -13,8 +13,9 @@ import numpy as np
 
 from lpsmap_core.kernels.compile import leaf
 from lpsmap_core.kernels.interrupts import interrupted
-from lpsmap_core.local.flows.better_paths import begin_with_best_path, join_best_paths, join_ties
+from lpsmap_core.local.flows.better_paths import join_best_paths, join_ties
 from lpsmap_core.local.flows.chain import BARRED
+from lpsmap_core.local.flows.first_paths import begin_with_best_paths
 from lpsmap_core.local.flows.forest import (
     LEAVES,
     SOLVED,
@@ -56,7 +57,7 @@ def solve_on_forest(chain: ForestChain) -> bool:
     chain.forest.facts[SOLVED] = 0.0
     if warm and _settle(chain):
         return True
-    return begin_with_best_path(chain) > -0.5 * BARRED and _settle(chain)
+    return begin_with_best_paths(chain) > -0.5 * BARRED and _settle(chain)
 
 
 @leaf
