@@ -28,8 +28,10 @@ def join_best_paths(chain: ForestChain, tight: float) -> int:
         if came == 0 and not wanted:
             continue
         most, came = max(SHARE_HERE * room.worst[t], tight) if wanted else np.inf, 0
+        behind = np.uint64((t + 1) * n)
         for j in range(n):
-            if room.mark[(t + 1) * n + j] == NEW or _gain(t, j, chain) > most:
+            k = behind + np.uint64(j)
+            if (room.mark[k] == NEW) | (room.gain[k] > most):
                 came += _join(t, _best_before(t, j, chain), j, came, chain)
         room.n_trees[t + 1] = 0 if came > 0 else room.n_trees[t + 1]
         joined += came
@@ -38,13 +40,13 @@ def join_best_paths(chain: ForestChain, tight: float) -> int:
 
 @leaf
 def _look_ahead(chain: ForestChain, tight: float) -> None:
-    """Find the most that a path gains that ends in a layer, in potentials that it meets.
+    """Find what the best path to every end gains, in potentials that it meets.
 
-    Viterbi's algorithm, which begins anew at every node that is used.
+    An end is used, or in the last layer. Viterbi's algorithm, begun anew at every node that is used.
     """
     room, n = chain.room, chain.n_states
     before, mark, source = room.before, room.mark, room.level[0]
-    out, into, best, score = room.out, room.into, room.best, room.score
+    out, into, best, score, gain = room.out, room.into, room.best, room.score, room.gain
     for k in range(n):
         before[k] = -out[k] if mark[k] == USED else score[k] - source
     for t in range(chain.length - 1):
@@ -54,18 +56,10 @@ def _look_ahead(chain: ForestChain, tight: float) -> None:
             uses = mark[k] == USED
             goes_on = best[k] + score[k]
             before[k] = -out[k] if uses else goes_on
-            gain = best[k] + into[k] if uses else (goes_on if ends else 0.0)
-            most = gain if gain > most else most
+            gains = best[k] + into[k] if uses else (goes_on if ends else 0.0)
+            gain[k] = gains
+            most = gains if gains > most else most
         room.worst[t] = most if most > tight else 0.0
-
-
-@leaf
-def _gain(t: int, j: int, chain: ForestChain) -> float:
-    """Return what the best path to an end gains: one that is used, or in the last layer."""
-    room, k = chain.room, np.uint64(t + 1) * np.uint64(chain.n_states) + np.uint64(j)
-    if room.mark[k] == USED:
-        return room.best[k] + room.into[k]  # type: ignore[no-any-return]
-    return room.before[k] if t == chain.length - 2 else 0.0
 
 
 @leaf
@@ -92,18 +86,18 @@ def join_ties(chain: ForestChain, tight: float) -> None:
 
     The marginals can move along them as well.
     """
-    room, n = chain.room, chain.n_states
+    room, n = chain.room, np.uint64(chain.n_states)
     for t in range(chain.length - 1):
-        here, behind, first = t * n, (t + 1) * n, chain.first + t * n * n
-        for x in range(here, here + room.n_used[t]):
-            i = room.used[x]
+        here = np.uint64(t) * n
+        behind, first = here + n, np.uint64(chain.first) + here * n
+        for x in range(here, here + np.uint64(room.n_used[t])):
+            i = np.uint64(room.used[x])
             row, out = first + i * n, room.out[here + i] - tight
-            for y in range(behind, behind + room.n_used[t + 1]):
-                j = room.used[y]
-                if out - room.into[behind + j] <= chain.steps[row + j] and unite_trees(
-                    t, i, j, chain
-                ):
-                    append_edge(t, i, j, 0.0, chain)
+            for y in range(behind, behind + np.uint64(room.n_used[t + 1])):
+                j = np.uint64(room.used[y])
+                tied = out - room.into[behind + j] <= chain.steps[row + j]
+                if tied and unite_trees(t, room.used[x], room.used[y], chain):
+                    append_edge(t, room.used[x], room.used[y], 0.0, chain)
                     room.n_trees[t + 1] = 0
 
 

@@ -119,27 +119,33 @@ def _grow(t: int, best: int, chain: ForestChain) -> int:
 @leaf
 def _choose(t: int, chain: ForestChain) -> None:
     """List the nodes of a layer that are used, and those that get a share."""
-    room, n = chain.room, chain.n_states
-    first, last = t * n, t * n
-    most = _most_that_shares(room.lack, first, first + n)
-    for k in range(first, first + n):
-        room.used[last] = k - first
-        last += int((room.mark[k] == USED) | (room.lack[k] < most))
+    room, n = chain.room, np.uint64(chain.n_states)
+    used, mark, lack = room.used, room.mark, room.lack
+    first = last = np.uint64(t) * n
+    most = _most_that_shares(lack, first, n, room.rest)
+    for i in range(n):
+        used[last] = i
+        last += np.uint64((mark[first + i] == USED) | (lack[first + i] < most))
     room.n_used[t] = last - first
 
 
 @leaf
-def _most_that_shares(lack: FloatArray, first: int, last: int) -> float:
+def _most_that_shares(lack: FloatArray, first: np.uint64, n: np.uint64, few: FloatArray) -> float:
     """Return the number below which numbers add up to `SHARED` of what they are below it.
 
-    By Michelot's (1986) algorithm; the least is zero.
+    By Michelot's (1986) algorithm; the least is zero. Those that remain are in `few`.
     """
-    most, count = SHARED, 0
-    while True:
-        total, below = SHARED, 0
-        for k in range(first, last):
-            total += lack[k] if lack[k] < most else 0.0
-            below += int(lack[k] < most)
-        if below == count or below == 0:
-            return most
-        most, count = total / below, below
+    count = np.uint64(0)
+    for i in range(n):
+        few[count] = lack[first + i]
+        count += np.uint64(lack[first + i] < SHARED)
+    most, before = SHARED, np.uint64(0)
+    while count != before and count > 0:
+        total, before = SHARED, count
+        for k in range(count):
+            total += few[k]
+        most, count = total / count, np.uint64(0)
+        for k in range(before):
+            few[count] = few[k]
+            count += np.uint64(few[k] < most)
+    return most

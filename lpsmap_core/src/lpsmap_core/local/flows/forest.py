@@ -89,6 +89,8 @@ class ForestRoom(NamedTuple):
         (L, S) minus the least *out* by which no path to a node has a negative slack.
     best
         (L, S) the best of what arrives at a node.
+    gain
+        (L, S) what the best path to an end gains; to other nodes, zero.
     lack
         (L, S) how much less than the best path the best one through a node has.
     target
@@ -130,6 +132,7 @@ class ForestRoom(NamedTuple):
     m: FloatArray
     before: FloatArray
     best: FloatArray
+    gain: FloatArray
     lack: FloatArray
     target: FloatArray
     offset: FloatArray
@@ -187,7 +190,7 @@ def carve_forest(block: FloatArray, length: int, n_states: int) -> Forest:
 def make_forest_room(length: int, n_states: int, barred: bool) -> ForestRoom:
     """Return room for chains up to this size; for edges' scores only where some may be barred."""
     n, vertices = length * n_states, 2 * length * n_states
-    nodes, edges = np.empty((9, n)), np.empty((2, vertices))
+    nodes, edges = np.empty((10, n)), np.empty((2, vertices))
     marks, lists = np.empty((2, n), dtype=np.int32), np.empty((4, vertices), dtype=np.int32)
     layers, both = (
         np.empty((3, length), dtype=np.int32),
@@ -203,12 +206,13 @@ def make_forest_room(length: int, n_states: int, barred: bool) -> ForestRoom:
         nodes[5],
         nodes[6],
         nodes[7],
+        nodes[8],
         edges[0],
         edges[1],
         np.empty(2 * n_states),
         np.empty(length),
         np.empty((n + 1) * (2 * n_states - 1 + LANES)),
-        nodes[8],
+        nodes[9],
         marks[0],
         layers[0],
         marks[1],
@@ -303,9 +307,11 @@ def _order_edges(t: int, chain: ForestChain) -> bool:
     forest, room, vertices = chain.forest, chain.room, np.uint64(2 * chain.n_states)
     begin, end, degree, crossed = forest.begin, forest.end, room.degree, room.crossed
     row, placed, count = np.uint64(t) * vertices, np.uint64(0), np.uint64(forest.n_edges[t])
-    for v in range(vertices):
-        degree[v], crossed[v] = 0, 0
-        room.tree[row + v], room.parent[row + v], room.rank[row + v] = -1, -1, vertices
+    degree[:vertices] = 0
+    crossed[:vertices] = 0
+    room.tree[row : row + vertices] = -1
+    room.parent[row : row + vertices] = -1
+    room.rank[row : row + vertices] = vertices
     for x in range(row, row + count):
         i, j, number = np.uint64(begin[x]), np.uint64(end[x]), np.int32(x - row) + 1
         degree[i] += 1
@@ -367,18 +373,18 @@ def _write_offsets(t: int, chain: ForestChain) -> int:
 @leaf
 def unite_trees(t: int, i: int, j: int, chain: ForestChain) -> bool:
     """Make one tree of those of two states between two layers; false if they were one."""
-    tree, n = chain.room.tree, chain.n_states
-    row = t * 2 * n
-    one, other = tree[row + i], tree[row + n + j]
+    tree, vertices = chain.room.tree, np.uint64(2 * chain.n_states)
+    row = np.uint64(t) * vertices
+    v, w = row + np.uint64(i), row + np.uint64(chain.n_states + j)
+    one, other = tree[v], tree[w]
     if one == other and one >= 0:
         return False
     if one >= 0 and other >= 0:
-        for v in range(row, row + 2 * n):
-            tree[v] = one if tree[v] == other else tree[v]
+        for k in range(row, row + vertices):
+            tree[k] = one if tree[k] == other else tree[k]
         return True
     joint = max(one, other)
-    joint = joint if joint >= 0 else 2 * n + i  # a tree of its own
-    tree[row + i], tree[row + n + j] = joint, joint
+    tree[v] = tree[w] = joint if joint >= 0 else 2 * chain.n_states + i  # a tree of its own
     return True
 
 
@@ -386,6 +392,6 @@ def unite_trees(t: int, i: int, j: int, chain: ForestChain) -> bool:
 def append_edge(t: int, i: int, j: int, flow: float, chain: ForestChain) -> None:
     """Add the edge of two states."""
     forest, n = chain.forest, chain.n_states
-    x = t * 2 * n + forest.n_edges[t]
+    x = np.uint64(t * 2 * n + forest.n_edges[t])
     forest.begin[x], forest.end[x], forest.flow[x] = i, n + j, flow
     forest.n_edges[t] += 1

@@ -155,24 +155,26 @@ def _write_solution(
     v: FloatArray,
 ) -> None:
     """Write what flows make: marginals of slots, and of additionals if there is room."""
-    forest, m, n, length = chain.forest, chain.room.m, chain.n_states, chain.length
+    forest, m, n, length = chain.forest, chain.room.m, np.uint64(chain.n_states), chain.length
     begin, stop = problem.additional_offsets[f], problem.additional_offsets[f + 1]
-    for k in range(length * n):
-        m[k] = 0.0
+    n_nodes = np.uint64(length) * n
+    m[:n_nodes] = 0.0
     if len(v) > 0:
         v[begin:stop] = 0.0
     for t in range(length - 1):
-        row, step = t * 2 * n, begin + n + t * n * n - n
-        for x in range(row, row + forest.n_edges[t]):
-            i, j = forest.begin[x], forest.end[x]
-            m[t * n + i] += flow[x]
+        here = np.uint64(t) * n
+        row, step = here + here, np.uint64(begin) + here * n  # plus n, less what `end` is too large
+        for x in range(row, row + np.uint64(forest.n_edges[t])):
+            i, j = np.uint64(forest.begin[x]), np.uint64(forest.end[x])
+            m[here + i] += flow[x]
             if t == length - 2:
-                m[t * n + j] += flow[x]
+                m[here + j] += flow[x]
             if len(v) > 0:
                 v[step + i * n + j] = flow[x]
-    lo = problem.offsets[f]
-    for k in range(length * n):
+    lo = np.uint64(problem.offsets[f])
+    for k in range(n_nodes):
         z[lo + k] = m[k] * problem.inverse_delta[lo + k]
     if len(v) > 0:
+        first, final, last = np.uint64(begin), np.uint64(stop) - n, n_nodes - n
         for k in range(n):
-            v[begin + k], v[stop - n + k] = m[k], m[(length - 1) * n + k]
+            v[first + k], v[final + k] = m[k], m[last + k]
