@@ -42,7 +42,7 @@ def join_best_paths(chain: ForestChain, tight: float) -> int:
 def _look_ahead(chain: ForestChain, tight: float) -> None:
     """Find what the best path to every end gains, in potentials that it meets.
 
-    An end is used, or in the last layer. Viterbi's algorithm, begun anew at every node that is used.
+    An end is used, or in the last layer. Viterbi's algorithm, begun anew at every used node.
     """
     room, n = chain.room, chain.n_states
     before, mark, source = room.before, room.mark, room.level[0]
