@@ -262,16 +262,17 @@ def evaluate(dual: TreeDual, n: int, width: int, count: int, anew: bool) -> None
             i = np.uint64(arcs[first + j])
             row[j], weight[j] = y[i] - q[i] * level[np.uint64(head[i - first])], q[i]
         tau[word] = threshold(row, weight, int(candidates), guess, near, scale)
-        border, level_of_row, last = BORDER + 64 * EPSILON * size[0], tau[word], first
-        for j in range(candidates):
+        largest, level_of_row, last = size[0], tau[word], first
+        border = BORDER + 64 * EPSILON * largest
+        for j in range(candidates):  # without branches, which would often be guessed wrong
             i = np.uint64(arcs[first + j])
             value = row[j] - level_of_row * weight[j]
-            x[i] = max(0.0, value)
-            if value > -border:
-                on[last] = i
-                last += np.uint64(1)
-                size[0] = max(size[0], max(abs(y[i]), abs(row[j])))
-        n_on[word] = last - first
+            x[i] = value if value > 0.0 else 0.0
+            here, on[last] = value > -border, i
+            last += np.uint64(here)
+            both = abs(y[i]) if abs(y[i]) > abs(row[j]) else abs(row[j])
+            largest = both if here & (both > largest) else largest
+        n_on[word], size[0] = last - first, largest
     find_excess(dual, n, width, count, x, 1.0, dual.gradient)
 
 
@@ -289,15 +290,15 @@ def find_excess(
     on, n_on, head, holding, inside = dual.on, dual.n_on, dual.head, dual.holding, dual.mass
     excess[:count] = total
     for word in range(n):
-        begin, held = word * width, 0.0
+        begin, held, cuts = word * width, 0.0, holding[word]
         for k in range(np.uint64(count)):
-            held += holding[word, k]
+            held += cuts[k]
         if held == 0.0:
             continue
         support = on[begin : begin + n_on[word]]
         _add_inside(word, support, begin, values, head, holding, count, inside)
         for k in range(np.uint64(count)):
-            excess[k] += holding[word, k] * (inside[k] - total)
+            excess[k] += cuts[k] * (inside[k] - total)
 
 
 @leaf
@@ -333,20 +334,21 @@ def second_derivatives(dual: TreeDual, n: int, width: int, count: int) -> None:
     for word in range(n):
         if n_on[word] < 2:
             continue
-        begin, weight, divided = word * width, 0.0, 0
-        support = on[begin : begin + n_on[word]]
-        for i in support:
-            weight += q[i]
+        begin, weight, divided = word * width, 0.0, np.uint64(0)
+        support, cuts = on[begin : begin + n_on[word]], holding[word]
+        for arc in support:
+            weight += q[np.uint64(arc)]
         _add_inside(word, support, begin, q, head, holding, count, mass)
-        for k in range(count):  # of the others, the support is all inside or all outside
+        for k in range(np.uint64(count)):  # of the others, the support is all inside or all outside
             own[divided], mass[divided] = k, mass[k]
-            divided += holding[word, k] > 0.0 and 0.0 < mass[k] < weight
+            divides = (cuts[k] > 0.0) & (mass[k] > 0.0) & (mass[k] < weight)
+            divided += np.uint64(divides)
         if divided > 0:
             _add_products(word, support, begin, q, head, holding, own[:divided], block, side)
             for j in range(divided):
-                target, part = hessian[own[j]], mass[j] / weight
-                for k in range(j + 1):
-                    target[own[k]] += block[j, k] - part * mass[k]
+                target, products, part = hessian[own[j]], block[j], mass[j] / weight
+                for k in range(j + np.uint64(1)):
+                    target[np.uint64(own[k])] += products[k] - part * mass[k]
     for k in range(count):
         for j in range(k):
             hessian[j, k] = hessian[k, j]
@@ -365,15 +367,17 @@ def _add_products(
     side: FloatArray,
 ) -> None:
     """Write for each two cuts the sum of q over the arcs inside both; the lower triangle."""
-    n_cuts = np.uint64(len(cuts))
+    n_cuts, first = np.uint64(len(cuts)), np.uint64(begin)
     for j in range(n_cuts):
         block[j, :n_cuts] = 0.0
-    for i in support:
-        above = head[i - begin]
+    for arc in support:
+        i = np.uint64(arc)
+        above = head[i - first]
         if above == word:
             continue
+        sides = holding[above]
         for j in range(n_cuts):
-            side[j] = holding[above, cuts[j]]
+            side[j] = sides[np.uint64(cuts[j])]
         for j in range(n_cuts):
             if side[j] > 0.0:
                 target = block[j]

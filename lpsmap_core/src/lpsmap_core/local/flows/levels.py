@@ -114,10 +114,9 @@ def _write_equations(chain: ForestChain, total: float, stride: np.uint64) -> Non
     """
     room, length, n = chain.room, chain.length, np.uint64(chain.n_states)
     x, level, tree, offset = room.equations, room.level, room.tree, room.offset
-    for p in range(np.uint64(_n_levels(chain)) * stride):
-        x[p] = 0.0
-    for p in range(_n_levels(chain)):
-        level[p] = 0.0
+    n_levels = np.uint64(_n_levels(chain))
+    x[: n_levels * stride] = 0.0
+    level[:n_levels] = 0.0
     level[0] = -total
     for h in range(length):
         here = np.uint64(h) * n
