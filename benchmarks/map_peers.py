@@ -26,6 +26,9 @@ ENOUGH = 0.2
 
 MOST_SOLVES = 200
 
+RESOLUTION = 1e-6
+"""Scores as toulbar2 reads them are multiples of it."""
+
 
 def programs_of(graph: Any) -> list[Program]:
     """Return the linear programs of a graph's components; none where a type has no description."""
@@ -75,7 +78,7 @@ def toulbar2_time(graph: Any, max_time: float) -> str:
     network = networks.network
     top = 2.0 * (np.abs(states[np.isfinite(states)]).sum() + 1.0)
     top += 2.0 * np.abs(entries[np.isfinite(entries)]).sum()
-    problem = pytoulbar2.CFN(ubinit=top, resolution=6)
+    problem = pytoulbar2.CFN(ubinit=top, resolution=round(-np.log10(RESOLUTION)))
     problem.Option.verbose = -1
     for i, k in enumerate(network.n_states.tolist()):
         problem.AddVariable(f"x{i}", range(k))
@@ -90,8 +93,8 @@ def toulbar2_time(graph: Any, max_time: float) -> str:
     begin = time.process_time()
     found = problem.Solve()
     milliseconds = 1e3 * (time.process_time() - begin)
-    ended = found is not None and milliseconds < 1e3 * max_time
-    return f"{'' if ended else '>'}{milliseconds:.1f}"
+    proved = found is not None and found[1] <= problem.GetDDualBound() + RESOLUTION
+    return f"{'' if proved else '>'}{milliseconds:.1f}"
 
 
 def ad3_time(graph: Any, max_time: float) -> str:

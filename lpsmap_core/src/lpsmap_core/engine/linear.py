@@ -146,11 +146,7 @@ def linear_bounds(state: PartState) -> FloatArray:
         eta_of_all = np.where(off_v < 0.0, off_v, eta_of_all)
         barred_of_all &= off_v == 0.0
     decided = np.isinf(slots)
-    bound = -sums(  # a negated slot counts what its variable scores by being on
-        part.component[part.link_variable],
-        np.where(part.negated & ~decided, slots, 0.0),
-        part.n_components,
-    )
+    bound = np.zeros(part.n_components)
     for b, bucket in enumerate(part.buckets):
         additionals = part.additionals_of(b)
         own, eta_v, barred = (
@@ -161,7 +157,9 @@ def linear_bounds(state: PartState) -> FloatArray:
         w, n = best_structures(bucket, *with_finite_scores(bucket, own, eta_v, barred))
         forced = decided[part.links_of(b)]
         missed = np.where(forced, np.abs(w - (own > 0.0)), 0.0)
-        gain, gain_v = np.where(forced, 0.0, own) * w, np.where(barred, 0.0, eta_v) * n
+        # a negated slot counts what its variable scores by being on: of masks, nothing may be left
+        on = w - part.negated[part.links_of(b)]
+        gain, gain_v = np.where(forced, 0.0, own) * on, np.where(barred, 0.0, eta_v) * n
         gain[missed > HELD] = -np.inf
         gain_v[barred & (n > HELD)] = -np.inf
         owner = np.repeat(bucket.component, np.diff(bucket.offsets))
