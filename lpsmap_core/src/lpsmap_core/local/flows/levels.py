@@ -167,7 +167,8 @@ def write_flows(chain: ForestChain) -> None:
         following = np.uint64(room.first_level[t + 1]) if t < length - 1 else first
         for y in range(here, here + np.uint64(room.n_used[t])):
             i = np.uint64(room.used[y])
-            k, v, w = here + i, behind + i - n, behind + i
+            k, w = here + i, behind + i
+            v = w - n if t > 0 else k
             into[k] = level[first + np.uint64(tree[v])] + offset[v] if t > 0 else level[first]
             ends = t == length - 1
             out[k] = 0.0 if ends else level[following + np.uint64(tree[w])] + offset[w]
