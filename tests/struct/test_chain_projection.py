@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import warnings
 
+import networkx as nx
 import numpy as np
 import numpy.typing as npt
 import pytest
@@ -16,6 +17,13 @@ from lpsmap_core.layout.layout import Bucket, build_layout
 from lpsmap_core.local.active.limits import AS_NEEDED
 from lpsmap_core.local.active.sets import ActiveSets
 from lpsmap_core.local.flows.chains import ChainFlows
+from lpsmap_core.local.flows.first_paths import begin_with_best_paths
+from lpsmap_core.local.flows.forest import (
+    ForestChain,
+    carve_forest,
+    forest_size,
+    make_forest_room,
+)
 from lpsmap_core.local.flows.handle import FLOW, FOREST, NO_CHAIN, SMALL
 from lpsmap_core.local.solvers import choose_solver
 from lpsmap_factors_logic import AtMostOne
@@ -331,6 +339,38 @@ def test_edges_of_a_forest_close_no_circle(n_states: int) -> None:
     paths[np.repeat(np.arange(n_paths), np.diff(found.offsets))[on], found.entry[on]] = 1.0
     np.testing.assert_allclose(found.probability @ paths, z, atol=1e-12)
     assert np.linalg.matrix_rank(paths - paths[:1]) == n_paths - 1
+
+
+@pytest.mark.parametrize("kind", ["plain", "ties", "nothing"])
+def test_forests_begin_with_best_paths(kind: str, rng: np.random.Generator) -> None:
+    """All flow on the best one; every edge is on the best path of one of its nodes, or both."""
+    length, n = 5, 4
+    scores, steps = rng.standard_normal(length * n), rng.standard_normal((length - 1) * n * n)
+    if kind != "plain":
+        scores, steps = (0.5 * np.round(x) * (kind == "ties") for x in (scores, steps))
+    nodes, used = judges.sequences(length, n)
+    value = nodes @ scores + used @ steps
+    forest = carve_forest(np.empty(forest_size(length, n)), length, n)
+    room = make_forest_room(length, n, False)
+    room.score[:] = scores
+    most = begin_with_best_paths(ForestChain(length, n, forest, room, steps, 0))
+    assert most == pytest.approx(value.max(), abs=1e-12)
+    best = np.zeros((length - 1, n, n))
+    for t in range(length - 1):
+        edges = nx.Graph()
+        for x in range(t * 2 * n, t * 2 * n + forest.n_edges[t]):
+            i, j = int(forest.begin[x]), int(forest.end[x]) - n
+            edges.add_edge(("before", i), ("after", j))
+            best[t, i, j] = forest.flow[x]
+            through = nodes.reshape(-1, length, n)
+            over = used.reshape(-1, length - 1, n, n)[:, t, i, j] > 0.0
+            at_least = min(value[through[:, t, i] > 0].max(), value[through[:, t + 1, j] > 0].max())
+            assert value[over].max() == pytest.approx(at_least, abs=1e-12)
+        assert nx.is_forest(edges)
+        assert edges.number_of_edges() == forest.n_edges[t]
+    flow = used @ best.reshape(-1)
+    assert value[flow == length - 1].max() == pytest.approx(value.max(), abs=1e-12)
+    assert best.sum() == length - 1
 
 
 def test_limited_iterations_mean_the_active_set() -> None:

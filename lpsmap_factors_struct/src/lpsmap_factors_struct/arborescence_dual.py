@@ -262,16 +262,17 @@ def evaluate(dual: TreeDual, n: int, width: int, count: int, anew: bool) -> None
             i = np.uint64(arcs[first + j])
             row[j], weight[j] = y[i] - q[i] * level[np.uint64(head[i - first])], q[i]
         tau[word] = threshold(row, weight, int(candidates), guess, near, scale)
-        border, level_of_row, last = BORDER + 64 * EPSILON * size[0], tau[word], first
-        for j in range(candidates):
+        largest, level_of_row, last = size[0], tau[word], first
+        border = BORDER + 64 * EPSILON * largest
+        for j in range(candidates):  # without branches, which would often be guessed wrong
             i = np.uint64(arcs[first + j])
             value = row[j] - level_of_row * weight[j]
-            x[i] = max(0.0, value)
-            if value > -border:
-                on[last] = i
-                last += np.uint64(1)
-                size[0] = max(size[0], max(abs(y[i]), abs(row[j])))
-        n_on[word] = last - first
+            x[i] = value if value > 0.0 else 0.0
+            here, on[last] = value > -border, i
+            last += np.uint64(here)
+            both = abs(y[i]) if abs(y[i]) > abs(row[j]) else abs(row[j])
+            largest = both if here & (both > largest) else largest
+        n_on[word], size[0] = last - first, largest
     find_excess(dual, n, width, count, x, 1.0, dual.gradient)
 
 
@@ -286,18 +287,17 @@ def find_excess(
     excess: FloatArray,
 ) -> None:
     """Write what the values inside each cut exceed it by, if rows sum to `total`."""
-    on, n_on, head, holding, inside = dual.on, dual.n_on, dual.head, dual.holding, dual.mass
+    on, n_on, head, member, holding = dual.on, dual.n_on, dual.head, dual.member, dual.holding
+    own, inside = dual.own, dual.mass
     excess[:count] = total
     for word in range(n):
-        begin, held = word * width, 0.0
-        for k in range(np.uint64(count)):
-            held += holding[word, k]
-        if held == 0.0:
+        n_own, begin = np.uint64(cuts_of(word, holding, count, own)), word * width
+        if n_own == 0:
             continue
         support = on[begin : begin + n_on[word]]
-        _add_inside(word, support, begin, values, head, holding, count, inside)
-        for k in range(np.uint64(count)):
-            excess[k] += holding[word, k] * (inside[k] - total)
+        _add_inside(word, support, begin, values, head, member, own, n_own, inside)
+        for j in range(n_own):
+            excess[np.uint64(own[j])] += inside[j] - total
 
 
 @leaf
@@ -307,46 +307,50 @@ def _add_inside(
     begin: int,
     values: FloatArray,
     head: IntArray,
-    holding: FloatArray,
-    count: int,
+    member: FloatArray,
+    own: IntArray,
+    n_own: np.uint64,
     inside: FloatArray,
 ) -> None:
-    """Write for each cut the sum of the values of a row's arcs from the words that it holds."""
-    inside[:count] = 0.0
+    """Write the sums of the values of a row's arcs from the words that each cut holds.
+
+    ``own[:n_own]`` are the cuts that hold `word`, at which stands the arc from the root.
+    """
     first, itself = np.uint64(begin), np.uint64(word)
-    for arc in support:
-        i = np.uint64(arc)
-        above, value = np.uint64(head[i - first]), values[i]
-        if above != itself:
-            sides = holding[above]
-            for k in range(np.uint64(count)):
-                inside[k] += value * sides[k]
+    for j in range(n_own):
+        members, total = member[np.uint64(own[j])], 0.0
+        for arc in support:
+            i = np.uint64(arc)
+            above = np.uint64(head[i - first])
+            total += values[i] * members[above] if above != itself else 0.0
+        inside[j] = total
 
 
 @leaf
 def second_derivatives(dual: TreeDual, n: int, width: int, count: int) -> None:
     """Find H on the support of x."""
     q, on, n_on, head, holding = dual.q, dual.on, dual.n_on, dual.head, dual.holding
-    own, mass, hessian, block, side = dual.own, dual.mass, dual.hessian, dual.block, dual.side
+    member, own, mass, hessian = dual.member, dual.own, dual.mass, dual.hessian
+    block, side = dual.block, dual.side
     for k in range(count):
         hessian[k, :count] = 0.0
     for word in range(n):
         if n_on[word] < 2:
             continue
-        begin, weight, divided = word * width, 0.0, 0
-        support = on[begin : begin + n_on[word]]
-        for i in support:
-            weight += q[i]
-        _add_inside(word, support, begin, q, head, holding, count, mass)
-        for k in range(count):  # of the others, the support is all inside or all outside
-            own[divided], mass[divided] = k, mass[k]
-            divided += holding[word, k] > 0.0 and 0.0 < mass[k] < weight
+        n_own, begin = np.uint64(cuts_of(word, holding, count, own)), word * width
+        support, weight, divided = on[begin : begin + n_on[word]], 0.0, np.uint64(0)
+        for arc in support:
+            weight += q[np.uint64(arc)]
+        _add_inside(word, support, begin, q, head, member, own, n_own, mass)
+        for j in range(n_own):  # of the others, the support is all inside or all outside
+            own[divided], mass[divided] = own[j], mass[j]
+            divided += np.uint64((mass[j] > 0.0) & (mass[j] < weight))
         if divided > 0:
             _add_products(word, support, begin, q, head, holding, own[:divided], block, side)
             for j in range(divided):
-                target, part = hessian[own[j]], mass[j] / weight
-                for k in range(j + 1):
-                    target[own[k]] += block[j, k] - part * mass[k]
+                target, products, part = hessian[np.uint64(own[j])], block[j], mass[j] / weight
+                for k in range(j + np.uint64(1)):
+                    target[np.uint64(own[k])] += products[k] - part * mass[k]
     for k in range(count):
         for j in range(k):
             hessian[j, k] = hessian[k, j]
@@ -365,15 +369,17 @@ def _add_products(
     side: FloatArray,
 ) -> None:
     """Write for each two cuts the sum of q over the arcs inside both; the lower triangle."""
-    n_cuts = np.uint64(len(cuts))
+    n_cuts, first = np.uint64(len(cuts)), np.uint64(begin)
     for j in range(n_cuts):
         block[j, :n_cuts] = 0.0
-    for i in support:
-        above = head[i - begin]
+    for arc in support:
+        i = np.uint64(arc)
+        above = head[i - first]
         if above == word:
             continue
+        sides = holding[above]
         for j in range(n_cuts):
-            side[j] = holding[above, cuts[j]]
+            side[j] = sides[np.uint64(cuts[j])]
         for j in range(n_cuts):
             if side[j] > 0.0:
                 target = block[j]

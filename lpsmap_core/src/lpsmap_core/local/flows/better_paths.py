@@ -6,44 +6,13 @@ import numpy as np
 
 from lpsmap_core.kernels.compile import leaf
 from lpsmap_core.kernels.viterbi import best_arrivals, best_source
-from lpsmap_core.local.flows.forest import NEW, UNUSED, USED, ForestChain
+from lpsmap_core.local.flows.forest import NEW, UNUSED, USED, ForestChain, append_edge, unite_trees
 
-__all__ = ["begin_with_best_path", "join_best_paths", "join_ties"]
+__all__ = ["join_best_paths", "join_ties"]
 
 APART, SHARE_NEAR, SHARE_HERE = 1, 0.7, 0.8
 """Best paths join at once where they gain no less than these shares of what others gain that end
 within so many layers, and in the same one."""
-
-
-@leaf
-def begin_with_best_path(chain: ForestChain) -> float:
-    """Begin with a forest of the best path alone; return its score.
-
-    Scores of nodes are moved so that on this path they cancel those of the edges: its shares of
-    large scores would swallow the digits of all potentials.
-    """
-    forest, room, n, length = chain.forest, chain.room, chain.n_states, chain.length
-    for k in range(n):
-        room.before[k] = room.score[k]
-    for t in range(length - 1):
-        forest.n_edges[t] = 0
-        _arrive(t, chain)
-        for k in range((t + 1) * n, (t + 2) * n):
-            room.before[k] = room.best[k] + room.score[k]
-    j, last = 0, (length - 1) * n
-    for k in range(n):
-        j = k if room.before[last + k] > room.before[last + j] else j
-    most = room.before[last + j]
-    for t in range(length - 1, -1, -1):
-        i, shift = 0, room.score[t * n + j]
-        if t > 0:
-            i = _best_before(t - 1, j, chain)
-            shift += chain.steps[chain.first + ((t - 1) * n + i) * n + j]
-            _append(t - 1, i, j, 1.0, chain)
-        for k in range(t * n, (t + 1) * n):
-            room.score[k] -= shift
-        j = i
-    return most  # type: ignore[no-any-return]
 
 
 @leaf
@@ -59,8 +28,10 @@ def join_best_paths(chain: ForestChain, tight: float) -> int:
         if came == 0 and not wanted:
             continue
         most, came = max(SHARE_HERE * room.worst[t], tight) if wanted else np.inf, 0
+        behind = np.uint64((t + 1) * n)
         for j in range(n):
-            if room.mark[(t + 1) * n + j] == NEW or _gain(t, j, chain) > most:
+            k = behind + np.uint64(j)
+            if (room.mark[k] == NEW) | (room.gain[k] > most):
                 came += _join(t, _best_before(t, j, chain), j, came, chain)
         room.n_trees[t + 1] = 0 if came > 0 else room.n_trees[t + 1]
         joined += came
@@ -69,13 +40,13 @@ def join_best_paths(chain: ForestChain, tight: float) -> int:
 
 @leaf
 def _look_ahead(chain: ForestChain, tight: float) -> None:
-    """Find the most that a path gains that ends in a layer, in potentials that it meets.
+    """Find what the best path to every end gains, in potentials that it meets.
 
-    Viterbi's algorithm, which begins anew at every node that is used.
+    An end is used, or in the last layer. Viterbi's algorithm, begun anew at every used node.
     """
     room, n = chain.room, chain.n_states
     before, mark, source = room.before, room.mark, room.level[0]
-    out, into, best, score = room.out, room.into, room.best, room.score
+    out, into, best, score, gain = room.out, room.into, room.best, room.score, room.gain
     for k in range(n):
         before[k] = -out[k] if mark[k] == USED else score[k] - source
     for t in range(chain.length - 1):
@@ -85,18 +56,10 @@ def _look_ahead(chain: ForestChain, tight: float) -> None:
             uses = mark[k] == USED
             goes_on = best[k] + score[k]
             before[k] = -out[k] if uses else goes_on
-            gain = best[k] + into[k] if uses else (goes_on if ends else 0.0)
-            most = gain if gain > most else most
+            gains = best[k] + into[k] if uses else (goes_on if ends else 0.0)
+            gain[k] = gains
+            most = gains if gains > most else most
         room.worst[t] = most if most > tight else 0.0
-
-
-@leaf
-def _gain(t: int, j: int, chain: ForestChain) -> float:
-    """Return what the best path to an end gains: one that is used, or in the last layer."""
-    room, k = chain.room, np.uint64(t + 1) * np.uint64(chain.n_states) + np.uint64(j)
-    if room.mark[k] == USED:
-        return room.best[k] + room.into[k]  # type: ignore[no-any-return]
-    return room.before[k] if t == chain.length - 2 else 0.0
 
 
 @leaf
@@ -123,16 +86,18 @@ def join_ties(chain: ForestChain, tight: float) -> None:
 
     The marginals can move along them as well.
     """
-    room, n = chain.room, chain.n_states
+    room, n = chain.room, np.uint64(chain.n_states)
     for t in range(chain.length - 1):
-        here, behind, first = t * n, (t + 1) * n, chain.first + t * n * n
-        for x in range(here, here + room.n_used[t]):
-            i = room.used[x]
+        here = np.uint64(t) * n
+        behind, first = here + n, np.uint64(chain.first) + here * n
+        for x in range(here, here + np.uint64(room.n_used[t])):
+            i = np.uint64(room.used[x])
             row, out = first + i * n, room.out[here + i] - tight
-            for y in range(behind, behind + room.n_used[t + 1]):
-                j = room.used[y]
-                if out - room.into[behind + j] <= chain.steps[row + j] and _unite(t, i, j, chain):
-                    _append(t, i, j, 0.0, chain)
+            for y in range(behind, behind + np.uint64(room.n_used[t + 1])):
+                j = np.uint64(room.used[y])
+                tied = out - room.into[behind + j] <= chain.steps[row + j]
+                if tied and unite_trees(t, room.used[x], room.used[y], chain):
+                    append_edge(t, room.used[x], room.used[y], 0.0, chain)
                     room.n_trees[t + 1] = 0
 
 
@@ -143,41 +108,14 @@ def _join(t: int, i: int, j: int, came: int, chain: ForestChain) -> int:
     One that closes a circle takes the place of another edge, if no edge has come or gone here.
     """
     room, k = chain.room, t * chain.n_states + i
-    if not _unite(t, i, j, chain):
+    if not unite_trees(t, i, j, chain):
         if came > 0 or room.n_trees[t + 1] == 0:
             return 0
         return _exchange(t, i, chain.n_states + j, chain)
     if room.mark[k] == UNUSED:
         room.mark[k] = NEW
-    _append(t, i, j, 0.0, chain)
+    append_edge(t, i, j, 0.0, chain)
     return 1
-
-
-@leaf
-def _unite(t: int, i: int, j: int, chain: ForestChain) -> bool:
-    """Make one tree of those of two states between two layers; false if they were one."""
-    tree, n = chain.room.tree, chain.n_states
-    row = t * 2 * n
-    one, other = tree[row + i], tree[row + n + j]
-    if one == other and one >= 0:
-        return False
-    if one >= 0 and other >= 0:
-        for v in range(row, row + 2 * n):
-            tree[v] = one if tree[v] == other else tree[v]
-        return True
-    joint = max(one, other)
-    joint = joint if joint >= 0 else 2 * n + i  # a tree of its own
-    tree[row + i], tree[row + n + j] = joint, joint
-    return True
-
-
-@leaf
-def _append(t: int, i: int, j: int, flow: float, chain: ForestChain) -> None:
-    """Add the edge of two states."""
-    forest, n = chain.forest, chain.n_states
-    x = t * 2 * n + forest.n_edges[t]
-    forest.begin[x], forest.end[x], forest.flow[x] = i, n + j, flow
-    forest.n_edges[t] += 1
 
 
 @leaf

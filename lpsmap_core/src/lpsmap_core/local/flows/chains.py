@@ -12,7 +12,7 @@ from lpsmap_core.layout.layout import Bucket
 from lpsmap_core.local.active.handle import AFTER
 from lpsmap_core.local.active.sets import ActiveSets
 from lpsmap_core.local.flows.chain import DIMENSION, KNOWN, flow_size
-from lpsmap_core.local.flows.forest import forest_size
+from lpsmap_core.local.flows.forest import SOLVED, forest_size
 from lpsmap_core.local.flows.forest_steps import multiply_forests, solve_forests
 from lpsmap_core.local.flows.handle import (
     FLOW,
@@ -75,8 +75,9 @@ class ChainFlows(ActiveSets):
         self.blocks: dict[int, FloatArray] = {}
         self.block_length = np.where(fit, forest_size(self.lengths, self.states), 0)
         self._forest_ends = np.cumsum(self.block_length)
-        self._forests = np.zeros(self._forest_ends[-1] if len(fit) else 0)
+        self._forests = np.empty(self._forest_ends[-1] if len(fit) else 0)
         words = self._forest_ends - self.block_length
+        self._forests[words[fit] + SOLVED] = 0.0
         self.block_address = self._forests.ctypes.data + self._forests.itemsize * words
         super().__init__(bucket, delta, barred)
 

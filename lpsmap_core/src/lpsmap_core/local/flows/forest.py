@@ -17,6 +17,7 @@ import numpy as np
 
 from lpsmap_core.kernels.arrays import FloatArray, IndexArray, IntArray
 from lpsmap_core.kernels.compile import kernel, leaf
+from lpsmap_core.kernels.lanes import LANES
 
 __all__ = [
     "LEAVES",
@@ -27,11 +28,13 @@ __all__ = [
     "Forest",
     "ForestChain",
     "ForestRoom",
+    "append_edge",
     "carve_forest",
     "find_trees",
     "forest_size",
     "keep_whole_paths",
     "make_forest_room",
+    "unite_trees",
 ]
 
 Size = TypeVar("Size", int, IntArray)
@@ -86,6 +89,10 @@ class ForestRoom(NamedTuple):
         (L, S) minus the least *out* by which no path to a node has a negative slack.
     best
         (L, S) the best of what arrives at a node.
+    gain
+        (L, S) what the best path to an end gains; to other nodes, zero.
+    lack
+        (L, S) how much less than the best path the best one through a node has.
     target
         (L - 1, 2 S) the flows that solve the equations of the face.
     offset
@@ -125,6 +132,8 @@ class ForestRoom(NamedTuple):
     m: FloatArray
     before: FloatArray
     best: FloatArray
+    gain: FloatArray
+    lack: FloatArray
     target: FloatArray
     offset: FloatArray
     rest: FloatArray
@@ -181,7 +190,7 @@ def carve_forest(block: FloatArray, length: int, n_states: int) -> Forest:
 def make_forest_room(length: int, n_states: int, barred: bool) -> ForestRoom:
     """Return room for chains up to this size; for edges' scores only where some may be barred."""
     n, vertices = length * n_states, 2 * length * n_states
-    nodes, edges = np.empty((8, n)), np.empty((2, vertices))
+    nodes, edges = np.empty((10, n)), np.empty((2, vertices))
     marks, lists = np.empty((2, n), dtype=np.int32), np.empty((4, vertices), dtype=np.int32)
     layers, both = (
         np.empty((3, length), dtype=np.int32),
@@ -196,12 +205,14 @@ def make_forest_room(length: int, n_states: int, barred: bool) -> ForestRoom:
         nodes[4],
         nodes[5],
         nodes[6],
+        nodes[7],
+        nodes[8],
         edges[0],
         edges[1],
         np.empty(2 * n_states),
         np.empty(length),
-        np.empty((n + 1) * (2 * n_states + 1)),
-        nodes[7],
+        np.empty((n + 1) * (2 * n_states - 1 + LANES)),
+        nodes[9],
         marks[0],
         layers[0],
         marks[1],
@@ -223,7 +234,8 @@ def make_forest_room(length: int, n_states: int, barred: bool) -> ForestRoom:
 def keep_whole_paths(chain: ForestChain) -> bool:
     """Keep the edges on whole paths, and list the nodes that they use.
 
-    Returns false, with all as it was, if no path is left without the edges that leave.
+    No branch depends on what edges and nodes are, which no processor foresees. Returns false, with
+    all as it was, if no path is left without the edges that leave.
     """
     if not _reach(chain):
         return False
@@ -234,10 +246,10 @@ def keep_whole_paths(chain: ForestChain) -> bool:
         row = kept = here + here
         for x in range(row, row + np.uint64(forest.n_edges[t])):
             i, j = here + np.uint64(begin[x]), here + np.uint64(end[x])
-            if mark[i] != UNUSED and mark[j] == USED and flow[x] != LEAVES:
-                mark[i] = USED
-                begin[kept], end[kept], flow[kept] = begin[x], end[x], flow[x]
-                kept += ONE
+            whole = (mark[i] != UNUSED) & (mark[j] == USED) & (flow[x] != LEAVES)
+            mark[i] = USED if whole else mark[i]
+            begin[kept], end[kept], flow[kept] = begin[x], end[x], flow[x]
+            kept += np.uint64(whole)
         if np.uint64(forest.n_edges[t]) > kept - row:
             room.n_trees[t + 1] = 0
             forest.n_edges[t] = kept - row
@@ -245,9 +257,8 @@ def keep_whole_paths(chain: ForestChain) -> bool:
         first = np.uint64(t) * n
         last = first
         for state in range(n):
-            if mark[first + np.uint64(state)] == USED:
-                used[last] = state
-                last += ONE
+            used[last] = state
+            last += np.uint64(mark[first + np.uint64(state)] == USED)
         room.n_used[t] = last - first
     return True
 
@@ -264,8 +275,8 @@ def _reach(chain: ForestChain) -> bool:
         here = np.uint64(t) * n
         row = here + here
         for x in range(row, row + np.uint64(forest.n_edges[t])):
-            if mark[here + np.uint64(begin[x])] == REACHED and flow[x] != LEAVES:
-                mark[here + np.uint64(end[x])] = REACHED
+            i, j = here + np.uint64(begin[x]), here + np.uint64(end[x])
+            mark[j] = REACHED if (mark[i] == REACHED) & (flow[x] != LEAVES) else mark[j]
     reached = False
     for k in range(last, last + n):
         reached |= mark[k] == REACHED
@@ -296,9 +307,11 @@ def _order_edges(t: int, chain: ForestChain) -> bool:
     forest, room, vertices = chain.forest, chain.room, np.uint64(2 * chain.n_states)
     begin, end, degree, crossed = forest.begin, forest.end, room.degree, room.crossed
     row, placed, count = np.uint64(t) * vertices, np.uint64(0), np.uint64(forest.n_edges[t])
-    for v in range(vertices):
-        degree[v], crossed[v] = 0, 0
-        room.tree[row + v], room.parent[row + v], room.rank[row + v] = -1, -1, vertices
+    degree[:vertices] = 0
+    crossed[:vertices] = 0
+    room.tree[row : row + vertices] = -1
+    room.parent[row : row + vertices] = -1
+    room.rank[row : row + vertices] = vertices
     for x in range(row, row + count):
         i, j, number = np.uint64(begin[x]), np.uint64(end[x]), np.int32(x - row) + 1
         degree[i] += 1
@@ -352,3 +365,33 @@ def _write_offsets(t: int, chain: ForestChain) -> int:
         tree[v] = tree[root]
         offset[v] = offset[root] + (step if begins else -step)
     return n_trees
+
+
+# -------------------------------------------------------------------- edges come
+
+
+@leaf
+def unite_trees(t: int, i: int, j: int, chain: ForestChain) -> bool:
+    """Make one tree of those of two states between two layers; false if they were one."""
+    tree, vertices = chain.room.tree, np.uint64(2 * chain.n_states)
+    row = np.uint64(t) * vertices
+    v, w = row + np.uint64(i), row + np.uint64(chain.n_states + j)
+    one, other = tree[v], tree[w]
+    if one == other and one >= 0:
+        return False
+    if one >= 0 and other >= 0:
+        for k in range(row, row + vertices):
+            tree[k] = one if tree[k] == other else tree[k]
+        return True
+    joint = max(one, other)
+    tree[v] = tree[w] = joint if joint >= 0 else 2 * chain.n_states + i  # a tree of its own
+    return True
+
+
+@leaf
+def append_edge(t: int, i: int, j: int, flow: float, chain: ForestChain) -> None:
+    """Add the edge of two states."""
+    forest, n = chain.forest, chain.n_states
+    x = np.uint64(t * 2 * n + forest.n_edges[t])
+    forest.begin[x], forest.end[x], forest.flow[x] = i, n + j, flow
+    forest.n_edges[t] += 1

@@ -12,8 +12,8 @@ from lpsmap_core.kernels.compile import kernel, leaf
 from lpsmap_core.kernels.interrupts import stopped
 from lpsmap_core.local.active.handle import LocalProblem, problem_of, status_of
 from lpsmap_core.local.active.steps import OPTIMAL, RUNNING
-from lpsmap_core.local.flows.better_paths import begin_with_best_path
 from lpsmap_core.local.flows.chain import BARRED
+from lpsmap_core.local.flows.first_paths import begin_with_best_paths
 from lpsmap_core.local.flows.forest import (
     ForestChain,
     ForestRoom,
@@ -114,7 +114,7 @@ def _solve(f: int, held: ForestChain, problem: LocalProblem, z: FloatArray, v: F
     chain = by_address(whole)
     solved = solve_on_forest(chain)
     if not solved and stopped():
-        begin_with_best_path(chain)
+        begin_with_best_paths(chain)
     if solved or stopped():
         _write_solution(f, held, held.forest.flow, problem, z, v)
     return solved
@@ -155,24 +155,26 @@ def _write_solution(
     v: FloatArray,
 ) -> None:
     """Write what flows make: marginals of slots, and of additionals if there is room."""
-    forest, m, n, length = chain.forest, chain.room.m, chain.n_states, chain.length
+    forest, m, n, length = chain.forest, chain.room.m, np.uint64(chain.n_states), chain.length
     begin, stop = problem.additional_offsets[f], problem.additional_offsets[f + 1]
-    for k in range(length * n):
-        m[k] = 0.0
+    n_nodes = np.uint64(length) * n
+    m[:n_nodes] = 0.0
     if len(v) > 0:
         v[begin:stop] = 0.0
     for t in range(length - 1):
-        row, step = t * 2 * n, begin + n + t * n * n - n
-        for x in range(row, row + forest.n_edges[t]):
-            i, j = forest.begin[x], forest.end[x]
-            m[t * n + i] += flow[x]
+        here = np.uint64(t) * n
+        row, step = here + here, np.uint64(begin) + here * n  # plus n, less what `end` is too large
+        for x in range(row, row + np.uint64(forest.n_edges[t])):
+            i, j = np.uint64(forest.begin[x]), np.uint64(forest.end[x])
+            m[here + i] += flow[x]
             if t == length - 2:
-                m[t * n + j] += flow[x]
+                m[here + j] += flow[x]
             if len(v) > 0:
                 v[step + i * n + j] = flow[x]
-    lo = problem.offsets[f]
-    for k in range(length * n):
+    lo = np.uint64(problem.offsets[f])
+    for k in range(n_nodes):
         z[lo + k] = m[k] * problem.inverse_delta[lo + k]
     if len(v) > 0:
+        first, final, last = np.uint64(begin), np.uint64(stop) - n, n_nodes - n
         for k in range(n):
-            v[begin + k], v[stop - n + k] = m[k], m[(length - 1) * n + k]
+            v[first + k], v[final + k] = m[k], m[last + k]

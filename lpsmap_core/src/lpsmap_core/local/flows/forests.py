@@ -13,8 +13,9 @@ import numpy as np
 
 from lpsmap_core.kernels.compile import leaf
 from lpsmap_core.kernels.interrupts import interrupted
-from lpsmap_core.local.flows.better_paths import begin_with_best_path, join_best_paths, join_ties
+from lpsmap_core.local.flows.better_paths import join_best_paths, join_ties
 from lpsmap_core.local.flows.chain import BARRED
+from lpsmap_core.local.flows.first_paths import begin_with_best_paths
 from lpsmap_core.local.flows.forest import (
     LEAVES,
     SOLVED,
@@ -56,7 +57,7 @@ def solve_on_forest(chain: ForestChain) -> bool:
     chain.forest.facts[SOLVED] = 0.0
     if warm and _settle(chain):
         return True
-    return begin_with_best_path(chain) > -0.5 * BARRED and _settle(chain)
+    return begin_with_best_paths(chain) > -0.5 * BARRED and _settle(chain)
 
 
 @leaf
@@ -116,8 +117,9 @@ def _magnitude(chain: ForestChain) -> float:
     """Return the largest potential of the nodes that are used."""
     room, n, most = chain.room, chain.n_states, 0.0
     for t in range(chain.length):
-        for y in range(t * n, t * n + room.n_used[t]):
-            k = t * n + room.used[y]
+        here = np.uint64(t * n)
+        for y in range(here, here + np.uint64(room.n_used[t])):
+            k = here + np.uint64(room.used[y])
             most = max(most, abs(room.out[k]), abs(room.into[k]))
     return most
 
@@ -140,10 +142,11 @@ def _let_leave(chain: ForestChain) -> int:
             least = min(least, SHARE * worst[s])
         if worst[t] == -NO_FLOW or worst[t] > least:
             continue
-        for x in range(t * 2 * n, t * 2 * n + forest.n_edges[t]):
-            if target[x] <= least:
-                forest.flow[x] = LEAVES
-                left += 1
+        row = np.uint64(t * 2 * n)
+        for x in range(row, row + np.uint64(forest.n_edges[t])):
+            leaves = target[x] <= least
+            forest.flow[x] = LEAVES if leaves else forest.flow[x]
+            left += int(leaves)
         room.n_trees[t + 1] = 0
     return left
 

@@ -14,6 +14,7 @@ import numpy as np
 
 from lpsmap_core.kernels.arrays import FloatArray
 from lpsmap_core.kernels.compile import leaf
+from lpsmap_core.kernels.lanes import LANES, subtract_lanes
 from lpsmap_core.local.flows.forest import ForestChain
 
 __all__ = ["refine_flows", "solve_levels", "write_flows"]
@@ -31,19 +32,20 @@ def solve_levels(chain: ForestChain, total: float) -> bool:
 
     Returns false if the equations are singular.
     """
-    room, length = chain.room, chain.length
+    room = chain.room
     _number_levels(chain)
-    _write_equations(chain, total)
-    row = np.uint64(0)
-    for h in range(length):
-        k, width, behind = _shape(h, chain)
-        after = row + k * width
-        for p in range(k):
-            if not room.equations[row + p] > SINGULAR:
+    stride = _stride(chain)
+    _write_equations(chain, total, stride)
+    row = p = np.uint64(0)
+    for h in range(chain.length):
+        right = _right_of_first(h, chain)
+        for rest in range(right, right - room.n_trees[h], -1):
+            if not room.equations[row] > SINGULAR:
                 return False
-            _eliminate(room.equations, row, np.uint64(p), k, width, after, behind)
-            row += width
-    _substitute_all(chain, row)
+            _eliminate(room.equations, room.level, row, p, np.uint64(rest), stride)
+            row += stride
+            p += ONE
+    _substitute(chain, stride)
     return True
 
 
@@ -57,93 +59,99 @@ def _number_levels(chain: ForestChain) -> None:
 
 
 @leaf
-def _shape(h: int, chain: ForestChain) -> tuple[np.uint64, np.uint64, np.uint64]:
-    """Return how many equations a step has, how wide they are, and how wide those that follow are.
+def _n_levels(chain: ForestChain) -> int:
+    """Return how many levels there are."""
+    room, last = chain.room, chain.length - 1
+    return room.first_level[last] + room.n_trees[last]  # type: ignore[no-any-return]
 
-    An equation has a number for each tree of the step, for each tree of the next step, and one for
-    its right-hand side. The first k numbers of the first k equations are symmetric: only those from
-    the diagonal on are used.
+
+@leaf
+def _right_of_first(h: int, chain: ForestChain) -> int:
+    """Return how many levels the equation of a step's first one has, of those that follow it.
+
+    Those of its own step, and of the next one. Each further equation of the step has one less.
     """
-    n_trees, length = chain.room.n_trees, chain.length
-    k = np.uint64(n_trees[h])
-    ahead = np.uint64(n_trees[h + 1]) if h < length - 1 else np.uint64(0)
-    behind = np.uint64(n_trees[h + 2]) if h < length - 2 else np.uint64(0)
-    return k, k + ahead + ONE, ahead + behind + ONE
+    n_trees = chain.room.n_trees
+    return n_trees[h] - 1 + (n_trees[h + 1] if h < chain.length - 1 else 0)  # type: ignore[no-any-return]
+
+
+@leaf
+def _stride(chain: ForestChain) -> np.uint64:
+    """Return how much room equations have: for the longest one, and as many zeros as are read."""
+    most = 0
+    for h in range(chain.length):
+        most = max(most, _right_of_first(h, chain))
+    return np.uint64(most + LANES)
 
 
 @leaf
 def _eliminate(
     x: FloatArray,
+    level: FloatArray,
     row: np.uint64,
     p: np.uint64,
-    k: np.uint64,
-    width: np.uint64,
-    after: np.uint64,
-    behind: np.uint64,
+    rest: np.uint64,
+    stride: np.uint64,
 ) -> None:
-    """Eliminate the level of an equation from those that follow; its pivot becomes the inverse."""
-    inverse = 1.0 / x[row + p]
-    x[row + p] = inverse
-    other = row
-    for i in range(p + ONE, k):
-        other += width
+    """Eliminate a level from the equations that follow; its pivot becomes the inverse."""
+    inverse = 1.0 / x[row]
+    x[row] = inverse
+    below, last = row, rest + ONE
+    for i in range(ONE, last):
+        below += stride
         share = x[row + i] * inverse
-        if share != 0.0:
-            for j in range(i, width):
-                x[other + j] -= share * x[row + j]
-    for i in range(k, width - ONE):
-        share, other = x[row + i] * inverse, after + (i - k) * behind
-        if share != 0.0:
-            for j in range(i, width - ONE):
-                x[other + j - k] -= share * x[row + j]
-            x[other + behind - ONE] -= share * x[row + width - ONE]
+        for j in range(i, last, np.uint64(LANES)):
+            subtract_lanes(x, below + (j - i), row + j, share)
+        level[p + i] -= share * level[p]
 
 
 @leaf
-def _substitute(
-    x: FloatArray, level: FloatArray, row: np.uint64, p: np.uint64, width: np.uint64, at: np.uint64
-) -> None:
-    """Write a level, from those that follow."""
-    rest, here = x[row + width - ONE], at - p
-    for j in range(p + ONE, width - ONE):
-        rest -= x[row + j] * level[here + j]
-    level[at] = rest * x[row + p]
+def _write_equations(chain: ForestChain, total: float, stride: np.uint64) -> None:
+    """Write the equations of the levels: that of the source, and one a tree.
 
-
-@leaf
-def _write_equations(chain: ForestChain, total: float) -> None:
-    """Write the equations of the levels: that of the source, and one a tree."""
-    room, length, n = chain.room, chain.length, chain.n_states
-    x, tree, offset = room.equations, room.tree, room.offset
-    k, width, _ = _shape(0, chain)
-    for j in range(k * width):
-        x[j] = 0.0
-    x[width - ONE], row = -total, np.uint64(0)
+    The equations are symmetric. Each has its own level's number first, then those of the levels
+    that follow; its right-hand side stands in the place of the level.
+    """
+    room, length, n = chain.room, chain.length, np.uint64(chain.n_states)
+    x, level, tree, offset = room.equations, room.level, room.tree, room.offset
+    n_levels = np.uint64(_n_levels(chain))
+    x[: n_levels * stride] = 0.0
+    level[:n_levels] = 0.0
+    level[0] = -total
     for h in range(length):
-        k, width, behind = _shape(h, chain)
-        after, last = row + k * width, h == length - 1
-        if not last:
-            for j in range(after, after + (width - ONE - k) * behind):
-                x[j] = 0.0
-        into = (h - 1) * 2 * n + n
-        for y in range(h * n, h * n + room.n_used[h]):
-            i = room.used[y]
-            weight, known = room.weight[h * n + i], room.score[h * n + i]
-            p = np.uint64(0)
+        here = np.uint64(h) * n
+        row, first, last = here + here, np.uint64(room.first_level[h]), h == length - 1
+        following = first if last else np.uint64(room.first_level[h + 1])
+        for y in range(here, here + np.uint64(room.n_used[h])):
+            i = np.uint64(room.used[y])
+            weight, known, p = room.weight[here + i], room.score[here + i], first
             if h > 0:
-                p = np.uint64(tree[into + i])
-                known -= offset[into + i]
-            here = row + p * width
-            x[here + p] += weight
+                p += np.uint64(tree[row + i - n])
+                known -= offset[row + i - n]
+            x[p * stride] += weight
             if not last:
-                q = np.uint64(tree[into + n + i])
-                there = after + q * behind
-                known += offset[into + n + i]
-                x[there + q] += weight
-                x[here + k + q] -= weight
-                x[there + behind - ONE] -= weight * known
-            x[here + width - ONE] += weight * known
-        row = after
+                q = following + np.uint64(tree[row + i])
+                known += offset[row + i]
+                x[q * stride] += weight
+                x[p * stride + (q - p)] -= weight
+                level[q] -= weight * known
+            level[p] += weight * known
+
+
+@leaf
+def _substitute(chain: ForestChain, stride: np.uint64) -> None:
+    """Write the levels, the last one first, in the place of eliminated right-hand sides."""
+    x, level, p = chain.room.equations, chain.room.level, np.uint64(_n_levels(chain))
+    row = p * stride
+    for h in range(chain.length - 1, -1, -1):
+        most = _right_of_first(h, chain) + 1
+        for rest in range(most - chain.room.n_trees[h], most):
+            p -= ONE
+            row -= stride
+            left, right = level[p], np.uint64(rest)
+            for j in range(right):  # the one that was written last comes last, which waits least
+                left -= x[row + (right - j)] * level[p + (right - j)]
+            level[p] = left * x[row]
 
 
 @leaf
@@ -193,7 +201,7 @@ def refine_flows(chain: ForestChain, total: float) -> float:
     """
     room, length, n = chain.room, chain.length, chain.n_states
     level, m, left = room.level, room.m, 0.0
-    for p in range(room.first_level[length - 1] + room.n_trees[length - 1]):
+    for p in range(_n_levels(chain)):
         level[p] = 0.0
     level[0] = -total
     for t in range(length):
@@ -203,7 +211,7 @@ def refine_flows(chain: ForestChain, total: float) -> float:
             level[first + room.tree[before + i] if t > 0 else 0] += m[t * n + i]
             if t < length - 1:
                 level[room.first_level[t + 1] + room.tree[before + n + i]] -= m[t * n + i]
-    for p in range(room.first_level[length - 1] + room.n_trees[length - 1]):
+    for p in range(_n_levels(chain)):
         left = max(left, abs(level[p]))
     _solve_again(chain)
     for t in range(length):
@@ -222,28 +230,14 @@ def refine_flows(chain: ForestChain, total: float) -> float:
 @leaf
 def _solve_again(chain: ForestChain) -> None:
     """Solve eliminated equations for the right-hand side that stands in the place of the levels."""
-    x, level, length, row = chain.room.equations, chain.room.level, chain.length, np.uint64(0)
-    at = np.uint64(0)
-    for h in range(length):
-        k, width, _ = _shape(h, chain)
-        for p in range(k):
-            share = level[at] * x[row + p]
-            for j in range(p + ONE, width - ONE):
-                level[at + j - p] -= share * x[row + j]
-            x[row + width - ONE] = level[at]
-            row += width
-            at += ONE
-    _substitute_all(chain, row)
-
-
-@leaf
-def _substitute_all(chain: ForestChain, row: np.uint64) -> None:
-    """Write the levels, the last one first, from eliminated equations that end before `row`."""
-    for h in range(chain.length - 1, -1, -1):
-        k, width, _ = _shape(h, chain)
-        last = np.uint64(chain.room.first_level[h]) + k
-        for p in range(k):
-            row -= width
-            _substitute(
-                chain.room.equations, chain.room.level, row, k - ONE - p, width, last - ONE - p
-            )
+    x, level, stride = chain.room.equations, chain.room.level, _stride(chain)
+    row = p = np.uint64(0)
+    for h in range(chain.length):
+        right = _right_of_first(h, chain)
+        for rest in range(right, right - chain.room.n_trees[h], -1):
+            share = level[p] * x[row]
+            for j in range(ONE, np.uint64(rest) + ONE):
+                level[p + j] -= share * x[row + j]
+            row += stride
+            p += ONE
+    _substitute(chain, stride)
