@@ -109,7 +109,7 @@ def test_a_block_is_taken_again_once_nobody_holds_it() -> None:
     del second
     third = plan.make(given)
     assert third.record.own.sums.ctypes.data == address
-    assert not any(array.any() for array in third.record.own)
+    assert not any(getattr(third.record.own, name).any() for name in Own._fields)
     np.testing.assert_array_equal(kept, 0.0)
 
 
@@ -123,11 +123,12 @@ def test_arrays_hold_zeros_unless_they_need_not(n: int, unset: list[int]) -> Non
     given = hold(Lent(np.ones((n, 2)), np.arange(n)))
     for _ in range(3):
         record = plan.make(given).record
-        for i, array in enumerate(record.own):
+        arrays = [getattr(record.own, name) for name in Own._fields]
+        for i, array in enumerate(arrays):
             assert i in unset or not array.any()
             array[...] = 1
-        assert all((array == 1).all() for array in record.own)  # none overlap
-        del record, array
+        assert all((array == 1).all() for array in arrays)  # none overlap
+        del record, arrays, array
 
 
 def test_threads_take_blocks_of_their_own() -> None:
@@ -158,6 +159,13 @@ def test_an_array_can_have_two_names() -> None:
 def test_another_array_than_the_record_says_is_refused(numbers: np.ndarray) -> None:
     with pytest.raises(TypeError, match=r"Shared\.numbers"):
         hold(Shared(numbers, np.zeros(4, dtype=bool)))
+
+
+def test_records_have_no_other_fields_than_their_type_says() -> None:
+    _, plan = blueprint(2)
+    record = plan.make(hold(Lent(np.zeros((2, 2)), np.arange(2)))).record
+    for held in (record, record.own):
+        assert not hasattr(held, "sum_")
 
 
 def test_addresses_are_not_copied() -> None:

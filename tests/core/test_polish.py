@@ -10,13 +10,22 @@ import pytest
 
 from lpsmap import AtMostOne, ConvergenceWarning, Factor, FactorGraph, Xor
 from lpsmap_core import FREE, LocalSolution
-from lpsmap_core.engine.faces import draw_general_position, make_work
-from lpsmap_core.engine.polish import OUTSIDE, _find_mu, _find_settled, make_polish
+from lpsmap_core.engine.faces import Work, draw_general_position, make_work
+from lpsmap_core.engine.polish import OUTSIDE, Polish, _find_mu, _find_settled, make_polish
+from lpsmap_core.engine.problem import LoopProblem
 from lpsmap_core.engine.selection import keep_chosen, select_components
 from lpsmap_core.engine.state import PartState
+from lpsmap_core.kernels.records import Field, kinds_of
 from stress import checked
 
 N_COMPONENTS = 3
+
+
+def as_tuple(kind: Any, record: Any) -> Any:
+    """Return a record as kernels take it that Python calls itself."""
+    if kind in (int, float) or isinstance(kind, Field):
+        return record
+    return kind(*(as_tuple(field, getattr(record, x)) for x, field in kinds_of(kind).items()))
 
 
 class Looks:
@@ -28,9 +37,9 @@ class Looks:
         graph.add(Xor(u))
         graph.add(AtMostOne(u, axis=1))
         self.state: PartState = graph.solve().solved.state
-        part, self.problem = self.state.part, self.state.problem
-        self.polish = make_polish(self.state, True).record
-        self.work = make_work(part).record
+        part, self.problem = self.state.part, as_tuple(LoopProblem, self.state.problem)
+        self.polish = as_tuple(Polish, make_polish(self.state, True).record)
+        self.work = as_tuple(Work, make_work(part).record)
         self.everything = select_components(self.problem.blocks, 0, part.n_components)
         draw_general_position(self.everything, self.problem, self.polish.numbers)
 

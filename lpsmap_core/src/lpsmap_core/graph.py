@@ -260,7 +260,7 @@ class FactorGraph(DeclaredGraph):
                 lambda: self._run(options, verbose, warm_start, engine, flat),
                 lambda: nothing_known(self._laid_out(), self.factors, *flat, limits.gap),
             )
-        report_unproved(assignment, self._shapes())
+        report_unproved(assignment, self._shapes)
         return assignment
 
     def k_best(
@@ -311,7 +311,7 @@ class FactorGraph(DeclaredGraph):
             relaxed = self._run(options, 0, None, AUTO, self._flat())
             found = ranked_assignments(relaxed, k, limits)
         self.solution = found[0]
-        report_unproved(found[0], self._shapes())
+        report_unproved(found[0], self._shapes)
         return found
 
     def _run(
@@ -342,7 +342,7 @@ class FactorGraph(DeclaredGraph):
         if isinstance(start, CachedStart):
             start.keep(self._laid_out(), solution.solved)
         if to_decode is None:
-            report(solution, self._shapes())
+            report(solution, self._shapes)
         if verbose:
             log(solution)
         return solution

@@ -11,14 +11,14 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from lpsmap_core import Assignment, Distributions, Solution
-from lpsmap_torch.readable import on_host
+from lpsmap_torch.readable import converted, on_host, tensor_of
 
 __all__ = ["attach", "attach_probabilities"]
 
 
 def attach(
     solution: Solution | Assignment, scores: list[Tensor], additionals: list[Tensor | None]
-) -> tuple[Tensor, list[Tensor]]:
+) -> tuple[Tensor, list[Tensor | None]]:
     """Return a solution's numbers as tensors with gradients to its scores.
 
     Parameters
@@ -36,8 +36,8 @@ def attach(
     Tensor
         The flat marginals of all variables.
     list of Tensor
-        Every declaration's (n_factors, n_additionals) marginals. All are in the scores' common
-        dtype, on the device of the first block.
+        Every declaration's (n_factors, n_additionals) marginals, None for one without. All are in
+        the scores' common dtype, on the device of the first block.
     """
     declared = [i for i, given in enumerate(additionals) if given is not None]
     inputs = [*scores, *(given for given in additionals if given is not None)]
@@ -46,11 +46,10 @@ def attach(
         if tensor.dtype is not dtype and tensor.numel():
             dtype = torch.promote_types(dtype, tensor.dtype)
     found = [solution.values, *(solution.additionals[i] for i in declared)]
-    outputs = [torch.from_numpy(x).to(dtype=dtype, device=device) for x in found]
+    outputs = [tensor_of(x, dtype, device) for x in found]
     if torch.is_grad_enabled() and any(tensor.requires_grad for tensor in inputs):
         outputs = _Attach.apply(solution, declared, outputs, len(scores), *inputs)  # type: ignore[no-untyped-call]
-    nothing = torch.empty(0, dtype=dtype, device=device)
-    marginals = [nothing] * len(additionals)
+    marginals: list[Tensor | None] = [None] * len(additionals)
     for i, tensor in zip(declared, outputs[1:], strict=True):
         marginals[i] = tensor
     return outputs[0], marginals
@@ -68,7 +67,7 @@ def attach_probabilities(found: Distributions, values: Tensor) -> Distributions:
     """
 
     def convert(array: NDArray[np.float64]) -> Tensor:
-        return torch.from_numpy(array).to(dtype=values.dtype, device=values.device)
+        return tensor_of(array, values.dtype, values.device)
 
     probabilities = convert(found.probabilities)
     if values.requires_grad and torch.is_grad_enabled():
@@ -106,7 +105,7 @@ class _Attach(torch.autograd.Function):
         return (
             *(None, None, None, None),
             *(
-                g.reshape(shape).to(dtype=dtype, device=device) if wants else None
+                converted(g.reshape(shape), dtype, device) if wants else None
                 for g, wants, (shape, dtype, device) in zip(flat, wanted, ctx.like, strict=True)
             ),
         )
@@ -144,7 +143,7 @@ def _product(
             extra[i] = array
     product, extra = solution.vjp(arrays[0], extra)
     return tuple(
-        torch.from_numpy(p).to(dtype=x.dtype, device=x.device)
+        tensor_of(p, x.dtype, x.device)
         for p, x in zip([product, *(extra[i] for i in declared)], vectors, strict=True)
     )
 
@@ -175,7 +174,7 @@ class _LinearMap(torch.autograd.Function):
     ) -> Tensor:
         ctx.maps = transpose, apply
         product = apply(on_host("backward", vector))
-        return torch.from_numpy(product).to(dtype=vector.dtype, device=vector.device)
+        return tensor_of(product, vector.dtype, vector.device)
 
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:

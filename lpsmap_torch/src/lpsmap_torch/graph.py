@@ -49,7 +49,7 @@ class TorchFactorGraph(FactorGraph):
         check_not_compiled("TorchFactorGraph")
         super().__init__()
         self._values = torch.empty(0)
-        self._nu: list[Tensor] = []
+        self._nu: list[Tensor | None] = []
 
     def __getstate__(self) -> dict[str, Any]:
         return {**super().__getstate__(), "_values": torch.empty(0), "_nu": []}
@@ -90,7 +90,7 @@ class TorchFactorGraph(FactorGraph):
         if variables.span is not None:
             span = variables.span
             whole = span.stop - span.start == len(values)
-            return (values if whole else values[span]).reshape(variables.shape).clone()
+            return torch.view_copy(values if whole else values[span], variables.shape)
         index = torch.from_numpy(np.array(variables.index)).to(values.device)
         chosen = values[index]
         if not variables.negated.any():
@@ -101,8 +101,8 @@ class TorchFactorGraph(FactorGraph):
     def additionals_of(self, factor: Factor) -> Tensor:
         """Return the marginals of a declaration's additionals, a tensor like their scores."""
         position = self._position(factor)
-        kept = self._additionals[position]
-        return self._nu[position].reshape((0,) if kept is None else kept.shape)
+        kept, found = self._additionals[position], self._nu[position]
+        return self._values.new_empty(0) if found is None else found.reshape(kept.shape)
 
     def structures(self, factor: Factor) -> Distributions:
         """Return the sparse distributions over a declaration's structures, in tensors.

@@ -13,7 +13,15 @@ from torch.autograd import forward_ad
 
 from lpsmap_core.model.inputs import check_readable, real_numbers
 
-__all__ = ["as_tensor", "check_not_compiled", "is_compiled", "numbers", "on_host"]
+__all__ = [
+    "as_tensor",
+    "check_not_compiled",
+    "converted",
+    "is_compiled",
+    "numbers",
+    "on_host",
+    "tensor_of",
+]
 
 
 def as_tensor(name: str, scores: Any) -> Tensor:
@@ -53,8 +61,25 @@ def on_host(name: str, tensor: Tensor) -> NDArray[np.float64]:
 
 def numbers(tensor: Tensor) -> NDArray[np.float64]:
     """Return the numbers of a tensor that was checked before."""
-    found: NDArray[np.float64] = tensor.detach().to(device="cpu", dtype=torch.float64).numpy()
+    found: NDArray[np.float64] = converted(tensor.detach(), torch.float64, _HOST).numpy()
     return found
+
+
+def tensor_of(array: NDArray[np.float64], dtype: torch.dtype, device: torch.device) -> Tensor:
+    """Return numbers as a tensor, which shares memory with them if it can."""
+    return converted(torch.from_numpy(array), dtype, device)
+
+
+def converted(tensor: Tensor, dtype: torch.dtype, device: torch.device) -> Tensor:
+    """Return ``tensor.to(dtype=dtype, device=device)``, which takes a while to do nothing."""
+    if tensor.dtype is dtype and tensor.device == device:
+        return tensor
+    return tensor.to(dtype=dtype, device=device)
+
+
+_is_transformed = torch._C._functorch.is_functorch_wrapped_tensor
+_is_batched = torch._C._functorch.is_legacy_batchedtensor
+_HOST = torch.device("cpu")
 
 
 def check_not_compiled(verb: str) -> None:
@@ -104,8 +129,7 @@ def _of_anything(name: str, scores: Any) -> Tensor:
 def _check_eager(name: str, tensor: Tensor) -> None:
     """Refuse tensors that torch has put in the place of numbers."""
     check_not_compiled(name)
-    functorch = torch._C._functorch
-    if functorch.is_functorch_wrapped_tensor(tensor) or functorch.is_legacy_batchedtensor(tensor):
+    if _is_transformed(tensor) or _is_batched(tensor):
         raise RuntimeError(
             f"{name}: got a tensor inside a transform of torch.func or a batched gradient, which a "
             "solve cannot be part of. A batch is one graph: give the scores their batch axes "
@@ -116,7 +140,10 @@ def _check_eager(name: str, tensor: Tensor) -> None:
             f"{name}: torch.jit.trace would keep the solution of these very scores as a constant. "
             "Trace what is before and after the solve."
         )
-    if type(tensor).__torch_dispatch__ is not Tensor.__torch_dispatch__:
+    if (
+        type(tensor) is not Tensor
+        and type(tensor).__torch_dispatch__ is not Tensor.__torch_dispatch__
+    ):
         raise RuntimeError(
             f"{name}: got a {type(tensor).__name__}, which has no plain numbers of its own; a "
             "solve cannot be traced or exported. Pass a plain tensor, and keep solves out of "

@@ -32,7 +32,7 @@ from lpsmap_core.engine.anderson import (
     note_start,
     review_acceleration,
 )
-from lpsmap_core.engine.faces import Work, draw_general_position, make_work, work_at
+from lpsmap_core.engine.faces import Work, draw_general_position, work_at
 from lpsmap_core.engine.first_duals import seeks_multipliers
 from lpsmap_core.engine.first_vertices import seeks_vertices
 from lpsmap_core.engine.infeasible import FIRST_TEST, InfeasibilityTest
@@ -43,10 +43,9 @@ from lpsmap_core.engine.polish import (
     WHOLE_TRY,
     Polish,
     find_due,
-    make_polish,
-    no_polish,
     polish_at,
     take_back_polish,
+    take_loop_tools,
     wants_polish,
 )
 from lpsmap_core.engine.problem import ONE, Iterate, LoopProblem, Progress, problem_at
@@ -69,6 +68,7 @@ from lpsmap_core.engine.units import (
     polish_later,
     start_later,
 )
+from lpsmap_core.engine.workplace import give_back_tools
 from lpsmap_core.kernels.arrays import BoolArray, FloatArray, IntArray
 from lpsmap_core.kernels.compile import kernel, leaf
 from lpsmap_core.kernels.interrupts import interrupted, out_of_time, stopped
@@ -128,8 +128,7 @@ def run_loop(state: PartState, chosen: BoolArray, options: Options) -> None:
     (direct,), (coupled,) = (alone & chosen).nonzero(), (chosen > alone).nonzero()
     # faces of linear problems determine nothing
     polished = options.adapt and len(coupled) > 0 and state.problem.quadratic > 0.0
-    polish = make_polish(state, polished) if len(coupled) else no_polish(state.part)
-    work = make_work(state.part, polished)
+    polish, work, kind = take_loop_tools(state, polished, len(coupled) > 0)
     if len(direct):
         inner = options.max_inner_iter or AS_NEEDED
         limits = Limits(1, 1, inner, options.tol, False, 1.0)
@@ -149,6 +148,8 @@ def run_loop(state: PartState, chosen: BoolArray, options: Options) -> None:
         if len(coupled) and (stop == test.next_iteration or last_chance):
             coupled = coupled[~test.find(coupled)]
         state.out_of_time = out_of_time()
+    if kind is not None:
+        give_back_tools(state.part, kind, polish, work)
     _forget_unsolved(state)
 
 
@@ -168,7 +169,7 @@ def advance_components(
     threads: int = 1,
 ) -> None:
     """Run the loop on some components until they are solved, or the limits are reached."""
-    together = any(solver.vectorised for solver in state.solvers)
+    together = state.workplace.together
     handles = state.solver_table, state.handle, polish.handle, work.handle
 
     def run(shares: Shares) -> None:

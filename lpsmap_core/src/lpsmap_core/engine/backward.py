@@ -39,6 +39,7 @@ from lpsmap_core.engine.selection import (
 )
 from lpsmap_core.engine.state import PartState
 from lpsmap_core.engine.threads import Shares, in_shares
+from lpsmap_core.engine.workplace import give_back_tools, take_tools
 from lpsmap_core.kernels.arrays import BoolArray, FloatArray, IntArray
 from lpsmap_core.kernels.callers import stacklevel
 from lpsmap_core.kernels.compile import kernel, leaf
@@ -46,6 +47,7 @@ from lpsmap_core.kernels.interrupts import interrupted, interruptible
 from lpsmap_core.kernels.late import raise_late
 from lpsmap_core.kernels.native import borrowed
 from lpsmap_core.kernels.turns import next_in_turn
+from lpsmap_core.layout.layout import Part
 
 __all__ = ["multiply_jacobian"]
 
@@ -96,13 +98,14 @@ def multiply_jacobian(
         If a component needs more than `MAX_PRODUCTS` products with ``S``.
     """
     state.complete_faces(threads)
-    work, direct, product = make_work(state.part), state.problem.direct, d
-    coupled = ~direct
+    kept = take_tools(state.part, multiply_jacobian)
+    work = make_work(state.part) if kept is None else kept[0]
+    product, kinds = d, _kinds(state.part)
     if chosen is not None:
-        direct, coupled = direct & chosen, coupled & chosen
+        kinds = [components[chosen[components]] for components in kinds]
         product[~chosen[state.part.component]] = 0.0
         work.record.outputs_v[~chosen[state.part.additional_component]] = 0.0
-    together = any(solver.vectorised for solver in state.solvers)
+    together = state.workplace.together
     handles, n_unfinished = (state.solver_table, state.handle, work.handle), 0
 
     def run(shares: Shares) -> int:
@@ -110,9 +113,9 @@ def multiply_jacobian(
         raise_late()
         return n
 
-    for kind in (direct.nonzero()[0], coupled.nonzero()[0]):
-        sizes = state.part.sizes[kind] // CHEAPER
-        n_unfinished += sum(in_shares(run, kind, sizes, 1 if together else threads))
+    for components in filter(len, kinds):
+        sizes = state.part.sizes[components] // CHEAPER
+        n_unfinished += sum(in_shares(run, components, sizes, 1 if together else threads))
     state.raise_errors()
     if n_unfinished:
         warnings.warn(
@@ -122,7 +125,19 @@ def multiply_jacobian(
             RuntimeWarning,
             stacklevel=stacklevel(),
         )
-    return product, work.record.outputs_v
+    product_v = work.record.outputs_v
+    if not len(product_v):
+        give_back_tools(state.part, multiply_jacobian, work)
+    return product, product_v
+
+
+def _kinds(part: Part) -> list[IntArray]:
+    """Return the components that are one factor of distinct variables, and the others."""
+    kinds: list[IntArray] | None = part.kept.get(multiply_jacobian)
+    if kinds is None:
+        kinds = [np.flatnonzero(part.direct), np.flatnonzero(~part.direct)]
+        part.kept[multiply_jacobian] = kinds
+    return kinds
 
 
 @kernel

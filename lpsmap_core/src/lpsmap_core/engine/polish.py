@@ -19,11 +19,12 @@ so that ``J`` reproduces the copies of mu from the new duals, which still sum to
 
 from __future__ import annotations
 
+from collections.abc import Hashable
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from lpsmap_core.engine.faces import Work, order_moving_first, reduce_residual
+from lpsmap_core.engine.faces import Work, make_work, order_moving_first, reduce_residual
 from lpsmap_core.engine.problem import ONE, LoopProblem, Progress
 from lpsmap_core.engine.scores import RESIDUAL_ROUNDING
 from lpsmap_core.engine.selection import (
@@ -34,6 +35,7 @@ from lpsmap_core.engine.selection import (
     scatter_to_links,
 )
 from lpsmap_core.engine.state import PartState
+from lpsmap_core.engine.workplace import take_tools
 from lpsmap_core.kernels.arrays import BoolArray, FloatArray, FloatTable, IntArray
 from lpsmap_core.kernels.by_address import record_at
 from lpsmap_core.kernels.compile import kernel, leaf
@@ -49,10 +51,10 @@ __all__ = [
     "Polish",
     "find_due",
     "make_polish",
-    "no_polish",
     "polish_at",
     "polish_settled",
     "take_back_polish",
+    "take_loop_tools",
     "wants_polish",
 ]
 
@@ -138,7 +140,20 @@ polish_at = record_at(Polish)
 """Returns, in kernels, the memory of a handle."""
 
 
-def no_polish(part: Part) -> Memory[Polish]:
+def take_loop_tools(
+    state: PartState, polished: bool, coupled: bool
+) -> tuple[Memory[Polish], Memory[Work], Hashable]:
+    """Return memory for the loop, and what to give it back as; None if it is of one use."""
+    part = state.part
+    if not coupled:
+        return _no_polish(part), make_work(part, polished), None
+    kind = None if polished and _has_large_scores(state) else (Polish, polished)
+    kept = None if kind is None else take_tools(part, kind)
+    polish, work = kept or (make_polish(state, polished), make_work(part, polished))
+    return polish, work, kind
+
+
+def _no_polish(part: Part) -> Memory[Polish]:
     """Return what single factors take for the memory of a polish, in all solves alike."""
     nothing: Memory[Polish] | None = part.kept.get(Polish)
     if nothing is None:
@@ -147,12 +162,18 @@ def no_polish(part: Part) -> Memory[Polish]:
     return nothing
 
 
+def _has_large_scores(state: PartState) -> bool:
+    """Whether some components' scores are too large for the polish."""
+    rounding = state.problem.progress.rounding
+    return bool(rounding.max(initial=0.0) >= RESIDUAL_ROUNDING * LARGEST_SCORE)
+
+
 def make_polish(state: PartState, wanted: bool) -> Memory[Polish]:
     """Return the memory of the polish; without it on variables and links if it is not wanted."""
-    part, rounding = state.part, state.problem.progress.rounding
-    large = rounding >= RESIDUAL_ROUNDING * LARGEST_SCORE
-    if wanted and large.any():
-        return _blueprint(part, ~large).make()
+    part = state.part
+    if wanted and _has_large_scores(state):
+        rounding = state.problem.progress.rounding
+        return _blueprint(part, rounding < RESIDUAL_ROUNDING * LARGEST_SCORE).make()
     kept: Blueprint[Polish] | None = part.kept.get((Polish, wanted))
     if kept is None:
         everywhere = np.full(part.n_components, wanted)

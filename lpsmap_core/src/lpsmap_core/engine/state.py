@@ -9,15 +9,16 @@ from typing import Any
 import numpy as np
 
 from lpsmap_core.engine.options import Options
-from lpsmap_core.engine.problem import LoopProblem, new_problem, problem_at
+from lpsmap_core.engine.problem import LoopProblem, problem_at
 from lpsmap_core.engine.protocol import WarmStart
 from lpsmap_core.engine.scores import EVERYWHERE, RESIDUAL_ROUNDING, set_scores
 from lpsmap_core.engine.threads import Shares, in_shares
-from lpsmap_core.kernels.arrays import BoolArray, ByteArray, FloatArray, IntArray
+from lpsmap_core.engine.workplace import Workplace, take_workplace
+from lpsmap_core.kernels.arrays import BoolArray, FloatArray, IntArray
 from lpsmap_core.kernels.compile import leaf
 from lpsmap_core.layout.layout import Part
 from lpsmap_core.local.active.sets import ActiveSets
-from lpsmap_core.local.solvers import LocalSolver, local_solver, make_solver_table
+from lpsmap_core.local.solvers import LocalSolver
 
 __all__ = [
     "EXACT",
@@ -26,6 +27,8 @@ __all__ = [
     "scale_additionals",
     "sums",
 ]
+
+NO_TRACE = np.empty((0, 2, 0))
 
 JUMP = 2.0
 """Scores that differ by more than this factor are another problem, for which earlier duals are no
@@ -40,12 +43,8 @@ class PartState:
     """A solved part: the iterate, and the solvers that hold the faces of its factors."""
 
     part: Part
-    problem: LoopProblem
-    handle: Any
-    """How compiled loops get the problem."""
-    solvers: list[LocalSolver]
-    solver_table: Any
-    """How compiled loops call the solvers."""
+    workplace: Workplace
+    """What it was solved with, which is nobody else's as long as the state is there."""
     trace: FloatArray
     """(iterations, 2, n_components) residuals of every iteration if they are to be kept; NaN where
     a component did not take part.
@@ -54,7 +53,6 @@ class PartState:
     """The largest magnitude of the scores, at least 1; infinite if any variable or additional is
     forbidden, or any variable has to be on."""
     out_of_time: bool = False
-    faces_complete: bool = False
     imprecise: BoolArray | None = None
     """For each component, whether its scores are more than float64 holds; without, none are."""
     shrunk: FloatArray | float = 1.0
@@ -64,6 +62,14 @@ class PartState:
     None if there are none."""
     contradicting: dict[int, list[tuple[int, int]]] = field(default_factory=dict)
     """For each component that is infeasible, (bucket, row) of factors that contradict."""
+
+    def __post_init__(self) -> None:
+        self.problem, self.handle = self.workplace.record, self.workplace.problem.handle
+        self.solvers, self.solver_table = self.workplace.solvers, self.workplace.table
+        self.faces_complete = self.workplace.whole_faces
+
+    def __del__(self) -> None:
+        self.workplace.leave(self.part)
 
     @property
     def forbids(self) -> bool:
@@ -148,38 +154,17 @@ def initial_state(
     part: Part, eta: FloatArray, eta_v: FloatArray, options: Options, warm: WarmStart | None = None
 ) -> PartState:
     """Return the state before the first iteration; see `Engine.solve`."""
-    memory = new_problem(part, options.quadratic)
-    problem, handle = memory.record, memory.handle
-    largest = set_scores(handle, EVERYWHERE, eta, eta_v, options)
-    solvers = _solvers(part, problem.extras.barred if largest == np.inf else None, options)
-    if warm is not None:
-        _set_out_from(warm, part, problem)
-        if isinstance(warm.solved, PartState):
-            _take_active_sets(warm.solved, solvers, problem)
+    workplace = take_workplace(part, options)
+    largest = set_scores(workplace.problem.handle, EVERYWHERE, eta, eta_v, options)
+    workplace.equip(part, workplace.record.extras.barred if largest == np.inf else None)
     n = options.max_iter if options.trace else 0
-    trace = np.empty((n, 2, part.n_components))
-    trace.fill(np.nan)
-    table = make_solver_table(solvers)
-    return PartState(part, problem, handle, solvers, table, trace, largest)
-
-
-def _solvers(part: Part, barred: ByteArray | None, options: Options) -> list[LocalSolver]:
-    """Return the solvers of the buckets' local problems.
-
-    Near the solution of LP-MAP few structures matter, and the oracle finds them sooner than a
-    closed form that iterates.
-    """
-    limited = options.max_inner_iter is not None or options.quadratic == 0.0
-    return [
-        local_solver(
-            bucket,
-            part.delta[part.links_of(b)],
-            options.generic,
-            limited,
-            None if barred is None else barred[part.additionals_of(b)],
-        )
-        for b, bucket in enumerate(part.buckets)
-    ]
+    trace = np.full((n, 2, part.n_components), np.nan) if n else NO_TRACE
+    state = PartState(part, workplace, trace, largest)
+    if warm is not None:
+        _set_out_from(warm, part, state.problem)
+        if isinstance(warm.solved, PartState):
+            _take_active_sets(warm.solved, state.solvers, state.problem)
+    return state
 
 
 def _set_out_from(warm: WarmStart, part: Part, problem: LoopProblem) -> None:

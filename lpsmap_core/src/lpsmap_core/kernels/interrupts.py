@@ -178,7 +178,9 @@ when_compiled(renew_deadline)
 
 def _time_of(deadline: Deadline | None) -> int:
     """Return a deadline as kernels read it."""
-    left = _LONGEST if deadline is None else deadline.left
+    if deadline is None:
+        return _NEVER
+    left = deadline.left
     return _NEVER if left >= _LONGEST else _now() + int(1e9 * left)
 
 

@@ -14,7 +14,7 @@ import struct
 import weakref
 from collections import deque
 from collections.abc import Callable
-from typing import Any, Generic, NamedTuple, NoReturn, TypeVar
+from typing import Any, Generic, NamedTuple, NoReturn, TypeVar, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -38,19 +38,27 @@ class Memory(Generic[Record]):
     """A record, and how kernels get it."""
 
     def __init__(
-        self, pattern: Any, block: FloatArray, given: tuple[Given, ...], words: IntArray
+        self,
+        blueprint: Blueprint[Record],
+        block: FloatArray,
+        address: int,
+        given: tuple[Given, ...],
+        words: IntArray,
     ) -> None:
-        self._pattern, self._block, self._given, self._words = pattern, block, given, words
+        self._blueprint, self._block, self._address = blueprint, block, address
+        self._given, self._words = given, words
 
     def __reduce__(self) -> NoReturn:
         raise TypeError("Memory: knows where its arrays lie, which a copy of it would not.")
 
     @functools.cached_property
     def record(self) -> Record:
-        """The record; its arrays are views, made when they are first asked for."""
-        given = [g.record if isinstance(g, Memory) else g for g in reversed(self._given)]
-        record: Record = _cut(self._pattern, self._block, given)
-        return record
+        """The record, as an object of the same fields."""
+        return cast(Record, _Uncut(self._blueprint.parts, self._block, self._given))
+
+    def clear(self) -> None:
+        """Write zeros where it was made with zeros."""
+        self._blueprint.clear(self._address)
 
     @property
     def handle(self) -> Any:
@@ -90,7 +98,7 @@ class Blueprint(Generic[Record]):
         self._given: list[slice] = []
         words: list[int] = []
         own: list[int] = []
-        self._pattern = self._lay_out(kind, plan, words, own)
+        self.parts = self._lay_out(kind, plan, words, own)
         self._words, self._own = np.array(words, np.int64), np.zeros(len(words), np.int64)
         self._own[own] = 1
         self._latest: deque[_Block] = deque(maxlen=1)
@@ -105,7 +113,12 @@ class Blueprint(Generic[Record]):
         words += self._words
         for where, one in zip(self._given, given, strict=True):
             words[where] = one._words if isinstance(one, Memory) else _words(one)
-        return Memory(self._pattern, block, given, words)
+        return Memory(self, block, address, given, words)
+
+    def clear(self, address: int) -> None:
+        """Write zeros into the block at an address where its arrays are made with zeros."""
+        for begin, end in self._zeros:
+            ctypes.memset(address + begin, 0, end - begin)
 
     def _take(self) -> tuple[FloatArray, int]:
         """Return a block, and its address: the latest one, if nobody holds it any more.
@@ -120,19 +133,18 @@ class Blueprint(Generic[Record]):
         if latest is None or latest.held() is not None:
             latest = _Block(np.zeros(self._n_words))
         else:
-            for begin, end in self._zeros:
-                ctypes.memset(latest.address + begin, 0, end - begin)
+            self.clear(latest.address)
         block = latest.lend()
         if self._n_words <= MOST_KEPT:
             self._latest.append(latest)
         return block, latest.address
 
-    def _lay_out(self, kind: type, plan: list[Any], words: list[int], own: list[int]) -> Any:
-        """Append the words of a record, see `by_address`; return what `_cut` makes copies of.
+    def _lay_out(self, kind: type, plan: list[Any], words: list[int], own: list[int]) -> Parts:
+        """Append the words of a record, see `by_address`; return what copies are made of.
 
         In `own` are the numbers of words that hold addresses in the block.
         """
-        parts: list[Any] = []
+        parts: Parts = {}
         begun: dict[str, int] = {}
         for (name, field), planned in zip(kinds_of(kind).items(), plan, strict=True):
             part = _shared_if_empty(planned, field)
@@ -141,31 +153,33 @@ class Blueprint(Generic[Record]):
                 again = slice(begun[part], begun[part] + 1 + field.ndim)
                 own += [begun[name]] if begun[part] in own else []
                 words += words[again]
-                parts.append(_Again(list(begun).index(part)))
+                part = _Again(part)
             elif part is None:
                 begin = len(words)
                 words += [0] * (1 + field.ndim if isinstance(field, Field) else _n_words(field))
+                part = _Given(len(self._given))
                 self._given.append(slice(begin, len(words)))
-                parts.append(part)
             elif isinstance(field, Field) and isinstance(part, tuple):
                 shape = part.shape if isinstance(part, Unset) else part
                 own.append(len(words))
-                words += [self._place(parts, shape, field.dtype), *shape]
+                piece = self._place(shape, field.dtype)
+                words += [piece.begin, *shape]
                 if shape is part:
-                    self._clear_from(words[own[-1]])
+                    self._clear_from(piece.begin)
+                part = piece
             elif isinstance(field, Field):
                 fits = Field(part.dtype, part.ndim) == field and part.flags.c_contiguous
                 if not fits:
                     raise TypeError(f"{kind.__name__}.{name}: got another array than it says.")
                 words += _words(part)
-                parts.append(part)
             elif field in (int, float):
                 words += struct.unpack("q", struct.pack("q" if field is int else "d", part))
-                parts.append(part)
             else:
-                parts.append(self._lay_out(field, part, words, own))
-        made = any(part is None or isinstance(part, (_Pieces, _Pattern, _Again)) for part in parts)
-        return _Pattern(kind, parts) if made else kind(*parts)
+                made = self._lay_out(field, part, words, own)
+                own_parts = any(isinstance(x, _OWN) for x in made.values())
+                part = _Pattern(made) if own_parts else field(**made)
+            parts[name] = part
+        return parts
 
     def _clear_from(self, begin: int) -> None:
         """Note that the block holds zeros from some byte to its end."""
@@ -173,16 +187,11 @@ class Blueprint(Generic[Record]):
             begin, _ = self._zeros.pop()
         self._zeros.append((begin, WORD * self._n_words))
 
-    def _place(self, parts: list[Any], shape: tuple[int, ...], dtype: np.dtype[Any]) -> int:
-        """Return at which byte of the block an array begins that is appended to `parts`."""
-        last, begin, n = parts[-1] if parts else None, WORD * self._n_words, 0
-        if isinstance(last, _Pieces) and (last.shape[1:], last.dtype) == (shape, dtype):
-            begin, n = last.begin, last.shape[0]
-            del parts[-1]
-        parts.append(_Pieces((n + 1, *shape), dtype, begin))
-        size = math.prod(shape) * dtype.itemsize
-        self._n_words = -(-(begin + (n + 1) * size) // WORD)
-        return begin + n * size
+    def _place(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> _Piece:
+        """Return where an array lies that is appended to the block."""
+        begin = WORD * self._n_words
+        self._n_words += -(-math.prod(shape) * dtype.itemsize // WORD)
+        return _Piece(shape, dtype, begin)
 
 
 class _Block:
@@ -202,15 +211,42 @@ class _Block:
         return lent
 
 
+class _Uncut:
+    """A record whose arrays are made when they are first asked for, since few ever are."""
+
+    def __init__(self, parts: Parts, block: FloatArray, given: tuple[Given, ...]) -> None:
+        self._parts, self._block, self._given_to = parts, block, given
+
+    def __getattr__(self, name: str) -> Any:
+        try:
+            part = self.__dict__["_parts"][name]
+        except KeyError:
+            raise AttributeError(name) from None
+        if isinstance(part, _Piece):
+            part = np.ndarray(part.shape, part.dtype, self._block, part.begin)
+        elif isinstance(part, _Pattern):
+            part = _Uncut(part.parts, self._block, self._given_to)
+        elif isinstance(part, _Given):
+            given = self._given_to[part.i]
+            part = given.record if isinstance(given, Memory) else given
+        elif isinstance(part, _Again):
+            part = getattr(self, part.name)
+        self.__dict__[name] = part
+        return part
+
+
+Parts = dict[str, Any]
+"""What a record is made of, by name: arrays and numbers as they are, and the following."""
+
+
 class _Pattern(NamedTuple):
-    """A record of which copies are made."""
+    """A record in a record."""
 
-    kind: Any
-    parts: list[Any]
+    parts: Parts
 
 
-class _Pieces(NamedTuple):
-    """Arrays of a copy's own that lie side by side: those along the first axis of one."""
+class _Piece(NamedTuple):
+    """An array of a copy's own."""
 
     shape: tuple[int, ...]
     dtype: np.dtype[Any]
@@ -218,11 +254,22 @@ class _Pieces(NamedTuple):
     """At which byte of the block."""
 
 
+class _Given(NamedTuple):
+    """An array or a record that each copy is given."""
+
+    i: int
+    """Its position among these."""
+
+
 class _Again(NamedTuple):
     """An array that has two names in a record."""
 
-    i: int
-    """The first one's position."""
+    name: str
+    """The first one."""
+
+
+_OWN = (_Pattern, _Piece, _Given, _Again)
+"""Parts that are not the same in all copies."""
 
 
 _NOTHING = np.empty(0), 0
@@ -240,21 +287,6 @@ def _shared_if_empty(planned: Any, field: Field | type) -> Any:
 def hold(record: Any) -> Memory[Any]:
     """Return a record of contiguous arrays and numbers with its handle; nothing is copied."""
     return Blueprint[Any](type(record), list(record)).make()
-
-
-def _cut(pattern: Any, block: FloatArray, given: list[Any]) -> Any:
-    """Return a copy of a record."""
-    if not isinstance(pattern, _Pattern):
-        return given.pop() if pattern is None else pattern
-    parts: list[Any] = []
-    for part in pattern.parts:
-        if isinstance(part, _Pieces):
-            parts.extend(np.ndarray(part.shape, part.dtype, block, part.begin))
-        elif isinstance(part, _Again):
-            parts.append(parts[part.i])
-        else:
-            parts.append(_cut(part, block, given))
-    return pattern.kind._make(parts)
 
 
 def _n_words(kind: type) -> int:

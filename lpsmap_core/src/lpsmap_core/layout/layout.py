@@ -177,6 +177,11 @@ class Part:
         """The components whose factors are all tables."""
         return build_networks(self)
 
+    @functools.cached_property
+    def spare(self) -> dict[Any, Any]:
+        """What engines' latest solves worked with, for the next ones."""
+        return {}
+
     @property
     def n_variables(self) -> int:
         """Number of variables."""
@@ -186,6 +191,11 @@ class Part:
     def n_links(self) -> int:
         """Number of links."""
         return len(self.link_variable)
+
+    @property
+    def n_additionals(self) -> int:
+        """Number of additionals of all factors."""
+        return int(self.blocks.first_additional[-1])
 
     @property
     def n_components(self) -> int:

@@ -153,16 +153,16 @@ class DeclaredGraph(abc.ABC):
         ValueError
             If the shape differs, or `what` is not such variables or such a factor of this graph.
         """
-        if not isinstance(what, (Factor, Variables)):
+        if not isinstance(what, (Variables, Factor)):
             raise TypeError(
                 f"rescore: what is a {type(what).__name__}; expected Variables as variable_from "
                 "returned them, or a Factor of this graph."
             )
         array = self._as_scores("rescore: scores", scores)
-        if isinstance(what, Factor):
-            kept, number = self._additionals, self._number(what, "rescore")
-        else:
+        if isinstance(what, Variables):
             kept, number = self._scores, self._block(what)
+        else:
+            kept, number = self._additionals, self._number(what, "rescore")
         old = kept[number]
         if old is None or tuple(np.shape(old)) != tuple(array.shape):
             expected = "a factor with additionals" if old is None else f"{tuple(np.shape(old))}"

@@ -108,6 +108,8 @@ def real_numbers(name: str, value: Any) -> npt.NDArray[Any]:
         If they are not real numbers, as `check_readable` has it or because they are words, lists of
         different lengths, or tensors whose gradients would be lost.
     """
+    if type(value) is np.ndarray and value.dtype.kind in "fiub":
+        return value
     array = _array(name, value)
     if array.dtype.kind not in "fiub":
         raise TypeError(

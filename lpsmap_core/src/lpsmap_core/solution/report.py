@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import math
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
@@ -27,7 +27,7 @@ class ConvergenceWarning(UserWarning):
     """Some components of a graph were not solved; the message says which and why."""
 
 
-def report(solution: Solution, shapes: Shapes) -> None:
+def report(solution: Solution, shapes: Callable[[], Shapes]) -> None:
     """Warn once of all components that were not solved.
 
     Parameters
@@ -35,13 +35,15 @@ def report(solution: Solution, shapes: Shapes) -> None:
     solution
         What came of the solve.
     shapes
-        Those of the blocks in which the variables' scores were given.
+        Returns those of the blocks in which the variables' scores were given.
 
     Raises
     ------
     ValueError
         If no component has finite scores.
     """
+    if solution.ok and solution.layout.part.whole:
+        return
     free, scores = solution.free, solution.scores
     if free.size:
         free = free[np.isnan(solution.values[free])]
@@ -50,12 +52,12 @@ def report(solution: Solution, shapes: Shapes) -> None:
     failed = solution.failed
     statuses = solution.status[failed]
     if failed.size == len(solution.status) and all(s is Status.NON_FINITE for s in statuses):
-        raise ValueError(_non_finite_message(scores, shapes))
+        raise ValueError(_non_finite_message(scores, shapes()))
     lines = []
     if free.size:
         lines.append(
             f"{free.size} variables in no factor have scores that are NaN or +inf, and NaN "
-            f"values: {_place(free[0], scores, shapes)}."
+            f"values: {_place(free[0], scores, shapes())}."
         )
     if failed.size:
         lines.append(f"{failed.size} of {len(solution.status)} components were not solved.")
@@ -84,7 +86,7 @@ def log(solution: Solution) -> None:
     )
 
 
-def report_unproved(assignment: Assignment, shapes: Shapes) -> None:
+def report_unproved(assignment: Assignment, shapes: Callable[[], Shapes]) -> None:
     """Warn once of all components whose assignment is not proved to be the best.
 
     Parameters
@@ -103,7 +105,7 @@ def report_unproved(assignment: Assignment, shapes: Shapes) -> None:
         return
     n, none, bad = len(assignment.score), ~assignment.found, np.isnan(assignment.bound)
     if bad.all():
-        raise ValueError(_non_finite_message(assignment.scores, shapes))
+        raise ValueError(_non_finite_message(assignment.scores, shapes()))
     allowed = ~(np.isneginf(assignment.bound) | bad)
     mend = "raise max_time or max_nodes"
     if assignment.interrupted:

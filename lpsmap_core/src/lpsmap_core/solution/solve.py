@@ -57,9 +57,9 @@ def solve(
     """
     part = layout.part
     eta, eta_v = part.of_graph(scores), part.by_bucket(additionals, factors, engine.keeps_scores)
-    if are_scores(scores) and all(are_scores(x.reshape(-1)) for x in additionals):
-        bad = np.zeros(layout.n_components, dtype=np.bool_)
-    else:
+    bad = np.zeros(layout.n_components, dtype=np.bool_)
+    finite = are_scores(scores) and all(are_scores(x.reshape(-1)) for x in additionals if x.size)
+    if not finite:
         additionals = forget_unused(factors, scores, additionals)
         eta, eta_v = part.of_graph(scores), part.by_bucket(additionals, factors)
         bad = non_finite_components(layout, factors, scores, additionals)
@@ -69,7 +69,10 @@ def solve(
         eta, eta_v, _ = bring_near(part, eta, eta_v)
     start = None if warm is None else warm.of_part(layout)
     solved = engine.solve(part, eta, eta_v, bad, options, start)
-    solution = _gather(layout, factors, scores, additionals, solved, bad, options.threads)
+    solution = _gather(layout, factors, scores, additionals, solved, options.threads)
+    if not finite:
+        solution.status[bad] = Status.NON_FINITE
+        solution.values[np.isin(layout.component, np.flatnonzero(bad))] = np.nan
     if options.trace:
         solution.trace = solved.trace()
     return solution
@@ -104,7 +107,6 @@ def _gather(
     scores: FloatArray,
     additionals: Sequence[FloatArray],
     solved: SolvedGraph,
-    bad: BoolArray,
     threads: int,
 ) -> Solution:
     """Collect the results in the graph's order."""
@@ -116,10 +118,6 @@ def _gather(
         best = np.where((scores == np.inf) | np.isnan(scores), np.nan, best)
         best[part.variables] = values
         values = best
-    status = solved.status()
-    if bad.any():
-        status[bad] = Status.NON_FINITE
-        values[np.isin(layout.component, np.flatnonzero(bad))] = np.nan
     return Solution(
         layout=layout,
         factors=factors,
@@ -127,7 +125,7 @@ def _gather(
         scores=scores,
         values=values,
         additionals=part.by_declaration(solved.additionals(), factors),
-        status=status,
+        status=solved.status(),
         iterations=solved.iterations,
         primal_residual=solved.primal_residual,
         dual_residual=solved.dual_residual,
