@@ -78,6 +78,7 @@ def test_tables_and_trees_are_ranked_together() -> None:
     assert states == [np.unravel_index(i, (2, 2)) for i in np.argsort(-total.ravel())]
 
 
+@pytest.mark.compiled
 def test_limits_leave_an_honest_bound() -> None:
     rng = np.random.default_rng(0)
     graph = FactorGraph()

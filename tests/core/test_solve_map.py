@@ -272,6 +272,7 @@ def test_a_real_ctrl_c_reaches_the_search(rng: np.random.Generator) -> None:
     assert graph.solve().ok
 
 
+@pytest.mark.compiled
 def test_a_gap_that_is_good_enough(rng: np.random.Generator) -> None:
     graph = frustrated(30, rng)
     exact = graph.solve_map(exact=True)
