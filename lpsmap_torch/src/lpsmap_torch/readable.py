@@ -45,6 +45,9 @@ def as_tensor(name: str, scores: Any) -> Tensor:
 
 
 _USUAL = {torch.float64, torch.float32, torch.bfloat16, torch.float16}
+_HOST = torch.device("cpu")
+_is_transformed = torch._C._functorch.is_functorch_wrapped_tensor
+_is_batched = torch._C._functorch.is_legacy_batchedtensor
 
 
 def on_host(name: str, tensor: Tensor) -> NDArray[np.float64]:
@@ -75,11 +78,6 @@ def converted(tensor: Tensor, dtype: torch.dtype, device: torch.device) -> Tenso
     if tensor.dtype is dtype and tensor.device == device:
         return tensor
     return tensor.to(dtype=dtype, device=device)
-
-
-_is_transformed = torch._C._functorch.is_functorch_wrapped_tensor
-_is_batched = torch._C._functorch.is_legacy_batchedtensor
-_HOST = torch.device("cpu")
 
 
 def check_not_compiled(verb: str) -> None:

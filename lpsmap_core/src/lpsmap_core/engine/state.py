@@ -29,6 +29,7 @@ __all__ = [
 ]
 
 NO_TRACE = np.empty((0, 2, 0))
+"""What loops get that keep no residuals."""
 
 JUMP = 2.0
 """Scores that differ by more than this factor are another problem, for which earlier duals are no
