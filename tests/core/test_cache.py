@@ -209,13 +209,15 @@ def test_nothing_can_be_written(package: Package) -> None:
 
 @pytest.mark.parametrize("room", [0, 1_000])
 def test_a_full_disk(package: Package, room: int) -> None:
-    """A limit of the size of files stands for it: nothing can be written, or only a part."""
+    """A limit of the size of files stands for it: nothing can be written, or only a part.
+
+    Python would trust the part that it wrote of its own bytecode.
+    """
     pytest.importorskip("resource")
     package.copy_core()
+    full = f"import resource as r; r.setrlimit(r.RLIMIT_FSIZE, ({room}, {room}))"
     for _ in range(2):
-        printed, notices = package.run(
-            f"from resource import *; setrlimit(RLIMIT_FSIZE, ({room}, {room}))"
-        )
+        printed, notices = package.run(f"import sys; sys.dont_write_bytecode = True; {full}")
         assert printed == "6.0 1"
         assert notices.count("for this process alone") == 1
     assert package.kept() == []
