@@ -2,16 +2,31 @@
 
 from __future__ import annotations
 
+import functools
+import itertools
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import pytest
 
-from lpsmap import AtMostOne, Budget, FactorGraph, Sequence, Xor
+from lpsmap import (
+    AtMostOne,
+    Budget,
+    Dense,
+    Factor,
+    FactorGraph,
+    Matching,
+    Or,
+    Sequence,
+    Variables,
+    Xor,
+)
 from lpsmap_core.layout import latest
 from lpsmap_core.layout.arrangement import arrange, tabulate
 from lpsmap_core.layout.layout import Part, build_layout
+
+Factors = Callable[[Variables], list[Factor]]
 
 
 @pytest.fixture(autouse=True)
@@ -89,6 +104,59 @@ def test_solves_leave_a_shared_structure_as_it_is(make: Callable[..., FactorGrap
     assert outcome() == outcome() == first
     assert latest._latest == [known]
     assert_fresh(known)
+
+
+def entries(rng: np.random.Generator, states: tuple[int, ...]) -> Factors:
+    """Two tables over nodes of these states."""
+    tables = rng.normal(size=(2, *states))
+    ends = np.cumsum([0, *states])
+
+    def declare(u: Variables) -> list[Factor]:
+        nodes = [u[a:b] for a, b in itertools.pairwise(ends)]
+        return [Dense(nodes, table) for table in tables]
+
+    return declare
+
+
+FAMILIES: dict[str, list[Callable[[np.random.Generator], Factors]]] = {
+    "tables": [functools.partial(entries, states=s) for s in [(2, 4), (2, 2, 2), (4, 2)]],
+    "counts": [
+        lambda _: lambda u: [Xor(u), Xor(u[::-1])],
+        lambda _: lambda u: [Or(u), Or(u[::-1])],
+        lambda _: lambda u: [AtMostOne(u), AtMostOne(u[::-1])],
+        lambda _: lambda u: [Budget(u, 2), Budget(u[::-1], 4)],
+        lambda _: lambda u: [Matching(u.reshape(2, 3)), Matching(u[::-1].reshape(2, 3))],
+    ],
+}
+"""Factors over the same links: of other types, or with other parameters."""
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_other_factors_over_the_same_links_change_nothing(
+    family: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Tables of (2, 4) states left tables of (2, 2, 2) an order of two nodes: wrong, and proved."""
+
+    def outcome(make: Callable[[np.random.Generator], Factors], seed: int) -> list[list[float]]:
+        rng = np.random.default_rng(seed)
+        graph = FactorGraph()
+        for factor in make(rng)(graph.variable_from(rng.normal(size=6))):
+            graph.add(factor)
+        solution = graph.solve()
+        gradient, _ = solution.vjp(np.linspace(-1.0, 1.0, 6))
+        best = graph.solve_map(exact=True)
+        assert best.proved.all()
+        return [x.tolist() for x in (solution.values, gradient, best.values, best.bound)]
+
+    for before, after in itertools.permutations(FAMILIES[family], 2):
+        for seed in range(4):
+            monkeypatch.setattr(latest, "_latest", [])
+            alone = outcome(after, seed)
+            monkeypatch.setattr(latest, "_latest", [])
+            outcome(before, seed)
+            (known,) = latest._latest
+            assert outcome(after, seed) == alone
+            assert latest._latest == [known]
 
 
 def test_few_structures_are_kept_and_no_large_ones(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -147,12 +147,16 @@ def ascend_networks(
 
 
 def _orders(part: Part) -> tuple[IntArray, BoolArray]:
-    """Return in which order to eliminate components' nodes, and where to; found once."""
-    if _orders not in part.kept:
-        networks, order = part.networks, np.zeros(len(part.networks.network.n_states), np.int64)
+    """Return in which order to eliminate components' nodes, and where to; found once.
+
+    Graphs whose links are the same can have other nodes: their factors' types say what those are.
+    """
+    networks = part.networks
+    if _orders not in networks.known:
+        order = np.zeros(len(networks.network.n_states), np.int64)
         where = networks.first_node, networks.first_table
-        part.kept[_orders] = order, small_orders(*where, networks.network, order)
-    found: tuple[IntArray, BoolArray] = part.kept[_orders]
+        networks.known[_orders] = order, small_orders(*where, networks.network, order)
+    found: tuple[IntArray, BoolArray] = networks.known[_orders]
     return found
 
 

@@ -158,7 +158,8 @@ class Part:
     direct: BoolArray
     """For each component, whether it is one factor of distinct variables: solved without ADMM."""
     kept: dict[Any, Any]
-    """What engines make of the structure once; other graphs of the same structure share it."""
+    """What engines make once of the links and of what is said here; other graphs of the same links
+    share it, whose factors may be of other types, with other parameters."""
 
     @functools.cached_property
     def counts(self) -> Memory[Counts]:

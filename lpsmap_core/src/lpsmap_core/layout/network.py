@@ -161,8 +161,8 @@ class Networks:
     """The link of the slot that is on in that state, -1 for none."""
     link: IntArray
     """For each message, the link of the part that it is the score of, -1 for none."""
-    known: dict[int, Any] = field(default_factory=dict)
-    """What searches have found of the structure of single components."""
+    known: dict[Any, Any] = field(default_factory=dict)
+    """What others have found of the structure once: by their functions, or of one component."""
 
     @functools.cached_property
     def of_pairs(self) -> BoolArray:
