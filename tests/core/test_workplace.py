@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import warnings
 from concurrent.futures import ThreadPoolExecutor
 
@@ -11,7 +12,10 @@ import pytest
 
 from lpsmap import AtMostOne, FactorGraph, Xor
 from lpsmap_core import Variables
-from lpsmap_core.engine import workplace
+from lpsmap_core.engine import problem, workplace
+from lpsmap_core.engine.problem import LoopProblem
+from lpsmap_core.kernels.memory import Memory
+from lpsmap_core.layout.layout import Part
 
 FloatArray = npt.NDArray[np.float64]
 
@@ -41,6 +45,36 @@ def test_the_memory_of_a_solution_that_is_gone_serves_again(changed: bool) -> No
         addresses.add(solved.state.problem.iterate.u.ctypes.data)
         del solved
     assert len(addresses) == (1 if changed else 2)
+
+
+def test_solves_and_searches_in_turn_have_a_workplace_each(monkeypatch: pytest.MonkeyPatch) -> None:
+    made: list[float] = []
+
+    def new_problem(part: Part, quadratic: float) -> Memory[LoopProblem]:
+        made.append(quadratic)
+        return problem.new_problem(part, quadratic)
+
+    monkeypatch.setattr(workplace, "new_problem", new_problem)
+    graph, u = matching(draws(1)[0])
+    for scores in draws(6):
+        for solve in (graph.solve, graph.solve_map):
+            graph.rescore(u, scores)
+            solve(threads=1)
+    assert sorted(made) == [0.0, 1.0]
+
+
+def test_nothing_of_ours_runs_when_a_solution_goes() -> None:
+    """Python would drop what the handler of a signal raises in there: Ctrl-C, every twentieth."""
+    graph, u = matching(draws(1)[0])
+    solution = graph.solve(threads=1)
+    graph.rescore(u, draws(1)[0])  # which forgets it
+    called: list[str] = []
+    before = sys.getprofile()
+    sys.setprofile(lambda frame, event, _: called.append(frame.f_code.co_name + " " + event))
+    del solution
+    sys.setprofile(before)
+    assert [name for name in called if name.endswith(" call")] == []
+    assert len(called) == 1  # of setprofile
 
 
 @pytest.mark.parametrize("quadratic", [True, False])

@@ -69,9 +69,6 @@ class PartState:
         self.solvers, self.solver_table = self.workplace.solvers, self.workplace.table
         self.faces_complete = self.workplace.whole_faces
 
-    def __del__(self) -> None:
-        self.workplace.leave(self.part)
-
     @property
     def forbids(self) -> bool:
         """Whether any variable or additional is forbidden, or any variable has to be on."""
@@ -161,6 +158,7 @@ def initial_state(
     n = options.max_iter if options.trace else 0
     trace = np.full((n, 2, part.n_components), np.nan) if n else NO_TRACE
     state = PartState(part, workplace, trace, largest)
+    workplace.lend(part, state)
     if warm is not None:
         _set_out_from(warm, part, state.problem)
         if isinstance(warm.solved, PartState):

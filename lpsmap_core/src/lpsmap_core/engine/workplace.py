@@ -1,14 +1,16 @@
 """What a solve works with: memory, and solvers of local problems, which serve again and again.
 
 A small solve takes less time than all that is to be made for it. So a part keeps what its latest
-solves worked with, once nobody has their solutions any more.
+solves worked with, for a solve that comes when nobody has their solutions any more. It looks for
+that itself: Python drops what the handler of a signal raises while an object is finalized.
 """
 
 from __future__ import annotations
 
+import weakref
 from collections import deque
 from collections.abc import Hashable
-from typing import Any
+from typing import Any, NamedTuple
 
 from lpsmap_core.engine.options import Options
 from lpsmap_core.engine.problem import new_problem
@@ -38,6 +40,7 @@ class Workplace:
 
     def __init__(self, part: Part, options: Options) -> None:
         self._kind = _kind_of(options)
+        self._serves_again = part.n_links <= SMALL and not part.n_additionals
         self.problem = new_problem(part, options.quadratic)
         self.record = self.problem.record
         self.solvers: list[LocalSolver] = []
@@ -70,34 +73,43 @@ class Workplace:
         self.together = any(solver.vectorised for solver in self.solvers)
         self.whole_faces = not any(isinstance(solver, ActiveSets) for solver in self.solvers)
 
-    def serves(self, options: Options) -> bool:
-        """Whether a solve with some options would work with the same."""
-        return self._kind == _kind_of(options)
+    def lend(self, part: Part, user: object) -> None:
+        """Let another solve of the part have it, if it can, when nobody holds its user any more.
 
-    def leave(self, part: Part) -> None:
-        """Let another solve of the part have it, if it can.
-
-        Nobody may hold it, nor an array of it. Marginals of additionals go to solutions as they
-        are.
+        Nor may anybody hold an array of it, then. Marginals of additionals go to solutions as they
+        are, and active sets keep what they know.
         """
-        serves = part.n_links <= SMALL and not part.n_additionals
-        if serves and all(solver.renew() for solver in self.solvers):
+        if self._serves_again and self.whole_faces:
             # a solution is found while the one before it is still there
-            part.spare.setdefault(Workplace, deque(maxlen=2)).append(self)
+            lent = part.spare.setdefault((Workplace, self._kind), deque(maxlen=2))
+            lent.append(_Lent(self, weakref.ref(user)))
 
-    def enter(self) -> Workplace:
-        """Return it as it was made."""
+    def renew(self) -> bool:
+        """Be as it was made; false if it cannot."""
         self.problem.clear()
-        return self
+        return all(solver.renew() for solver in self.solvers)
+
+
+class _Lent(NamedTuple):
+    """A workplace, and whose it is while that is there."""
+
+    workplace: Workplace
+    user: weakref.ref[object]
 
 
 def take_workplace(part: Part, options: Options) -> Workplace:
     """Return a workplace that is nobody else's."""
-    try:
-        found: Workplace = part.spare[Workplace].popleft()  # which no other thread gets, too
-    except (KeyError, IndexError):
-        return Workplace(part, options)
-    return found.enter() if found.serves(options) else Workplace(part, options)
+    latest: deque[_Lent] = part.spare.get((Workplace, _kind_of(options)), deque())
+    for _ in range(len(latest)):
+        try:
+            lent = latest.popleft()  # which no other thread gets, too
+        except IndexError:
+            break
+        if lent.user() is not None:
+            latest.append(lent)
+        elif lent.workplace.renew():
+            return lent.workplace
+    return Workplace(part, options)
 
 
 def take_tools(part: Part, kind: Hashable) -> tuple[Memory[Any], ...] | None:
