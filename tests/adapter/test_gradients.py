@@ -223,6 +223,24 @@ def test_values_may_be_used_twice_and_solved_again() -> None:
     first[2, 2].backward()
 
 
+def test_a_step_of_an_optimiser_changes_no_solution() -> None:
+    """It writes to the tensors of scores, which the graph holds."""
+    weights = torch.nn.Parameter(torch.linspace(-1.0, 1.0, 5, dtype=torch.float64))
+    graph = TorchFactorGraph()
+    u = graph.variable_from(torch.linspace(1.0, -1.0, 6, dtype=torch.float64))
+    pairs = graph.add(Pair(u[:-1], u[1:], weights))
+    solution = graph.solve()
+    objective, nu = solution.objective.copy(), graph.additionals_of(pairs)
+    known, score = nu.detach().clone(), solution.decode().score
+    with torch.no_grad():
+        weights += 10.0
+        graph.additionals_of(pairs).zero_()
+    del solution.objective
+    np.testing.assert_array_equal(solution.objective, objective)
+    np.testing.assert_array_equal(solution.decode().score, score)
+    torch.testing.assert_close(graph.additionals_of(pairs), known, rtol=0, atol=0)
+
+
 def test_a_failed_instance_gets_no_gradient() -> None:
     eta = normal(3, 4)
     scores = eta.clone()

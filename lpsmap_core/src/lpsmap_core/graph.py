@@ -419,7 +419,7 @@ class FactorGraph(DeclaredGraph):
         """
         position = self._position(factor)
         values = self._solved("additionals_of").additionals[position]
-        return values.reshape(np.shape(factor.additionals) if factor.n_additionals else (0,))
+        return values.reshape(np.shape(factor.additionals) if factor.n_additionals else 0).copy()
 
     def structures(self, factor: Factor) -> Distributions:
         """Return the sparse distributions over a declaration's structures.

@@ -102,7 +102,7 @@ class TorchFactorGraph(FactorGraph):
         """Return the marginals of a declaration's additionals, a tensor like their scores."""
         position = self._position(factor)
         kept, found = self._additionals[position], self._nu[position]
-        return self._values.new_empty(0) if found is None else found.reshape(kept.shape)
+        return self._values.new_empty(0) if found is None else torch.view_copy(found, kept.shape)
 
     def structures(self, factor: Factor) -> Distributions:
         """Return the sparse distributions over a declaration's structures, in tensors.

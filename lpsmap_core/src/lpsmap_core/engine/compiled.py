@@ -147,8 +147,9 @@ class SolvedPart(SolvedGraph):
         """Return where the loop ended."""
         iterate, progress = self.state.problem.iterate, self.state.problem.progress
         known = (progress.iterations > 0) & ~progress.infeasible
-        step_size, first_step_size = progress.step_size, progress.first_step_size
-        return WarmStart(iterate.u, iterate.duals, step_size, known, first_step_size, self.state)
+        numbers = iterate.u, iterate.duals, progress.step_size, progress.first_step_size
+        u, duals, step_size, first_step_size = (array.copy() for array in numbers)
+        return WarmStart(u, duals, step_size, known, first_step_size, self.state)
 
 
 def _interpreted(method: Callable[..., Result]) -> Callable[..., Result]:

@@ -191,12 +191,12 @@ class DeclaredGraph(abc.ABC):
         return np.where(flags, -np.inf, scores)
 
     def flat_scores(self) -> FloatArray:
-        """Return the scores of all variables, flat."""
+        """Return the scores of all variables, flat, a copy."""
         blocks = [self._numbers(scores).reshape(-1) for scores in self._scores]
         return blocks[0].copy() if len(blocks) == 1 else np.concatenate([np.empty(0), *blocks])
 
     def additional_scores(self, factor: Factor) -> FloatArray:
-        """Return the (n_factors, n_additionals) scores of a declaration's additionals.
+        """Return the (n_factors, n_additionals) scores of a declaration's additionals, a copy.
 
         Those of `rescore` if there are, and those that it was declared with if it was not added.
         """
@@ -204,9 +204,8 @@ class DeclaredGraph(abc.ABC):
         return self._flat_additionals(factor, kept.get(id(factor), factor.additionals))
 
     def _flat_additionals(self, factor: Factor, scores: Any) -> FloatArray:
-        if scores is None:
-            return np.empty((factor.n_factors, 0))
-        return self._numbers(scores).reshape(factor.n_factors, factor.n_additionals)
+        shape = factor.n_factors, factor.n_additionals
+        return np.empty(shape) if scores is None else self._numbers(scores).reshape(shape).copy()
 
     # ---------------------------------------------------------------- for subclasses
 
