@@ -170,6 +170,15 @@ def test_masks_of_random_graphs() -> None:
     check_masks(iter(range(40)))
 
 
+@pytest.mark.compiled
+def test_a_last_polish_that_failed_is_not_tried_for_ever() -> None:
+    """Then the loop stood still at 1.3e-9: after 200 iterations, and after 20,000."""
+    for mask in (-1e4, -1e9):
+        solution = Masked.draw(1526).solve(mask)
+        assert Status.ITERATION_LIMIT not in solution.status
+        assert solution.iterations.max() < 1000
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("begin", range(0, 2000, 250))
 def test_masks_of_many_random_graphs(begin: int) -> None:

@@ -478,13 +478,14 @@ def _judge(
     """
     n_finished, any_waits = 0, False
     for c in components:
+        polish.waits[c] = False
         if polish.now[c]:
             continue
         primal, dual = progress.primal_residual[c], progress.dual_residual[c]
         changed_little = dual <= max(tol, progress.rounding[c])
         if primal <= tol and changed_little and not progress.unsolved[c]:
             if may_wait and wants_polish(c, progress, polish, tol):
-                any_waits = True
+                polish.waits[c] = any_waits = True
             else:
                 progress.converged[c] = True
                 n_finished += 1

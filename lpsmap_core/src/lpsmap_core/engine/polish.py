@@ -119,6 +119,8 @@ class Polish(NamedTuple):
     rests_until: IntArray
     last_tries: IntArray
     """How often a component that agreed to the tolerance was to be polished before it is done."""
+    waits: BoolArray
+    """Whether it agreed in the last iteration, and waits for that."""
     numbers: FloatArray
     """Numbers in general position on the links."""
     looks: IntArray
@@ -203,7 +205,7 @@ def find_due(selection: Selection, progress: Progress, polish: Polish, regular: 
     for c in selection.components:
         calm = regular and progress.dual_residual[c] <= CALM * progress.step_size[c]
         due = (calm or progress.warm[c]) and progress.iterations[c] >= polish.rests_until[c]
-        due |= polish.last_tries[c] > 0
+        due |= polish.waits[c]
         now[c] = polish.allowed[c] and due and not progress.unsolved[c]
         n_due += now[c]
         polish.looks[c] += 1
@@ -314,7 +316,7 @@ def _find_settled(
         polish.tried[c] &= now[c]
     any_settled = False
     for c in selection.components:
-        now[c] = (now[c] or polish.last_tries[c] > 0) and not polish.tried[c]
+        now[c] = (now[c] or polish.waits[c]) and not polish.tried[c]
         polish.tried[c] |= now[c]
         any_settled |= now[c]
     return any_settled
