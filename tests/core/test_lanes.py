@@ -8,11 +8,15 @@ import numpy as np
 import pytest
 
 from lpsmap_core import leaf
+from lpsmap_core.kernels import tiers
 from lpsmap_core.kernels.lanes import LANES, subtract_lanes
 
 pytestmark = pytest.mark.compiled
 
-IN_PYTHON = getattr(subtract_lanes, "interpreted", subtract_lanes)
+IN_PYTHON = pytest.param(
+    getattr(subtract_lanes, "interpreted", subtract_lanes),
+    marks=pytest.mark.skipif(not tiers.CAN_INTERPRET, reason="interpreted kernels need NumPy 2"),
+)
 
 
 @leaf
