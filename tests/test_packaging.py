@@ -87,7 +87,7 @@ def test_lower_bounds_are_those_that_are_tested() -> None:
     met = set()
     for folder in [*WHEELS, *(f"examples/plugins/{name}" for name in PLUGINS)]:
         text = (ROOT / folder / "pyproject.toml").read_text(encoding="utf-8")
-        bounds = dict(re.findall(r'"([\w-]+)>=([\d.]+)[;"]', text))
+        bounds = dict(re.findall(r'"([\w-]+)>=([\d.]+)[;,"]', text))
         for library, bound in bounds.items():
             if library in tested:
                 assert bound == tested[library], f"{folder}: {library}"

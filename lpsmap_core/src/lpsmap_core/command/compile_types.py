@@ -15,7 +15,6 @@ import time
 import warnings
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
-from importlib import import_module
 from typing import Any, NamedTuple
 
 import click
@@ -153,8 +152,9 @@ def _differentiate(graph: FactorGraph) -> None:
 
 def main(name: str) -> None:
     """Compile what a type needs; print how many functions that were."""
-    event = import_module("numba.core.event")
-    with event.install_recorder("numba:compile") as recorder:
+    from lpsmap_core.kernels.numba_names import install_recorder  # noqa: PLC0415
+
+    with install_recorder("numba:compile") as recorder:
         for factor in _examples(name):
             _use(factor)
         compile_all()

@@ -5,7 +5,6 @@ Each returns false if it could not be compiled, on which all kernels come out.
 
 from __future__ import annotations
 
-from importlib import import_module
 from typing import Any
 
 import numpy as np
@@ -28,8 +27,7 @@ __all__ = ["PLACES", "accelerate_later", "polish_later", "start_later"]
 _MULTIPLIERS, _VERTICES, _POLISH, _ACCELERATE = 0, 1, 2, 3
 
 if COMPILED:
-    # by name, since numba has no types to check these with
-    types: Any = import_module("numba.core.types")
+    from lpsmap_core.kernels.numba_names import types
 
     _selection, _problem = type_of(Selection), address_type_of(LoopProblem)
     _table = types.Array(types.int64, 2, "C")

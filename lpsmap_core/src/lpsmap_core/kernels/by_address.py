@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator
-from importlib import import_module
 from typing import Any
 
 from lpsmap_core.kernels.compile import COMPILED
@@ -23,18 +22,18 @@ handed_on: Any
 type_of: Any
 
 if COMPILED:
-    # by name, since numba has no types to check these with
-    ir: Any = import_module("llvmlite.ir")
-    types: Any = import_module("numba.core.types")
-    cgutils: Any = import_module("numba.core.cgutils")
-    extending: Any = import_module("numba.extending")
-    templates: Any = import_module("numba.core.typing.templates")
-    imputils: Any = import_module("numba.core.imputils")
-    from_dtype: Any = import_module("numba.np.numpy_support").from_dtype
+    from lpsmap_core.kernels.numba_names import (
+        Intrinsic,
+        cgutils,
+        extending,
+        from_dtype,
+        imputils,
+        ir,
+        templates,
+        types,
+    )
 
-    _Intrinsic: Any = import_module("numba.core.extending")._Intrinsic
-
-    class _HandedOn(_Intrinsic):  # type: ignore[misc]
+    class _HandedOn(Intrinsic):  # type: ignore[misc]
         """What compiled code replaces, and the identity where it is interpreted."""
 
         def __call__(self, value: Any) -> Any:

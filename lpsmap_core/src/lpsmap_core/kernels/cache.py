@@ -2,7 +2,7 @@
 
 numba trusts its own files: what a full disk or a crash leaves of them ends every later process.
 Here a kernel is compiled anew whatever is wrong with its file, and serves this process alone where
-no file can be written. Private names of numba's caches appear in this module only.
+no file can be written.
 """
 
 from __future__ import annotations
@@ -15,7 +15,6 @@ import uuid
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from importlib import import_module
 from pathlib import Path
 from types import FunctionType
 from typing import Any
@@ -24,8 +23,12 @@ from filelock import FileLock
 
 from lpsmap_core.kernels.callers import stacklevel
 
+numba: Any
 with suppress(ImportError):
+    import numba
+
     from lpsmap_core.kernels import parts
+    from lpsmap_core.kernels.numba_names import CacheFormat, CPUDispatcher, dumps
 
 __all__ = ["CompilationNotice", "keep_on_disk", "locked"]
 
@@ -67,7 +70,7 @@ class KernelCache:
 
     def __init__(self, function: FunctionType) -> None:
         self._function = function
-        self._format = import_module("numba.core.caching").CompileResultCacheImpl(function)
+        self._format = CacheFormat(function)
         self._folder = Path(self._format.locator.get_cache_path())
         # of sources as they are imported: they may be edited before the kernel is compiled
         self._source = self._format.locator.get_source_stamp()  # in a package or not
@@ -146,7 +149,6 @@ class KernelCache:
     def _path(self, signature: Any, codegen: Any) -> Path:
         cells = self._function.__closure__ or ()
         closure = _dumps([cell.cell_contents for cell in cells]) if cells else None
-        numba = import_module("numba")
         build = (numba.__version__, numba.config.BOUNDSCHECK, *codegen.magic_tuple())
         key = _short_digest(signature, build, closure, self._source)
         return self._folder / f"{self._stem}{key}.nbc"
@@ -254,7 +256,7 @@ def _short_digest(*parts: Any) -> str:
 
 
 def _dumps(content: Any) -> bytes:
-    dumped: bytes = import_module("numba.core.serialize").dumps(content)
+    dumped: bytes = dumps(content)
     return dumped
 
 
@@ -296,7 +298,6 @@ def _packages(function: FunctionType) -> list[Path]:
 
     They are its own, this one, and those of the kernels that its modules import by name.
     """
-    kernel_type = import_module("numba.core.dispatcher").Dispatcher
     core = _outermost(Path(__file__).parent)
     todo, seen, found = [function], set(), {core}
     while todo:
@@ -305,7 +306,7 @@ def _packages(function: FunctionType) -> list[Path]:
         if some.__module__ not in seen and _package(some) != core:  # which imports no other
             seen.add(some.__module__)
             values = list(some.__globals__.values())
-            todo += [value.py_func for value in values if isinstance(value, kernel_type)]
+            todo += [value.py_func for value in values if isinstance(value, CPUDispatcher)]
     return sorted(found)
 
 

@@ -12,7 +12,6 @@ import functools
 import os
 import threading
 from collections.abc import Callable
-from importlib import import_module
 from typing import Any, Literal, TypeVar
 
 from lpsmap_core.kernels.cache import CompilationNotice, keep_on_disk, locked
@@ -167,11 +166,11 @@ def _compiled(
 
 
 if COMPILED:
-    # by name, since numba has no types to check these with
-    _Dispatcher: Any = import_module("numba.core.registry").CPUDispatcher
-    _call: Any = _Dispatcher.__call__
+    from lpsmap_core.kernels.numba_names import CPUDispatcher, NumbaError
 
-    class Kernel(_Dispatcher):  # type: ignore[misc]
+    _call: Any = CPUDispatcher.__call__
+
+    class Kernel(CPUDispatcher):  # type: ignore[misc]
         """A compiled function that Python calls interpreted where its thread does so."""
 
         interpreted: Callable[..., Any]
@@ -196,7 +195,7 @@ def _watch(dispatcher: Any, counts: bool) -> None:
             try:
                 with Deferred():
                     address = compile_or_load(signature)
-            except numba.core.errors.NumbaError as error:
+            except NumbaError as error:
                 if not counts and any(words in str(error) for words in _MADE_AN_ARRAY):
                     raise TypeError(
                         f"leaf {name} makes an array, by a NumPy function or by "

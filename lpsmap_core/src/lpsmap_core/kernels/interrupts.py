@@ -19,7 +19,6 @@ import sys
 import threading
 import time
 from collections.abc import Callable
-from importlib import import_module
 from types import TracebackType
 from typing import Any, ParamSpec, TypeVar
 
@@ -196,17 +195,13 @@ if sys.platform == "win32":
 
 
 if COMPILED:
-    # by name, since numba has no types to check these with
-    ir: Any = import_module("llvmlite.ir")
-    types: Any = import_module("numba.core.types")
-    cgutils: Any = import_module("numba.core.cgutils")
-    intrinsic: Any = import_module("numba.extending").intrinsic
+    from lpsmap_core.kernels.numba_names import add_symbol, cgutils, intrinsic, ir, types
 
     _api, _pointer = ctypes.pythonapi, ctypes.c_void_p
     _key = ctypes.PYFUNCTYPE(_pointer)(("PyThread_tss_alloc", _api))()
     ctypes.PYFUNCTYPE(ctypes.c_int, _pointer)(("PyThread_tss_create", _api))(_key)
     _set_key = ctypes.PYFUNCTYPE(ctypes.c_int, _pointer, _pointer)(("PyThread_tss_set", _api))
-    import_module("llvmlite.binding").add_symbol("lpsmap_thread_key", _key)
+    add_symbol("lpsmap_thread_key", _key)
 
     def _announce(address: int) -> None:
         """Let kernels find this thread's record."""

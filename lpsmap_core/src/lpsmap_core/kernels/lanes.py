@@ -6,7 +6,6 @@ numbers or fewer, these take more time than they save. Rows that end in zeros ne
 
 from __future__ import annotations
 
-from importlib import import_module
 from typing import Any
 
 import numpy as np
@@ -22,10 +21,7 @@ LANES = 4
 _subtract: Any
 
 if COMPILED:
-    # by name, since numba has no types to check these with
-    ir: Any = import_module("llvmlite.ir")
-    types: Any = import_module("numba.core.types")
-    intrinsic: Any = import_module("numba.extending").intrinsic
+    from lpsmap_core.kernels.numba_names import intrinsic, ir, types
 
     _VECTOR = ir.VectorType(ir.DoubleType(), LANES)
     _FIRST = ir.Constant(ir.VectorType(ir.IntType(32), LANES), [0] * LANES)

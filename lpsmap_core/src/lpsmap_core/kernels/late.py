@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import ctypes
 import threading
-from importlib import import_module
 from typing import Any
 
 from lpsmap_core.kernels.compile import COMPILED, leaf
@@ -98,12 +97,9 @@ _of_thread = threading.local()
 _words[0] = id(_compile_for_kernels)
 
 if COMPILED:
-    # by name, since numba has no types to check these with
-    ir: Any = import_module("llvmlite.ir")
-    types: Any = import_module("numba.core.types")
-    intrinsic: Any = import_module("numba.extending").intrinsic
+    from lpsmap_core.kernels.numba_names import add_symbol, intrinsic, ir, types
 
-    import_module("llvmlite.binding").add_symbol("lpsmap_late", ctypes.addressof(_words))
+    add_symbol("lpsmap_late", ctypes.addressof(_words))
 
     @intrinsic  # type: ignore[untyped-decorator]
     def _late(typing_context: Any) -> Any:

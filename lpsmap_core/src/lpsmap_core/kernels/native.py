@@ -13,7 +13,6 @@ import functools
 import inspect
 import weakref
 from collections.abc import Callable, Sequence
-from importlib import import_module
 from typing import Any
 
 import numpy as np
@@ -128,11 +127,7 @@ keep_error: Any
 borrowed: Any
 
 if COMPILED:
-    # by name, since numba has no types to check these with
-    ir: Any = import_module("llvmlite.ir")
-    types: Any = import_module("numba.core.types")
-    cgutils: Any = import_module("numba.core.cgutils")
-    intrinsic: Any = import_module("numba.extending").intrinsic
+    from lpsmap_core.kernels.numba_names import cgutils, intrinsic, ir, types
 
     @intrinsic  # type: ignore[untyped-decorator]
     def invoke(typing_context: Any, address: Any, arguments: Any) -> Any:

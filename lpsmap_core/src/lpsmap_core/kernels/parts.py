@@ -3,24 +3,19 @@
 numba makes machine code of every function that it compiles, with two wrappers to call it by, and
 optimises all that it calls in it once more. In a chain of a hundred kernels of which a few are
 called from Python, that is most of the time. A part is intermediate code and nothing else; whoever
-calls it takes that in, and optimises the whole. Private names of numba's code generation appear in
-this module only.
+calls it takes that in, and optimises the whole.
 """
 
 from __future__ import annotations
 
-from importlib import import_module
 from typing import Any
+
+from lpsmap_core.kernels.numba_names import CodeLibrary, Compiler, compile_result, llvm, types
 
 __all__ = ["ForCallers", "offer", "restored", "stored"]
 
-numba_compiler: Any = import_module("numba.core.compiler")
-codegen: Any = import_module("numba.core.codegen")
-types: Any = import_module("numba.core.types")
-llvm: Any = import_module("llvmlite.binding")
 
-
-class _Part(codegen.JITCodeLibrary):  # type: ignore[misc]
+class _Part(CodeLibrary):  # type: ignore[misc]
     """Intermediate code of a kernel and of all that it calls, for others to link."""
 
     _shared_module: Any = None
@@ -44,7 +39,7 @@ class _Part(codegen.JITCodeLibrary):  # type: ignore[misc]
         return self._shared_module
 
 
-class ForCallers(numba_compiler.Compiler):  # type: ignore[misc]
+class ForCallers(Compiler):  # type: ignore[misc]
     """numba's compiler, but for machine code and wrappers."""
 
     def define_pipelines(self) -> Any:
@@ -102,7 +97,7 @@ def restored(target: Any, content: tuple[Any, ...]) -> Any:
     library = _Part(target.codegen(), name)
     library._final_module = llvm.parse_bitcode(code)
     library._finalize_final_module()
-    return numba_compiler.compile_result(
+    return compile_result(
         target_context=target,
         typing_context=target.typing_context,
         library=library,

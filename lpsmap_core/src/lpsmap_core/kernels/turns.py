@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import _thread
-from importlib import import_module
 from typing import Any
 
 from lpsmap_core.kernels.arrays import IntArray
@@ -25,10 +24,7 @@ def next_turn_in_python(taken: IntArray) -> int:
 _take: Any
 
 if COMPILED:
-    # by name, since numba has no types to check these with
-    ir: Any = import_module("llvmlite.ir")
-    types: Any = import_module("numba.core.types")
-    intrinsic: Any = import_module("numba.extending").intrinsic
+    from lpsmap_core.kernels.numba_names import intrinsic, ir, types
 
     @intrinsic  # type: ignore[untyped-decorator]
     def _take(typing_context: Any, taken: Any) -> Any:

@@ -1,0 +1,85 @@
+"""All names of numba and llvmlite that are not documented, or only for those who extend numba.
+
+Another release may change any of them, so that the releases are limited to those that were tried.
+What is made of them stands in the modules that import this one, and what that takes for granted in
+``tests/core/test_numba.py``, a test each. To be imported where kernels are compiled, and nowhere
+else: there may be no numba.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from importlib.metadata import version
+from typing import Any
+
+__all__ = [
+    "CPUDispatcher",
+    "CacheFormat",
+    "CodeLibrary",
+    "Compiler",
+    "Intrinsic",
+    "NumbaError",
+    "add_symbol",
+    "cgutils",
+    "compile_result",
+    "dumps",
+    "extending",
+    "from_dtype",
+    "imputils",
+    "install_recorder",
+    "intrinsic",
+    "ir",
+    "llvm",
+    "templates",
+    "types",
+]
+
+TRIED = "0.61 to 0.68"
+"""Releases of numba, as ``pyproject.toml`` has them."""
+
+
+def _find(module: str, name: str | None = None) -> Any:
+    """Return a module, or what it has by a name; numba has no types to check these with.
+
+    Raises
+    ------
+    RuntimeError
+        If this release does not have it.
+    """
+    try:
+        found = import_module(module)
+        return found if name is None else getattr(found, name)
+    except (ImportError, AttributeError) as error:
+        raise RuntimeError(
+            f"lpsmap: got numba {version('numba')}, which has no {name or 'module'} in {module}; "
+            f'expected a release from {TRIED}. Install one, as by pip install "numba<0.69".'
+        ) from error
+
+
+# how functions are compiled, and what comes of it
+Compiler = _find("numba.core.compiler", "Compiler")
+compile_result = _find("numba.core.compiler", "compile_result")
+CodeLibrary = _find("numba.core.codegen", "JITCodeLibrary")
+CPUDispatcher = _find("numba.core.registry", "CPUDispatcher")
+NumbaError = _find("numba.core.errors", "NumbaError")
+
+install_recorder = _find("numba.core.event", "install_recorder")
+
+# how they are kept
+CacheFormat = _find("numba.core.caching", "CompileResultCacheImpl")
+dumps = _find("numba.core.serialize", "dumps")
+
+# how numba is extended
+types = _find("numba.core.types")
+cgutils = _find("numba.core.cgutils")
+extending = _find("numba.extending")
+intrinsic = _find("numba.extending", "intrinsic")
+Intrinsic = _find("numba.core.extending", "_Intrinsic")
+templates = _find("numba.core.typing.templates")
+imputils = _find("numba.core.imputils")
+from_dtype = _find("numba.np.numpy_support", "from_dtype")
+
+# intermediate code
+ir = _find("llvmlite.ir")
+llvm = _find("llvmlite.binding")
+add_symbol = _find("llvmlite.binding", "add_symbol")
