@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+import itertools
 from collections.abc import Callable
 from typing import Any
 
@@ -13,9 +15,11 @@ from lpsmap import (
     AtMostOne,
     Budget,
     DepTree,
+    Factor,
     FactorGraph,
     Pair,
     Sequence,
+    SequenceBudget,
     Solution,
     Variables,
     WarmStartCache,
@@ -112,6 +116,43 @@ def test_other_forbidden_variables_than_before() -> None:
     found = chains(scores)[0].solve(tol=1e-9, warm_start=before)
     assert expected.ok
     np.testing.assert_allclose(found.values, expected.values, rtol=0, atol=1e-8)
+
+
+def counting(budget: int, state: int, transitions: FloatArray) -> Callable[..., SequenceBudget]:
+    """Return a way to declare chains that take a state so many times at most."""
+    return functools.partial(
+        SequenceBudget, transitions=transitions, budget=budget, counted_state=state
+    )
+
+
+def bounded(most: float) -> Callable[..., Polytope]:
+    """Return a way to declare vectors of entries up to a bound, by an oracle in Python."""
+    return functools.partial(Polytope, m=np.eye(6)[:4] * most, n=np.zeros((4, 0)))
+
+
+@pytest.mark.parametrize("kind", ["chains", "polytopes"])
+@pytest.mark.parametrize("beside", [True, False])
+def test_other_parameters_than_before(kind: str, beside: bool) -> None:
+    """Structures of chains that take a state four times came out where one time was allowed."""
+    rng = np.random.default_rng(5)
+    for _ in range(10):
+        w, x = rng.normal(size=(3, 3)), 1.0 + rng.normal(size=(5, 3))
+        ways = [counting(4, 0, w), counting(1, 0, w), counting(1, 1, w), counting(0, 0, w)]
+        if kind == "polytopes":
+            x, ways = x.reshape(-1)[:6], [bounded(1.0), bounded(0.5)]
+
+        def build(way: Callable[..., Factor], x: FloatArray = x) -> FactorGraph:
+            graph = FactorGraph()
+            u = graph.variable_from(x)
+            graph.add(way(u))
+            if beside:
+                graph.add(Budget(u.reshape(-1)[:3], 2))
+            return graph
+
+        for before, after in itertools.permutations(ways, 2):
+            expected = build(after).solve(tol=1e-10)
+            found = build(after).solve(tol=1e-10, warm_start=build(before).solve(tol=1e-10))
+            np.testing.assert_allclose(found.values, expected.values, rtol=0, atol=1e-8)
 
 
 def test_failed_components_start_anew() -> None:

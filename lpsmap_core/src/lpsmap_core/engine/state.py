@@ -185,14 +185,16 @@ def _set_out_from(warm: WarmStart, part: Part, problem: LoopProblem) -> None:
 
 
 def _take_active_sets(old: PartState, solvers: list[LocalSolver], problem: LoopProblem) -> None:
-    """Copy active sets, unless other variables or additionals are forbidden than before."""
+    """Copy active sets, unless other structures are allowed or forbidden than before."""
     score = problem.iterate.score
     if not np.array_equal(np.where(np.isinf(score), score, 0.0), old.decided):
         return
     if not np.array_equal(problem.extras.barred, old.problem.extras.barred):
         return
     for solver, other in zip(solvers, old.solvers, strict=True):
-        if isinstance(solver, ActiveSets) and isinstance(other, ActiveSets):
+        if not (isinstance(solver, ActiveSets) and isinstance(other, ActiveSets)):
+            continue
+        if solver.bucket.allows_the_same(other.bucket):
             solver.copy_from(other)
 
 

@@ -29,7 +29,7 @@ FLOAT = 8
 
 PER_LINK, PER_LINK_POLISHED = 4, 6
 PER_VARIABLE, PER_VARIABLE_POLISHED = 5, 6
-PER_ADDITIONAL, PER_ADDITIONAL_POLISHED = 2, 3
+PER_ADDITIONAL, PER_ADDITIONAL_POLISHED = 3, 3
 PER_FACTOR = 1
 PER_LINK_ACCELERATED = 2 * MOST_MOVES + 3
 """Numbers that a solve takes beside the layout: always, and beyond that in a polished graph;
