@@ -1,14 +1,13 @@
-"""Ctrl-C where Python must not raise: it waits until that is over.
+"""Signals where Python must not raise: their handlers wait until that is over.
 
 While a kernel is compiled, LLVM calls Python back, and what a signal's handler raises in there is
-lost, and the kernel with it.
+lost, and the kernel with it: Ctrl-C, and the alarms of tests and the ends of jobs that raise, too.
 """
 
 from __future__ import annotations
 
 import signal
 import threading
-from collections.abc import Callable
 from importlib import import_module
 from types import FrameType, TracebackType
 from typing import Any
@@ -18,22 +17,27 @@ __all__ = ["Deferred", "signals"]
 signals: Any = import_module("_signal")
 """What `signal` is made of: without its enumerations, getting and setting takes a twentieth."""
 
-_INTERRUPT = int(signal.SIGINT)
+_NAMES = ("SIGINT", "SIGTERM", "SIGALRM", "SIGHUP", "SIGUSR1", "SIGUSR2", "SIGVTALRM", "SIGPROF")
+_NUMBERS = [int(getattr(signal, name)) for name in _NAMES if hasattr(signal, name)]
+"""Signals that programs have handlers for."""
 
 
 class Deferred:
-    """A block at whose end, or at that of such a block inside it, the handler of SIGINT is called.
+    """A block at whose end, or at that of such a block inside it, handlers of signals are called.
 
     Does nothing in other threads than the main one, which alone runs handlers.
     """
 
     def __enter__(self) -> None:
-        self._handler: Any = None
-        handler = signals.getsignal(_INTERRUPT)
-        if callable(handler) and threading.get_ident() == threading.main_thread().ident:
-            self._note = handler if isinstance(handler, _Note) else _Note(handler)
-            self._handler = handler
-            signals.signal(_INTERRUPT, self._note)
+        self._replaced: list[tuple[Any, _Note]] = []
+        if threading.get_ident() != threading.main_thread().ident:
+            return
+        for number in _NUMBERS:
+            handler = signals.getsignal(number)
+            if callable(handler):
+                note = handler if isinstance(handler, _Note) else _Note(number, handler)
+                self._replaced.append((handler, note))
+                signals.signal(number, note)
 
     def __exit__(
         self,
@@ -41,16 +45,25 @@ class Deferred:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        if self._handler is not None:
-            signals.signal(_INTERRUPT, self._handler)
-            self._note.deliver()
+        _give_back(self._replaced)
+
+
+def _give_back(replaced: list[tuple[Any, _Note]]) -> None:
+    """Restore handlers and call those that are wanted, all of them, whatever any of them raises."""
+    if replaced:
+        handler, note = replaced[0]
+        try:
+            signals.signal(note.number, handler)
+            note.deliver()
+        finally:
+            _give_back(replaced[1:])
 
 
 class _Note:
     """Stands in for a handler, and calls it later."""
 
-    def __init__(self, handler: Callable[[int, FrameType | None], Any]) -> None:
-        self.handler, self.waiting = handler, False
+    def __init__(self, number: int, handler: Any) -> None:
+        self.number, self.handler, self.waiting = number, handler, False
 
     def __call__(self, number: int, frame: FrameType | None) -> None:
         self.waiting = True
@@ -59,4 +72,4 @@ class _Note:
         """Call the handler if it was wanted meanwhile."""
         if self.waiting:
             self.waiting = False
-            self.handler(_INTERRUPT, None)
+            self.handler(self.number, None)
