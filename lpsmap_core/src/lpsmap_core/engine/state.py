@@ -16,7 +16,7 @@ from lpsmap_core.engine.threads import Shares, in_shares
 from lpsmap_core.engine.workplace import Workplace, take_workplace
 from lpsmap_core.kernels.arrays import BoolArray, FloatArray, IntArray
 from lpsmap_core.kernels.compile import leaf
-from lpsmap_core.layout.layout import Part
+from lpsmap_core.layout.layout import Bucket, Part
 from lpsmap_core.local.active.sets import ActiveSets
 from lpsmap_core.local.solvers import LocalSolver
 
@@ -194,8 +194,21 @@ def _take_active_sets(old: PartState, solvers: list[LocalSolver], problem: LoopP
     for solver, other in zip(solvers, old.solvers, strict=True):
         if not (isinstance(solver, ActiveSets) and isinstance(other, ActiveSets)):
             continue
-        if solver.bucket.allows_the_same(other.bucket):
+        if _allow_the_same(solver.bucket, other.bucket):
             solver.copy_from(other)
+
+
+def _allow_the_same(bucket: Bucket, other: Bucket) -> bool:
+    """Return whether factors over the same links are known to have the same structures.
+
+    Kernels see the type's parameters alone. Python's oracles may look at anything else of an
+    instance, so that only the same instances will do.
+    """
+    mine, theirs = bucket.declarations, other.declarations
+    if len(mine) == len(theirs) and all(a is b for a, b in zip(mine, theirs, strict=True)):
+        return True
+    fields = zip(bucket.factors, other.factors, strict=True)
+    return bucket.type.map_kernel is not None and all(np.array_equal(a, b) for a, b in fields)
 
 
 @leaf

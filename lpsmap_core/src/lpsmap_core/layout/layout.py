@@ -85,18 +85,6 @@ class Bucket:
             component=self.component[rows],
         )
 
-    def allows_the_same(self, other: Bucket) -> bool:
-        """Whether factors over the same links are known to have the structures of another bucket's.
-
-        Kernels see the type's parameters alone. Python's oracles may look at anything else of an
-        instance, so that only the same instances will do.
-        """
-        mine, theirs = self.declarations, other.declarations
-        if len(mine) == len(theirs) and all(a is b for a, b in zip(mine, theirs, strict=True)):
-            return True
-        fields = zip(self.factors, other.factors, strict=True)
-        return self.type.map_kernel is not None and all(np.array_equal(a, b) for a, b in fields)
-
     @functools.cached_property
     def is_declaration(self) -> bool:
         """Whether the bucket is one declaration, its factors in their order."""
