@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -93,6 +94,16 @@ def _hold(larger: Factor, seed: int, draws: int) -> None:
             told = str(error).split("\n")
             told[0] += f" ({check.__name__}, at a larger size than the examples have)"
             raise ConformanceError("\n".join(told)) from error
+        except Exception as error:
+            arity, additionals = math.prod(larger.event_shape), larger.n_additionals
+            raise broken(
+                "what __init__ accepts works at every size, because users declare other sizes than "
+                "the examples have",
+                f"{type(error).__name__}: {error} ({check.__name__}), declared with {arity} "
+                f"variables and {additionals} additionals",
+                "no error; or refuse such a declaration in __init__",
+                repr(larger),
+            ) from error
 
 
 def _declarations_of(factor: Factor) -> list[Call]:
