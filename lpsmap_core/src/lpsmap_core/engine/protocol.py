@@ -83,9 +83,9 @@ class SolvedGraph(abc.ABC):
         Parameters
         ----------
         d
-            One number a variable; may be overwritten.
+            One number per variable; may be overwritten.
         d_v
-            One number an additional; or none at all, for zeros.
+            One number per additional; or none at all, for zeros.
         chosen
             Components to treat, the results of others are zero; None for all.
         threads

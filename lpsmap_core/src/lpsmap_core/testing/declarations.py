@@ -31,7 +31,7 @@ MORE = 3
 
 
 def check_lengths(factor: Factor, *, seed: int = 0, draws: int = DRAWS) -> None:
-    """Lengths for several axes may be given as one number a factor, and all else follows."""
+    """Lengths for several axes may be given as one number per factor, and all else follows."""
     for call in _declarations_of(factor):
         given, axes = call.arguments.get("lengths"), factor._cut_axes()
         if given is None or len(axes) == 1 or factor.lengths is None:
@@ -41,9 +41,9 @@ def check_lengths(factor: Factor, *, seed: int = 0, draws: int = DRAWS) -> None:
         assert short.lengths is not None
         whole = short.lengths.reshape(*factor.batch_shape, len(axes))
         _compare(
-            "lengths given as one number a factor and as one for each axis mean the same wherever "
-            "self.lengths is the same, because kernels are given what the type made of them; use "
-            "self.lengths, not the argument",
+            "lengths given as one number per factor and as one for each axis mean the same "
+            "wherever self.lengths is the same, because kernels are given what the type made of "
+            "them; use self.lengths, not the argument",
             short,
             _declared(factor, call, "lengths for each axis", lengths=whole),
         )
