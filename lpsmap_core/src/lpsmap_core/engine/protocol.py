@@ -35,7 +35,7 @@ class WarmStart(NamedTuple):
     first_step_size: FloatArray | None = None
     """What step sizes were first, in proportion to the scores, if these may be others now."""
     solved: object = None
-    """What else the engine that ended there keeps, for itself: active sets that serve again."""
+    """What else the engine that ended there keeps, such as active sets to start with."""
 
 
 class SolvedGraph(abc.ABC):
