@@ -7,6 +7,7 @@ import warnings
 from pathlib import Path
 
 import matplotlib as mpl
+from sphinx.util.inspect import TypeAliasForwardRef
 
 import lpsmap
 from lpsmap_core.kernels.cache import CompilationNotice
@@ -46,6 +47,7 @@ autodoc_preserve_defaults = True
 ARRAYS = ("FloatArray", "IntArray", "BoolArray", "ByteArray", "IndexArray")
 autodoc_type_aliases = {name: name for name in ARRAYS}
 autodoc_type_aliases["npt.ArrayLike"] = "ArrayLike"
+TypeAliasForwardRef.__repr__ = lambda alias: alias.name  # how Sphinx writes one inside a union
 napoleon_google_docstring = False
 
 html_theme = "furo"

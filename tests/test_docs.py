@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import ast
 import doctest
 import importlib
 import importlib.util
+import inspect
+import itertools
 import re
 import runpy
 import subprocess
+import textwrap
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -159,6 +163,37 @@ def test_the_reference_has_every_public_name(module: str) -> None:
         value = getattr(imported, name)
         same = [n for n, v in shown.items() if v is value and n.endswith(f".{name}")]
         assert len(same) == 1, f"{module}.{name} is documented as {same}"
+
+
+def attributes(tree: ast.Module | ast.ClassDef) -> Iterator[tuple[str, str]]:
+    """Yield the attributes of a module or class, properties too, and what is said of each."""
+    for node, after in itertools.pairwise([*tree.body, ast.Pass()]):
+        match node, after:
+            case (
+                ast.AnnAssign(target=ast.Name(name)) | ast.Assign(targets=[ast.Name(name)]),
+                ast.Expr(ast.Constant(str(said))),
+            ):
+                yield name, said
+            case ast.FunctionDef(name=name, decorator_list=[mark]), _:
+                if ast.unparse(mark) in ("property", "functools.cached_property"):
+                    yield name, ast.get_docstring(node) or ""
+
+
+def test_the_reference_takes_no_words_for_a_type() -> None:
+    """Napoleon does with what stands before a colon in the first line about an attribute."""
+    said = {}
+    for name in (name for name in documented() if HAS_TORCH or "torch" not in name):
+        value, (module, _, own) = value_of(name), name.rpartition(".")
+        if isinstance(value, type) and value.__module__.startswith("lpsmap"):
+            tree = ast.parse(textwrap.dedent(inspect.getsource(value))).body[0]
+            assert isinstance(tree, ast.ClassDef)
+            said |= {f"{name}.{attribute}": words for attribute, words in attributes(tree)}
+        else:
+            tree = ast.parse(inspect.getsource(importlib.import_module(module)))
+            said[name] = dict(attributes(tree)).get(own, "")
+    assert len(said) > 50
+    prose = {name: re.sub(r"`.*?`", "", words).strip() for name, words in said.items()}
+    assert not {name: words for name, words in prose.items() if ": " in words.partition("\n")[0]}
 
 
 # -------------------------------------------------------------------- what is said elsewhere

@@ -129,7 +129,15 @@ def built(*edges: Any, goal: Any = "goal") -> Any:
         ([("goal", [], [6])], "slot 6 is none"),
         ([("goal", [], [(0, 1, 1)])], r"slot \(0, 1, 1\) is none"),
         ([("goal", [], [-1])], "slot -1 is none"),
+        ([("goal", [], (0, 2))], r"slots is \(0, 2\), which may be one slot of 2 axes or 2 slots"),
+        ([("goal", [], (0, 2))], r"slots; write \[\(0, 2\)\] or \[0, 2\]"),
+        ([("goal", [], [1.5])], "slot 1.5 is none"),
+        ([("goal", [], [(0, 0.5)])], r"slot \(0, 0.5\) is none"),
+        ([("goal", [], [[0, 2]])], r"slot \[0, 2\] is none; .* as a tuple"),
+        ([("goal", [], ["x"])], "slot 'x' is none"),
+        ([("goal", [], np.array([[0, 2]]))], r"slot array\(\[0, 2\]\) is none"),
         ([("goal", [], [], [2])], "additional 2 is none; expected 0 to 1"),
+        ([("goal", [], [], [0.5])], "additional 0.5 is none"),
         ([("goal", [], [0, (0, 0)])], "item 'goal' can switch slot 0 on twice"),
         ([("a", [], [5]), ("goal", ["a", "a"])], "item 'goal' can switch slot 5 on twice"),
         ([("a", [], [5]), ("b", ["a"]), ("b", [], [1]), ("goal", ["b"], [5])], "slot 5 on twice"),
@@ -141,16 +149,72 @@ def test_bad_hypergraphs_are_refused(edges: Any, words: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("arrays", "words"),
+    ("edge", "words"),
     [
-        ({"slots": [6]}, "slot 6 is none; expected 0 to 5"),
-        ({"additionals": [-1]}, "additional -1 is none; expected 0 to 1"),
-        ({"tails": [[1, 2, 3]]}, "got 3 tails; expected two at most"),
+        (("goal", "ab"), r"tails is 'ab'; expected a list, such as \['ab'\]"),
+        (("goal", 1), r"tails is 1; expected a list, such as \[1\]"),
+        (("goal", [], 1), r"slots is 1; expected a list, such as \[1\]"),
+        (("goal", [], [], 1), r"additionals is 1; expected a list, such as \[1\]"),
+        ((["goal"],), r"item \['goal'\] is not hashable; expected a name that is"),
+        (("goal", [["a"]]), r"item \['a'\] is not hashable"),
     ],
 )
-def test_bad_arrays_are_refused(arrays: Any, words: str) -> None:
-    with pytest.raises(ValueError, match=words):
-        HypergraphBuilder((2, 3), n_additionals=2).edges([0], **arrays)
+def test_what_is_no_list_or_no_name_is_refused(edge: Any, words: str) -> None:
+    with pytest.raises(TypeError, match=words):
+        built(edge)
+
+
+def test_two_slots_may_be_a_tuple_where_it_is_no_index() -> None:
+    """Indices of two axes in a tuple, more slots than axes, and slots of one axis."""
+    assert built(("goal", [], ((0, 1), (1, 2)))).edges.entries.tolist() == [1, 5]
+    assert built(("goal", [], (0, 1, 2))).edges.entries.tolist() == [0, 1, 2]
+    build = HypergraphBuilder((4,))
+    build.edge("goal", slots=(0, np.int64(2)))
+    assert build.finish("goal").used.tolist() == [True, False, True, False]
+
+
+def test_whole_floats_are_numbers() -> None:
+    """As in self.integers; a row parameter is a float."""
+    assert built(("goal", [], [np.float64(3.0)], [1.0])).edges.entries.tolist() == [3, 7]
+    build = HypergraphBuilder((3,))
+    build.edges([0.0], slots=[2.0])
+    assert build.finish(0).edges.entries.tolist() == [2]
+
+
+def test_factors_without_additionals_say_so() -> None:
+    build = HypergraphBuilder((4,))
+    with pytest.raises(ValueError, match="edge: additional 3 is none; .* the factor has none"):
+        build.edge("goal", additionals=[3])
+    with pytest.raises(ValueError, match="edges: additional 3 is none; .* the factor has none"):
+        build.edges([0], additionals=[3])
+
+
+def test_what_is_no_row_parameter_is_named() -> None:
+    with pytest.raises(KeyError, match=r"row\['foo'\] is no row parameter; expected 'flavour'"):
+        Row((2,), 0, (("flavour", 7.0),))["foo"]
+    with pytest.raises(KeyError, match="expected none, as the type declares none"):
+        Row((2,))["foo"]
+
+
+@pytest.mark.parametrize(
+    ("arrays", "error", "words"),
+    [
+        ({"slots": [6, 0]}, ValueError, "slot 6 is none; expected 0 to 5"),
+        ({"additionals": [-1, 0]}, ValueError, "additional -1 is none; expected 0 to 1"),
+        ({"tails": [[1, 2, 3]] * 2}, ValueError, "got 3 tails; expected two at most"),
+        ({"tails": [0]}, ValueError, r"tails has shape \(1,\); expected \(2,\) or \(2, k\)"),
+        ({"slots": 0}, ValueError, r"slots has shape \(\); expected \(2,\) or \(2, k\)"),
+        ({"slots": [0, 1, 2, 3]}, ValueError, r"slots has shape \(4,\); expected \(2,\)"),
+        ({"tails": [0, 1.5]}, ValueError, "tails holds 1.5; expected whole numbers"),
+        ({"heads": [0, 1.5]}, ValueError, "heads holds 1.5; expected whole numbers"),
+        ({"slots": [0, np.nan]}, ValueError, "slots holds nan; expected whole numbers"),
+        ({"slots": [[0], [1, 2]]}, ValueError, "slots is no array of numbers"),
+        ({"heads": ["x", "y"]}, TypeError, "heads has dtype <U1; expected whole numbers"),
+    ],
+)
+def test_bad_arrays_are_refused(arrays: Any, error: type[Exception], words: str) -> None:
+    with pytest.raises(error, match=f"edges: {words}"):
+        HypergraphBuilder((2, 3), n_additionals=2).edges(**{"heads": [0, 1]} | arrays)
 
 
 def test_slots_beyond_a_word_of_bits_are_checked() -> None:

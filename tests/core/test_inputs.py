@@ -21,7 +21,7 @@ from lpsmap import (
     Xor,
 )
 from lpsmap_core import conditional_gradient
-from lpsmap_core.model.inputs import whole_numbers
+from lpsmap_core.model.inputs import integer_array, whole_numbers
 
 MASKED = np.ma.masked_array(np.zeros((3, 4)), mask=np.eye(3, 4))
 
@@ -311,6 +311,38 @@ def test_counts_stay_integers_of_any_size() -> None:
     assert int(whole_numbers("k", -(10**400))) == -(2**62)
     with pytest.raises(ValueError, match="k holds a value that is not finite"):
         whole_numbers("k", huge[-1])
+
+
+@pytest.mark.parametrize(
+    "numbers",
+    [
+        [2**63 - 1, -(2**63), 2**62 + 1],
+        np.array([2**63 - 1, 5], dtype=np.uint64),
+        np.array([2**62 + 1, -(2**63)], dtype=object),
+        [[-(2.0**63), 2.0**62, 3.0]],
+        2**63 - 1,
+    ],
+)
+def test_integers_of_a_declaration_stay_what_they_are(numbers: Any) -> None:
+    read = integer_array("edges", numbers)
+    assert read.dtype == np.int64
+    assert read.tolist() == np.asarray(numbers).tolist()
+
+
+@pytest.mark.parametrize(
+    "number", [2**63, -(2**63) - 1, 2**70, 2.0**63, 1e300, np.uint64(2**64 - 1), 1.5]
+)
+def test_integers_that_do_not_fit_are_refused(number: Any) -> None:
+    for numbers in (number, [number], [[0, number]]):
+        with pytest.raises(ValueError, match="edges holds .*; expected whole numbers that fit"):
+            integer_array("edges", numbers)
+
+
+def test_integers_are_numbers_and_as_many_in_every_row() -> None:
+    with pytest.raises(TypeError, match="edges has dtype <U1; expected whole numbers"):
+        integer_array("edges", ["x"])
+    with pytest.raises(TypeError, match="edges: got a list that is no array of numbers"):
+        integer_array("edges", [[1], [2, 3]])
 
 
 @pytest.mark.parametrize("budget", [2**63, 10**400, 1e300, np.uint64(2**64 - 1)])

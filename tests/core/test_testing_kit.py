@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from lpsmap import Sequence
-from lpsmap_core import FactorGraph
+from lpsmap_core import DynamicProgram, FactorGraph
 from lpsmap_core.testing import (
     ConformanceError,
     check_factor,
@@ -97,6 +97,28 @@ def test_nothing_runs_after_a_kernel_that_writes_beyond_its_room():
     results = list(run_checks(KernelWritesTooMuch.examples()[0]))
     assert results[-1].check == "check_map_kernel"
     assert not results[-1].ok
+
+
+class Unchecked(DynamicProgram):
+    """Takes any number of additionals, but has one for every variable."""
+
+    @classmethod
+    def hypergraph(cls, row, build):
+        for i in range(row.event_shape[0]):
+            build.edge("goal", slots=[i], additionals=[i])
+        return "goal"
+
+    @classmethod
+    def examples(cls):
+        return [cls(FactorGraph().variable(3), np.zeros(3))]
+
+
+def test_a_size_that_init_should_have_refused_is_named():
+    failed = [result for result in run_checks(Unchecked.examples()[0]) if not result.ok]
+    assert [result.check for result in failed] == ["check_larger"]
+    assert "additional 3 is none; expected 0 to 2" in failed[0].message
+    assert "declared with 6 variables and 3 additionals" in failed[0].message
+    assert "refuse such a declaration in __init__" in failed[0].message
 
 
 @parametrize_with_checks(Block.examples())

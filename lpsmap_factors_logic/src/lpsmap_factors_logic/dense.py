@@ -57,7 +57,7 @@ def best_entry(reduced: FloatArray, table: FloatArray, n_states: IntArray, state
     n_states
         Numbers of states of the variables.
     state
-        Memory for a number a variable.
+        Memory for a number per variable.
     """
     n, last = len(n_states), n_states[-1]
     at_last = len(reduced) - last

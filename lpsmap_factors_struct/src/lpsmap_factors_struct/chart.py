@@ -15,7 +15,7 @@ __all__ = ["Chart", "best_label", "binary_tree", "chart_memory"]
 
 
 class Chart(NamedTuple):
-    """Working memory for sentences of up to ``n`` words; tables are flat, ``n`` numbers a row."""
+    """Working memory for sentences of up to ``n`` words; tables are flat, ``n`` numbers per row."""
 
     weight: FloatArray
     """By (i, j): the score of the span's best label; 0 for spans of every tree."""

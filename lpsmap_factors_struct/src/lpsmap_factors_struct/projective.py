@@ -22,7 +22,7 @@ class Spans(NamedTuple):
     words in it descend from the head, and *incomplete* if its other end is a child of the head that
     lacks its far side.
 
-    Tables are flat, ``n`` numbers a row. Spans of one width are a row, by first words: the best
+    Tables are flat, ``n`` numbers per row. Spans of one width are a row, by first words: the best
     ones of all are then found by sums of rows, in vector instructions. Rows are ordered so that all
     sums run forward, by falling widths in two of the tables. Four numbers more than are needed are
     read and written.

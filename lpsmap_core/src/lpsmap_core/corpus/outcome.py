@@ -57,7 +57,7 @@ class Outcome:
 
     @property
     def values(self) -> Values:
-        """The values of the variables: by name, or by the number of their `variable_from`.
+        """The values of the variables, by name or by the number of their `variable_from`.
 
         Raises
         ------

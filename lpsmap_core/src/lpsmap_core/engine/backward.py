@@ -79,9 +79,9 @@ def multiply_jacobian(
     state
         The solved part.
     d
-        One number a variable of the part; overwritten.
+        One number per variable of the part; overwritten.
     d_v
-        One number an additional of all its buckets; or none at all, for zeros.
+        One number per additional of all its buckets; or none at all, for zeros.
     chosen
         Components to treat, the results of others are zero; None for all.
     threads

@@ -36,7 +36,7 @@ class Options(NamedTuple):
     trace: bool = False
     threads: int = 1
     quadratic: float = 1.0
-    """What the quadratic term counts: 1 for LP-SparseMAP, 0 for LP-MAP (Martins et al. 2015)."""
+    """What the quadratic term counts, 1 for LP-SparseMAP and 0 for LP-MAP (Martins et al. 2015)."""
     within: Deadline | None = None
     """When the work has to end that this solve is a part of."""
     exact: bool = False

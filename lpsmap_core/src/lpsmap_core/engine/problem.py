@@ -25,7 +25,7 @@ class Iterate(NamedTuple):
     eta: FloatArray
     """Scores of the part's variables, zero where they are decided: no face moves there."""
     score: FloatArray
-    """eta / delta, one a variable; ``-inf`` where it is forbidden, ``inf`` where it must be on."""
+    """eta / delta, one per variable; ``-inf`` where forbidden, ``inf`` where it must be on."""
     u: FloatArray
     duals: FloatArray
     """In the order of the variables; local scores and solutions are in that of the factors."""

@@ -35,7 +35,7 @@ class WarmStart(NamedTuple):
     first_step_size: FloatArray | None = None
     """What step sizes were first, in proportion to the scores, if these may be others now."""
     solved: object = None
-    """What else the engine that ended there keeps, for itself: active sets that serve again."""
+    """What else the engine that ended there keeps, such as active sets to start with."""
 
 
 class SolvedGraph(abc.ABC):
@@ -83,9 +83,9 @@ class SolvedGraph(abc.ABC):
         Parameters
         ----------
         d
-            One number a variable; may be overwritten.
+            One number per variable; may be overwritten.
         d_v
-            One number an additional; or none at all, for zeros.
+            One number per additional; or none at all, for zeros.
         chosen
             Components to treat, the results of others are zero; None for all.
         threads

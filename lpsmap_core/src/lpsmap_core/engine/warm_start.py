@@ -28,7 +28,7 @@ class GraphStart:
     u
         (n_variables,) scaled means, in the order of the graph.
     duals
-        (n_links,) one a slot, bucket by bucket of the graph's layout.
+        (n_links,) one per slot, bucket by bucket of the graph's layout.
     step_size, first_step_size
         (n_components,) step sizes, at the end and at the beginning.
     known

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Hashable, Iterable
+from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -13,6 +14,7 @@ from lpsmap_core.hypergraph.declaration import Hypergraph
 __all__ = ["HypergraphBuilder"]
 
 Slot = int | tuple[int, ...]
+T = TypeVar("T")
 
 
 class HypergraphBuilder:
@@ -51,16 +53,18 @@ class HypergraphBuilder:
         tails
             The items that it derives it from: none, one or two. They may be derived by later calls.
         slots
-            The slots that it switches on: numbers, or indices into the event shape.
+            A list of the slots that it switches on: numbers, or indices into the event shape.
         additionals
             The numbers of the additionals that it switches on.
 
         Raises
         ------
+        TypeError
+            If an item is not hashable, or what should be a list is none.
         ValueError
             If there are more than two tails, or a slot or an additional is none of the factor's.
         """
-        names = list(tails)
+        names = _listed("tails", tails)
         if len(names) > 2:
             raise ValueError(
                 f"edge: item {head!r} gets {len(names)} tails; expected two at most. Join two of "
@@ -68,8 +72,8 @@ class HypergraphBuilder:
             )
         self._heads.append(self._item(head))
         self._tails += [self._item(name) for name in names] + [-1] * (2 - len(names))
-        self._entries += [self._slot(slot) for slot in slots]
-        self._entries += [self._additional(j) for j in additionals]
+        self._entries += self._slots(slots)
+        self._entries += [self._additional(j) for j in _listed("additionals", additionals)]
         self._first_entry.append(len(self._entries))
 
     def edges(
@@ -92,12 +96,18 @@ class HypergraphBuilder:
 
         Raises
         ------
+        TypeError
+            If they are no numbers.
         ValueError
-            If there are more than two tails, or a slot or an additional is none of the factor's.
+            If they are fractions or not as many as the heads, there are more than two tails, or a
+            slot or an additional is none of the factor's.
         """
-        head = _table(heads, len(np.ravel(heads)))
+        head = _integers("heads", heads).reshape(-1, 1)
         n = len(head)
-        tail, slot, extra = (_table(given, n) for given in (tails, slots, additionals))
+        tail, slot, extra = (
+            _table(name, given, n)
+            for name, given in (("tails", tails), ("slots", slots), ("additionals", additionals))
+        )
         if tail.shape[1] > 2:
             raise ValueError(f"edges: got {tail.shape[1]} tails; expected two at most.")
         for name, numbers, most in (
@@ -106,7 +116,7 @@ class HypergraphBuilder:
         ):
             wrong = numbers[(numbers < 0) | (numbers >= most)]
             if wrong.size:
-                raise ValueError(f"edges: {name} {wrong[0]} is none; expected 0 to {most - 1}.")
+                raise ValueError(f"edges: {name} {wrong[0]} is none; expected {_below(most)}.")
         tail = np.concatenate([tail, np.full((n, 2 - tail.shape[1]), -1)], axis=1)
         used, number = np.unique(np.concatenate([head, tail], axis=1), return_inverse=True)
         known = np.array([-1 if x < 0 else self._item(x) for x in used.tolist()], dtype=np.int64)
@@ -138,42 +148,101 @@ class HypergraphBuilder:
         return Hypergraph(
             self._arity,
             self.n_additionals,
-            _integers(self._heads),
-            _integers(self._tails),
-            _integers(self._first_entry),
-            _integers(self._entries),
+            np.array(self._heads, dtype=np.int64),
+            np.array(self._tails, dtype=np.int64),
+            np.array(self._first_entry, dtype=np.int64),
+            np.array(self._entries, dtype=np.int64),
             self._items[goal],
             names.__getitem__,
         )
 
     def _item(self, name: Hashable) -> int:
-        return self._items.setdefault(name, len(self._items))
+        try:
+            return self._items.setdefault(name, len(self._items))
+        except TypeError:
+            raise TypeError(
+                f"edge: item {name!r} is not hashable; expected a name that is, such as a tuple."
+            ) from None
+
+    def _slots(self, given: Iterable[Slot]) -> list[int]:
+        slots = _listed("slots", given)
+        may_be_one = isinstance(given, tuple) and len(slots) == len(self.event_shape) > 1
+        if may_be_one and not any(isinstance(slot, tuple) for slot in slots):
+            raise ValueError(
+                f"edge: slots is {given}, which may be one slot of {len(slots)} axes or "
+                f"{len(slots)} slots; write [{given}] or {slots}."
+            )
+        return [self._slot(slot) for slot in slots]
 
     def _slot(self, slot: Slot) -> int:
         shape = self.event_shape
         index, sizes = (slot, shape) if isinstance(slot, tuple) else ((slot,), (self._arity,))
         flat, inside = 0, len(index) == len(sizes)
         for i, n in zip(index, sizes, strict=False):
-            inside = inside and 0 <= i < n
-            flat = flat * n + int(i)
+            inside = inside and _counts_below(n, i)
+            flat = flat * n + int(i) if inside else 0
         if not inside:
-            raise ValueError(f"edge: slot {slot} is none; expected one of shape {shape}.")
+            raise ValueError(
+                f"edge: slot {slot!r} is none; expected one of shape {shape}, as a number or as a "
+                "tuple of one for each axis."
+            )
         return flat
 
     def _additional(self, j: int) -> int:
-        if not 0 <= j < self.n_additionals:
+        if not _counts_below(self.n_additionals, j):
             raise ValueError(
-                f"edge: additional {j} is none; expected 0 to {self.n_additionals - 1}."
+                f"edge: additional {j!r} is none; expected {_below(self.n_additionals)}."
             )
         return self._arity + int(j)
 
 
-def _integers(numbers: list[int]) -> npt.NDArray[np.int64]:
-    return np.array(numbers, dtype=np.int64)
+def _listed(name: str, given: Iterable[T]) -> list[T]:
+    """Return what an edge has as a list; the letters of a word are no items."""
+    if type(given) is list:  # mostly; asking of what is iterable takes as long as the rest
+        return given
+    if isinstance(given, (str, bytes)) or not isinstance(given, Iterable):
+        raise TypeError(f"edge: {name} is {given!r}; expected a list, such as [{given!r}].")
+    return list(given)
 
 
-def _table(numbers: npt.ArrayLike | None, n: int) -> npt.NDArray[np.int64]:
+def _counts_below(most: int, number: Any) -> bool:
+    """Whether it is a whole number of 0 or more, below `most`."""
+    if type(number) is int:
+        return 0 <= number < most
+    try:
+        return bool(0 <= number < most and int(number) == number)
+    except (TypeError, ValueError):  # words and arrays
+        return False
+
+
+def _below(most: int) -> str:
+    return f"0 to {most - 1}" if most else "none, as the factor has none"
+
+
+def _integers(name: str, numbers: npt.ArrayLike) -> npt.NDArray[np.int64]:
+    """Return whole numbers of any shape."""
+    try:
+        array = np.asarray(numbers)
+    except ValueError as error:
+        raise ValueError(f"edges: {name} is no array of numbers ({error}).") from None
+    if array.dtype.kind not in "fiu":
+        raise TypeError(f"edges: {name} has dtype {array.dtype}; expected whole numbers.")
+    with np.errstate(invalid="ignore"):
+        whole = array.astype(np.int64)
+    wrong = array[whole != array]
+    if wrong.size:
+        raise ValueError(f"edges: {name} holds {wrong[0]}; expected whole numbers.")
+    return whole
+
+
+def _table(name: str, numbers: npt.ArrayLike | None, n: int) -> npt.NDArray[np.int64]:
     """Return a row of numbers for every hyperedge."""
     if numbers is None:
         return np.empty((n, 0), dtype=np.int64)
-    return np.asarray(numbers, dtype=np.int64).reshape(n, -1) if n else np.empty((0, 1), np.int64)
+    table = _integers(name, numbers)
+    if table.ndim not in (1, 2) or len(table) != n:
+        raise ValueError(
+            f"edges: {name} has shape {table.shape}; expected ({n},) or ({n}, k), a row for every "
+            "head."
+        )
+    return table.reshape(n, 1) if table.ndim == 1 else table

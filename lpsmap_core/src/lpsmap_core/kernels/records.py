@@ -90,7 +90,7 @@ class Scores(NamedTuple):
     Attributes
     ----------
     eta_u
-        Scores of the variables, one a slot: finite, but hugely negative where forbidden and
+        Scores of the variables, one per slot: finite, but hugely negative where forbidden and
         hugely positive where forced.
     eta_v
         Scores of the additionals.
@@ -128,9 +128,10 @@ class LocalScores(NamedTuple):
     Attributes
     ----------
     a
-        Local scores, one a slot.
+        Local scores, one per slot: finite, but hugely negative where forbidden and hugely positive
+        where forced.
     delta
-        Square roots of the degrees, one a slot: all 1 in a factor that shares no variable.
+        Square roots of the degrees, one per slot: all 1 in a factor that shares no variable.
     eta_v
         Scores of the additionals.
     """
@@ -146,11 +147,11 @@ class LocalSolution(NamedTuple):
     Attributes
     ----------
     z
-        Scaled marginals in ``[0, 1 / delta]``, one a slot; a bound is met exactly.
+        Scaled marginals in ``[0, 1 / delta]``, one per slot; a bound is met exactly.
     v
         Marginals of the additionals.
     face
-        One a slot: `LOWER` at 0, `UPPER` at ``1 / delta``; any other code is the type's own.
+        One per slot: `LOWER` at 0, `UPPER` at ``1 / delta``; any other code is the type's own.
     branch
         (F,) the type's own: what its Jacobian wants to know, such as which case holds.
     """
@@ -167,13 +168,13 @@ class Direction(NamedTuple):
     Attributes
     ----------
     delta
-        Square roots of the degrees, one a slot.
+        Square roots of the degrees, one per slot.
     face
         What the projection wrote last.
     branch
         Likewise.
     d_u, d_v
-        The vector: one number a slot, and one an additional.
+        The vector: one number per slot, and one per additional.
     """
 
     delta: FloatArray
@@ -189,9 +190,9 @@ class Product(NamedTuple):
     Attributes
     ----------
     out_u
-        One number a slot.
+        One number per slot.
     out_v
-        One number an additional.
+        One number per additional.
     """
 
     out_u: FloatArray

@@ -161,7 +161,7 @@ def local_solver(
     bucket
         The factors.
     delta
-        Square roots of the degrees, one a slot.
+        Square roots of the degrees, one per slot.
     generic, limited
         As in `choose_solver`.
     barred

@@ -97,7 +97,7 @@ def structure_scores(
     offsets
         (F + 1,) slots of their factors.
     scores, negated
-        One a slot: the score of its variable, and whether the slot is on if the variable is off.
+        One per slot: the score of its variable, and whether the slot is on if the variable is off.
     additional_scores
         (F, A)
     """

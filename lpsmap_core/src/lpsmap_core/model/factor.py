@@ -100,13 +100,13 @@ class Factor(abc.ABC):
     """Compiled product of many local Jacobians with vectors (level 3)."""
 
     iterates: ClassVar[bool] = False
-    """Whether the closed form iterates: ``max_inner_iter`` then asks for the active set instead."""
+    """Whether the closed form iterates. ``max_inner_iter`` then asks for the active set instead."""
 
     as_tables: ClassVar[Callable[..., Tables | None] | None] = None
-    """What factors are as `Tables`, for types that are: messages and elimination serve these."""
+    """What factors are as `Tables`, for types that are such. Messages and elimination use them."""
 
     count_bounds: ClassVar[Callable[..., tuple[npt.ArrayLike, npt.ArrayLike]] | None] = None
-    """For types that ask only how many slots are on: the least and the most of all factors."""
+    """For types that ask only how many slots are on. The smallest and largest numbers."""
 
     chain_states: ClassVar[str | None] = None
     """The row parameter that is the number of states, of types laid out as ``Sequence`` is, whose

@@ -23,7 +23,7 @@ class Beliefs(NamedTuple):
     entropy
         (F,)
     m, n
-        One a slot and one an additional: marginals, and expected counts.
+        One per slot and one per additional: marginals, and expected counts.
     """
 
     log_partition: FloatArray

@@ -185,32 +185,37 @@ def whole_numbers(name: str, value: Any) -> npt.NDArray[Any]:
         If one is not finite. Fractions are left to the caller, who can name their place.
     """
     array = _array(name, value)
-    if array.dtype.kind == "O" and all(type(number) is int for number in array.flat):
+    _check_integral(name, array)
+    if array.dtype.kind == "O":
         inside = [max(-MOST, min(number, MOST)) for number in array.flat]  # beyond any dtype
         return np.array(inside, dtype=np.int64).reshape(array.shape)
-    if array.dtype.kind not in "fiu":
-        raise TypeError(f"{name} has dtype {array.dtype}; expected whole numbers.")
-    if array.dtype.kind == "f" and not np.isfinite(array).all():
-        raise ValueError(f"{name} holds a value that is not finite; expected whole numbers.")
     cut: npt.NDArray[Any] = np.minimum(array, array.dtype.type(min(MOST, _largest(array.dtype))))
     return cut if array.dtype.kind == "f" else cut.astype(np.int64)
 
 
 def integer_array(name: str, value: npt.ArrayLike) -> IntArray:
-    """Return whole numbers, of either sign, as an array of int64.
+    """Return whole numbers, of either sign, as an array of int64; no numbers as a flat one.
 
     Raises
     ------
     TypeError
         If they are no numbers.
     ValueError
-        If one is a fraction, or not finite.
+        If one is a fraction, not finite, or beyond int64.
     """
-    numbers = whole_numbers(name, np.asarray(value) if np.size(value) else np.empty(0, np.int64))
-    wrong = numbers != np.rint(numbers)
-    if wrong.any():
-        raise ValueError(f"{name} holds {numbers[wrong][0]:g}; expected whole numbers.")
-    return np.array(numbers, dtype=np.int64, order="C")
+    array = _array(name, value)
+    if not array.size:
+        return np.empty(0, dtype=np.int64)
+    _check_integral(name, array)
+    if array.dtype.kind != "i":
+        exact = np.atleast_1d(array.astype(np.float64) if array.dtype.kind == "f" else array)
+        fits = (exact >= -(2**63)) & (exact < 2**63)
+        if array.dtype.kind == "f":
+            fits &= exact == np.rint(exact)
+        if not fits.all():
+            wrong = exact[~fits][0]
+            raise ValueError(f"{name} holds {wrong}; expected whole numbers that fit in int64.")
+    return np.array(array, dtype=np.int64, order="C")
 
 
 def truth_values(name: str, value: Any) -> npt.NDArray[np.bool_]:
@@ -306,6 +311,15 @@ def _array(name: str, value: Any) -> npt.NDArray[Any]:
             "NumPy array; torch tensors of every dtype, and with gradients, are read by a "
             "TorchFactorGraph."
         ) from error
+
+
+def _check_integral(name: str, array: npt.NDArray[Any]) -> None:
+    """Refuse what can hold no whole numbers; Python's integers may be larger than any dtype."""
+    kind = array.dtype.kind
+    if kind not in "fiu" and not (kind == "O" and all(type(x) is int for x in array.flat)):
+        raise TypeError(f"{name} has dtype {array.dtype}; expected whole numbers.")
+    if kind == "f" and not np.isfinite(array).all():
+        raise ValueError(f"{name} holds a value that is not finite; expected whole numbers.")
 
 
 def _plain(given: Any) -> Any:

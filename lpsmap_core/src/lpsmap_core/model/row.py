@@ -51,7 +51,11 @@ class Row:
         return np.frombuffer(self.integer_bytes, dtype=np.int64)
 
     def __getitem__(self, name: str) -> float:
-        return dict(self.parameters)[name]
+        parameters = dict(self.parameters)
+        if name not in parameters:
+            known = ", ".join(map(repr, parameters)) or "none, as the type declares none"
+            raise KeyError(f"row[{name!r}] is no row parameter; expected {known}.")
+        return parameters[name]
 
 
 def different_rows(factor: Factor) -> tuple[list[Row], IntArray]:

@@ -14,7 +14,7 @@ from lpsmap_core.model.variables import Variables
 __all__ = ["Evidence", "FileFormat", "FileFormatError", "NamedGraph"]
 
 Evidence = list[tuple[Variables, npt.ArrayLike]]
-"""Variables, and what they are known to be: see `lpsmap_core.FactorGraph.condition`."""
+"""Variables, and what they are known to be. See `lpsmap_core.FactorGraph.condition`."""
 
 
 class FileFormatError(ValueError):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -30,7 +31,7 @@ MORE = 3
 
 
 def check_lengths(factor: Factor, *, seed: int = 0, draws: int = DRAWS) -> None:
-    """Lengths for several axes may be given as one number a factor, and all else follows."""
+    """Lengths for several axes may be given as one number per factor, and all else follows."""
     for call in _declarations_of(factor):
         given, axes = call.arguments.get("lengths"), factor._cut_axes()
         if given is None or len(axes) == 1 or factor.lengths is None:
@@ -40,9 +41,9 @@ def check_lengths(factor: Factor, *, seed: int = 0, draws: int = DRAWS) -> None:
         assert short.lengths is not None
         whole = short.lengths.reshape(*factor.batch_shape, len(axes))
         _compare(
-            "lengths given as one number a factor and as one for each axis mean the same wherever "
-            "self.lengths is the same, because kernels are given what the type made of them; use "
-            "self.lengths, not the argument",
+            "lengths given as one number per factor and as one for each axis mean the same "
+            "wherever self.lengths is the same, because kernels are given what the type made of "
+            "them; use self.lengths, not the argument",
             short,
             _declared(factor, call, "lengths for each axis", lengths=whole),
         )
@@ -93,6 +94,16 @@ def _hold(larger: Factor, seed: int, draws: int) -> None:
             told = str(error).split("\n")
             told[0] += f" ({check.__name__}, at a larger size than the examples have)"
             raise ConformanceError("\n".join(told)) from error
+        except Exception as error:
+            arity, additionals = math.prod(larger.event_shape), larger.n_additionals
+            raise broken(
+                "what __init__ accepts works at every size, because users declare other sizes than "
+                "the examples have",
+                f"{type(error).__name__}: {error} ({check.__name__}), declared with {arity} "
+                f"variables and {additionals} additionals",
+                "no error; or refuse such a declaration in __init__",
+                repr(larger),
+            ) from error
 
 
 def _declarations_of(factor: Factor) -> list[Call]:

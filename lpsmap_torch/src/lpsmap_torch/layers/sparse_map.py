@@ -122,7 +122,7 @@ class SparseMAP(Layer):
         return self._structures(scores, additionals, lengths, mask)
 
     def declare(self, u: Variables, lengths: Lengths, mask: Mask, n_weights: int) -> Declared:
-        """Return the factors, one an instance."""
+        """Return the factors, one per instance."""
         split = u.ndim - self.event_ndim
         there = _there(u.shape[:split], lengths, mask)
         view, rows = u, None

@@ -84,7 +84,7 @@ class Sums(NamedTuple):
     worth: FloatArray
     """(n_items,) their logarithms."""
     marginals: list[Tensor]
-    """For every declaration one number a slot that takes part, in the sense of its view."""
+    """For every declaration one number per slot that takes part, in the sense of its view."""
     additionals: list[Tensor]
 
 

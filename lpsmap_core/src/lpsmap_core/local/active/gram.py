@@ -56,7 +56,7 @@ class Work(NamedTuple):
     """Scratch memory of a pass over some sets."""
 
     columns: FloatArray
-    """The residual, then the columns of newcomers: one a row, as long as the largest set."""
+    """The residual, then the columns of newcomers: one per row, as long as the largest set."""
     direction: FloatArray
     cosine: FloatArray
     sine: FloatArray

@@ -38,7 +38,7 @@ def solve_forward(triangle: FloatArray, count: int, columns: FloatArray, n_colum
     count
         Rows of L.
     columns
-        The right-hand sides, one a row. Those up to the next multiple of four are overwritten, too.
+        The right-hand sides, one per row. Those up to the next multiple of four are overwritten.
     n_columns
         How many of them there are.
     """
