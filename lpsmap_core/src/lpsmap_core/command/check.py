@@ -16,7 +16,10 @@ from lpsmap_core.plugins.registry import DuplicateNameError, Registration, Regis
 from lpsmap_core.solution.tables import text_table
 from lpsmap_core.testing.run import Result, run_checks
 
-__all__ = ["check_registered", "registrations_of"]
+__all__ = ["check_registered", "misspelt_groups", "registrations_of"]
+
+SLIP = 0.6
+"""From how alike on the name of a group is taken for a slip of the pen; 1 is the same."""
 
 
 class Line(NamedTuple):
@@ -81,6 +84,18 @@ def _without_factors(name: str) -> str:
     slips = difflib.get_close_matches(PROJECT, groups, 1, cutoff=0.5)
     has = f"; its group {slips[0]!r} is not looked at. Rename it" if slips else ""
     return f"is installed, but has no entry point in the group {PROJECT!r}{has}."
+
+
+def misspelt_groups() -> list[tuple[str, str]]:
+    """Return installed distributions with a group of entry points that is nearly the plugins'."""
+    groups = importlib.metadata.entry_points().groups - {PROJECT}
+    return sorted(
+        {
+            (entry_point.dist.metadata["Name"] if entry_point.dist else "unknown", slip)
+            for slip in difflib.get_close_matches(PROJECT, groups, 10, SLIP)
+            for entry_point in importlib.metadata.entry_points(group=slip)
+        }
+    )
 
 
 def check_registered(registrations: Sequence[Registration], seed: int, draws: int) -> bool:

@@ -14,13 +14,14 @@ from click.shell_completion import get_completion_class
 
 import lpsmap_core
 from lpsmap_core.command import new_plugin
-from lpsmap_core.command.check import check_registered, registrations_of
+from lpsmap_core.command.check import check_registered, misspelt_groups, registrations_of
 from lpsmap_core.command.compile_types import compile_types
 from lpsmap_core.command.decode import decode
 from lpsmap_core.command.explain import explain
 from lpsmap_core.command.models import convert, info
 from lpsmap_core.command.solve_file import solve
 from lpsmap_core.model.levels import override_level
+from lpsmap_core.plugins.hookspecs import PROJECT
 from lpsmap_core.plugins.registry import (
     DuplicateNameError,
     Offers,
@@ -139,6 +140,12 @@ def plugins() -> None:
             names = sorted(r.name for r in offers.values() if r.plugin == plugin)
             if names:
                 click.echo(f"    {kind}: {', '.join(names)}")
+    for distribution, group in misspelt_groups():
+        click.echo(
+            f"Warning: {distribution} has entry points in the group {group!r}, which is not looked "
+            f"at; expected {PROJECT!r}. Its author can rename the group.",
+            err=True,
+        )
     _end_with_quarrels(kinds.values())
 
 
