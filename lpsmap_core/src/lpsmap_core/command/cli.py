@@ -225,7 +225,7 @@ def new_plugin_command(name: str, factor: str | None, into: Path) -> None:
     """
     try:
         folder = new_plugin.write(name, into, factor)
-    except (ValueError, OSError, ImportError) as error:
+    except (ValueError, OSError, ImportError, DuplicateNameError) as error:
         raise click.ClickException(str(error)) from error
     click.echo(f"{folder} is a package. Next:\n")
     click.echo(f"    cd {folder}\n    pip install -e '.[test]'\n    pytest")
