@@ -10,6 +10,7 @@ from types import ModuleType
 from typing import Any
 
 import click
+import numpy as np
 
 from lpsmap_core.command.answers import JSON, TABLE, UAI, answer_text, check_form
 from lpsmap_core.command.limits import (
@@ -122,7 +123,9 @@ def solve(
         check_form(form, named)
         try:
             found = solve_as(task, named.graph, options)
-        except (OSError, ValueError, DuplicateNameError, ModuleNotFoundError):
+        except ValueError as error:
+            raise click.ClickException(f"{file}: {_odd_block(named, error)}{error}") from error
+        except (OSError, DuplicateNameError, ModuleNotFoundError):
             raise
         except Exception as error:  # an oracle of a plugin can raise anything
             raise click.ClickException(f"{file}: {_blamed(error)}") from error
@@ -179,6 +182,15 @@ def _given(named: NamedGraph, evidence: Path, file: Path) -> NamedGraph:
     """Return a graph given the evidence in a file, with the same names."""
     given = named.graph.condition(read_evidence(evidence, named, file))
     return NamedGraph(given.graph, {name: given.of(u) for name, u in named.variables.items()})
+
+
+def _odd_block(named: NamedGraph, error: ValueError) -> str:
+    """Return which variables have the scores, NaN or infinite, that an error is about."""
+    scores = named.graph.flat_scores()
+    for name, block in named.variables.items():
+        if str(error).startswith("scores: ") and not (scores[block.index] < np.inf).all():
+            return f"variables[{name!r}]: "
+    return ""
 
 
 def _blamed(error: Exception) -> str:
