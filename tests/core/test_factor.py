@@ -167,7 +167,7 @@ REFUSED: dict[str, tuple[Callable[[], Any], type[Exception], list[str]]] = {
     "an array": (
         lambda: Spy(np.zeros(3)),
         TypeError,
-        ["Spy: variables", "got a ndarray", "expected Variables", "variable_from"],
+        ["Spy: variables", "got an ndarray", "expected Variables", "variable_from"],
     ),
     "a list of numbers": (
         lambda: Spy([1.0, 2.0]),

@@ -246,7 +246,7 @@ def test_bad_numbers(make, message):
 
 
 def test_bad_variables():
-    with pytest.raises(TypeError, match=r"^Xor: variables: got a ndarray; expected Variables"):
+    with pytest.raises(TypeError, match=r"^Xor: variables: got an ndarray; expected Variables"):
         Xor(np.zeros(3))
     with pytest.raises(ValueError, match=r"^Xor: variables has shape \(\); expected at least 1"):
         Xor(variables(()))

@@ -10,7 +10,7 @@ import numpy as np
 
 from lpsmap_core.kernels.arrays import BoolArray, FloatArray
 from lpsmap_core.model.factor import Factor
-from lpsmap_core.model.inputs import checked_shape, real_numbers
+from lpsmap_core.model.inputs import checked_shape, kind_of, real_numbers
 from lpsmap_core.model.variables import Variables
 
 __all__ = ["DeclaredGraph"]
@@ -109,9 +109,7 @@ class DeclaredGraph(abc.ABC):
             If it is over another graph's variables, or was added before.
         """
         if not isinstance(factor, Factor):
-            raise TypeError(
-                f"add: got a {type(factor).__name__}; expected a Factor such as Xor(u)."
-            )
+            raise TypeError(f"add: got {kind_of(factor)}; expected a Factor such as Xor(u).")
         if "variables" not in vars(factor):
             raise TypeError(
                 f"add: the {type(factor).__name__} has no variables; expected its __init__ to call "
@@ -155,7 +153,7 @@ class DeclaredGraph(abc.ABC):
         """
         if not isinstance(what, (Variables, Factor)):
             raise TypeError(
-                f"rescore: what is a {type(what).__name__}; expected Variables as variable_from "
+                f"rescore: what is {kind_of(what)}; expected Variables as variable_from "
                 "returned them, or a Factor of this graph."
             )
         array = self._as_scores("rescore: scores", scores)

@@ -14,6 +14,7 @@ from lpsmap_core.kernels.arrays import FloatArray, IntArray
 
 __all__ = [
     "MOST",
+    "booleans",
     "broadcast",
     "check_readable",
     "checked_shape",
@@ -22,6 +23,7 @@ __all__ = [
     "flag",
     "given_scores",
     "integer_array",
+    "kind_of",
     "number",
     "real_numbers",
     "truth_values",
@@ -80,6 +82,16 @@ def check_readable(name: str, value: Any) -> None:
         )
 
 
+def kind_of(value: Any) -> str:
+    """Return what an error calls something of a type that it should not have: "an int"."""
+    if value is None:
+        return "None"
+    if isinstance(value, type):
+        return f"the class {value.__name__}"
+    name = type(value).__name__
+    return f"{'an' if name[0] in 'aeiouAEIOU' or name == 'ndarray' else 'a'} {name}"
+
+
 def checked_shape(name: str, shape: Any) -> tuple[int, ...]:
     """Return a shape as a tuple; one number is that of one axis.
 
@@ -113,8 +125,8 @@ def real_numbers(name: str, value: Any) -> npt.NDArray[Any]:
     array = _array(name, value)
     if array.dtype.kind not in "fiub":
         raise TypeError(
-            f"{name} has dtype {array.dtype}; expected real numbers. Pass a NumPy array, or a "
-            "torch tensor to TorchFactorGraph."
+            f"{name} {_seen(value, array)}; expected real numbers. Pass a NumPy array, or a torch "
+            "tensor to TorchFactorGraph."
         )
     return array
 
@@ -189,7 +201,7 @@ def whole_numbers(name: str, value: Any) -> npt.NDArray[Any]:
         inside = [max(-MOST, min(number, MOST)) for number in array.flat]  # beyond any dtype
         return np.array(inside, dtype=np.int64).reshape(array.shape)
     if array.dtype.kind not in "fiu":
-        raise TypeError(f"{name} has dtype {array.dtype}; expected whole numbers.")
+        raise TypeError(f"{name} {_seen(value, array)}; expected whole numbers.")
     if array.dtype.kind == "f" and not np.isfinite(array).all():
         raise ValueError(f"{name} holds a value that is not finite; expected whole numbers.")
     cut: npt.NDArray[Any] = np.minimum(array, array.dtype.type(min(MOST, _largest(array.dtype))))
@@ -211,6 +223,29 @@ def integer_array(name: str, value: npt.ArrayLike) -> IntArray:
     if wrong.any():
         raise ValueError(f"{name} holds {numbers[wrong][0]:g}; expected whole numbers.")
     return np.array(numbers, dtype=np.int64, order="C")
+
+
+def booleans(name: str, value: Any, of: str) -> npt.NDArray[np.bool_]:
+    """Return booleans as an array; numbers are none.
+
+    Parameters
+    ----------
+    name
+        What an error calls them.
+    value
+        Booleans of any shape.
+    of
+        What is true where they are, for the error.
+
+    Raises
+    ------
+    TypeError
+        If they are anything else.
+    """
+    array = _array(name, value)
+    if array.dtype != np.bool_:
+        raise TypeError(f"{name} {_seen(value, array)}; expected booleans, true where {of}.")
+    return array
 
 
 def truth_values(name: str, value: Any) -> npt.NDArray[np.bool_]:
@@ -302,10 +337,15 @@ def _array(name: str, value: Any) -> npt.NDArray[Any]:
         return np.asarray(value)
     except (RuntimeError, TypeError, ValueError) as error:
         raise TypeError(
-            f"{name}: got a {type(value).__name__} that is no array of numbers ({error}). Pass a "
+            f"{name}: got {kind_of(value)} that is no array of numbers ({error}). Pass a "
             "NumPy array; torch tensors of every dtype, and with gradients, are read by a "
             "TorchFactorGraph."
         ) from error
+
+
+def _seen(value: Any, array: npt.NDArray[Any]) -> str:
+    """Return what is wrong with a value, which is as an array of another dtype than it should."""
+    return f"has dtype {array.dtype}" if hasattr(value, "dtype") else f"is {value!r:.60}"
 
 
 def _plain(given: Any) -> Any:
