@@ -27,6 +27,7 @@ from lpsmap_core.plugins.backends import NumpyBackend
 from lpsmap_core.plugins.files import read_graph
 from lpsmap_core.plugins.formats import FileFormat, FileFormatError
 from lpsmap_core.plugins.json_format import JsonFormat
+from lpsmap_core.plugins.packs import FACE
 from lpsmap_core.plugins.registry import (
     DuplicateNameError,
     Plugin,
@@ -182,6 +183,7 @@ def test_names_of_lpsmap_itself_are_contested() -> None:
     with pytest.raises(DuplicateNameError, match=words):
         found.factors["FactorGraph"]
     assert list(found.factors) == ["A"]
+    assert {*FACE, "__version__"} == set(lpsmap.__all__)
 
 
 def test_one_class_offered_twice_is_no_quarrel() -> None:

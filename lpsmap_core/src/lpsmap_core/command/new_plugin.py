@@ -9,7 +9,6 @@ import sys
 import warnings
 from pathlib import Path
 
-import lpsmap
 import lpsmap_core
 from lpsmap_core.kernels.callers import stacklevel
 from lpsmap_core.plugins.hookspecs import API_VERSION
@@ -25,7 +24,7 @@ TAKEN = {
 }
 """Names of modules that a plugin would hide, or be hidden by, though they need not be here."""
 
-OWN_NAMES = {*lpsmap.__all__, *lpsmap_core.__all__, "Any", "TorchFactorGraph"}
+OWN_NAMES = {*lpsmap_core.__all__, "Any", "TorchFactorGraph"}
 """Names that mean something else in lpsmap, or in the files of the template."""
 
 

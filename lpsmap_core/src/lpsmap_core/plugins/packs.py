@@ -1,4 +1,4 @@
-"""Which distribution brings a name that is not installed, for the advice in an error."""
+"""Which distribution brings a name of ``lpsmap``, installed or not."""
 
 from __future__ import annotations
 
@@ -8,7 +8,13 @@ from collections.abc import Collection, Mapping
 
 from lpsmap_core.plugins.disabled import DISABLE, is_left_out
 
-__all__ = ["advice"]
+__all__ = ["FACE", "advice"]
+
+FACE = (
+    *("ConvergenceWarning", "Factor", "FactorGraph", "Solution", "Status", "Variables"),
+    *("WarmStartCache", "solve_many", "stack"),
+)
+"""Names that ``lpsmap`` has of core, so that no plugin can have them there."""
 
 PACKS = {
     "lpsmap-factors-logic": (

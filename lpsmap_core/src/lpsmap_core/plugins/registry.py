@@ -30,6 +30,7 @@ from lpsmap_core.plugins.backends import Backend
 from lpsmap_core.plugins.disabled import DISABLE, disabled_names, naming
 from lpsmap_core.plugins.formats import FileFormat
 from lpsmap_core.plugins.offers import OWN, DuplicateNameError, Offers, Plugin, Registration
+from lpsmap_core.plugins.packs import FACE
 
 __all__ = [
     "DuplicateNameError",
@@ -226,12 +227,12 @@ def _several(hook: str, result: Any) -> Iterable[Any]:
 
 def _contest_own_names(offers: Offers) -> None:
     """Add the claims of ``lpsmap`` itself to names of its own, which no plugin's type can have."""
-    import lpsmap  # the face imports this module
+    import lpsmap_core  # which imports this module
 
-    core = Plugin("lpsmap", OWN, lpsmap.__version__)
-    for name in lpsmap.__all__:
+    core = Plugin("lpsmap", OWN, lpsmap_core.__version__)
+    for name in FACE:
         if name in offers:
-            offers.add(Registration(name, getattr(lpsmap, name), core))
+            offers.add(Registration(name, getattr(lpsmap_core, name), core))
 
 
 @functools.cache
