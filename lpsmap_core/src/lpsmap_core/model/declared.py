@@ -11,6 +11,7 @@ import numpy as np
 from lpsmap_core.kernels.arrays import BoolArray, FloatArray
 from lpsmap_core.model.factor import Factor
 from lpsmap_core.model.inputs import checked_shape, kind_of, real_numbers
+from lpsmap_core.model.parameters import check_arrays
 from lpsmap_core.model.variables import Variables
 
 __all__ = ["DeclaredGraph"]
@@ -103,8 +104,9 @@ class DeclaredGraph(abc.ABC):
         Raises
         ------
         TypeError
-            If `factor` is not a Factor, or its additionals' scores are none for this graph: tensors
-            with gradients in a graph that would lose them.
+            If `factor` is not a Factor, its parameters are not arrays for every factor, or its
+            additionals' scores are none for this graph: tensors with gradients in a graph that
+            would lose them.
         ValueError
             If it is over another graph's variables, or was added before.
         """
@@ -124,6 +126,7 @@ class DeclaredGraph(abc.ABC):
             self._ids = {id(other) for other in self._factors}
         if id(factor) in self._ids:
             raise ValueError(f"add: {factor!r} was added before; declare it once.")
+        check_arrays(factor)
         scores = factor.additionals
         if scores is not None:
             scores = self._as_scores(f"add: additionals of {factor!r}", scores)

@@ -218,7 +218,8 @@ def integer_array(name: str, value: npt.ArrayLike) -> IntArray:
     ValueError
         If one is a fraction, or not finite.
     """
-    numbers = whole_numbers(name, np.asarray(value) if np.size(value) else np.empty(0, np.int64))
+    given: Any = value if _array(name, value).size else np.empty(0, np.int64)
+    numbers = whole_numbers(name, given)
     wrong = numbers != np.rint(numbers)
     if wrong.any():
         raise ValueError(f"{name} holds {numbers[wrong][0]:g}; expected whole numbers.")
