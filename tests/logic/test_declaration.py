@@ -252,6 +252,11 @@ def test_bad_variables():
         Xor(variables(()))
     with pytest.raises(TypeError, match="entry 1 is a float; expected Variables"):
         Pair(variables(()), 1.0, 0.0)
+    u = variables((3, 2))
+    with pytest.raises(TypeError, match=r"axis is Variables.* Join views in a list: Imply\(\[a, b"):
+        Imply(u[0], u[1])
+    with pytest.raises(TypeError, match="scores is Variables.*; expected numbers, .* two views"):
+        Pair(u[0], u[1], u[2])
 
 
 def test_torch_scores_of_a_wrong_shape():
