@@ -21,7 +21,7 @@ from lpsmap import (
     Xor,
 )
 from lpsmap_core import conditional_gradient
-from lpsmap_core.model.inputs import whole_numbers
+from lpsmap_core.model.inputs import kind_of, whole_numbers
 
 MASKED = np.ma.masked_array(np.zeros((3, 4)), mask=np.eye(3, 4))
 
@@ -342,6 +342,17 @@ def test_a_type_that_forgets_its_base_class_is_told() -> None:
     factor = broken_factor(__init__=lambda self, u: None)(FactorGraph().variable(4))
     with pytest.raises(TypeError, match=r"the Broken has no variables; .* super\(\).__init__"):
         FactorGraph().add(factor)
+
+
+def test_what_was_got_is_called_by_its_kind() -> None:
+    kinds = {
+        "an int": 3,
+        "an ndarray": np.ones(2),
+        "a list": [],
+        "None": None,
+        "the class Xor": Xor,
+    }
+    assert [kind_of(value) for value in kinds.values()] == list(kinds)
 
 
 def test_distributions_refuse_in_words() -> None:

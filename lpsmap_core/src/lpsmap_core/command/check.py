@@ -11,6 +11,7 @@ from typing import NamedTuple
 import click
 
 from lpsmap_core.model.factor import Factor
+from lpsmap_core.plugins.blame import blamed
 from lpsmap_core.plugins.hookspecs import PROJECT
 from lpsmap_core.plugins.registry import DuplicateNameError, Registration, Registry
 from lpsmap_core.solution.tables import text_table
@@ -122,14 +123,22 @@ def _lines(registration: Registration, seed: int, draws: int) -> list[Line]:
     """Return what came of every example of a type."""
     try:
         examples = list(registration.value.examples())
-        for factor in examples:
-            if not isinstance(factor, registration.value):
-                raise TypeError(f"got {factor!r}; expected instances of {registration.name}")
-        if not examples:
-            raise ValueError("got none; expected a class method that returns small declarations")
-        return [_checked(registration, factor, seed, draws) for factor in examples]
+        wrong = _wrong(registration, examples)
+        if wrong is None:
+            return [_checked(registration, factor, seed, draws) for factor in examples]
     except Exception as error:
-        return [Line(registration, "", [], f"examples: {type(error).__name__}: {error}")]
+        wrong = blamed(error)
+    return [Line(registration, "", [], f"examples: {wrong}")]
+
+
+def _wrong(registration: Registration, examples: Sequence[object]) -> str | None:
+    """Return what is wrong with the examples that a type offers."""
+    if not examples:
+        return "got none; expected a class method that returns small declarations"
+    for factor in examples:
+        if not isinstance(factor, registration.value):
+            return f"got {factor!r}; expected instances of {registration.name}"
+    return None
 
 
 def _checked(registration: Registration, factor: Factor, seed: int, draws: int) -> Line:

@@ -21,6 +21,7 @@ from lpsmap_core.command.explain import explain
 from lpsmap_core.command.models import convert, info
 from lpsmap_core.command.solve_file import solve
 from lpsmap_core.model.levels import override_level
+from lpsmap_core.plugins.blame import blamed
 from lpsmap_core.plugins.hookspecs import PROJECT
 from lpsmap_core.plugins.registry import (
     DuplicateNameError,
@@ -47,13 +48,21 @@ class _Commands(click.Group):
             return super().main(*arguments, **options)
 
     def invoke(self, context: click.Context) -> Any:
-        """Run a command; a full disk below its output is told in words."""
+        """Run a command; a full disk below its output, and what a plugin's raises, is told."""
         try:
             return super().invoke(context)
-        except BrokenPipeError:  # who read has enough, and click ends quietly
-            raise
+        except (BrokenPipeError, click.ClickException, click.exceptions.Exit, click.Abort):
+            raise  # who read has enough, or click knows what to say
         except OSError as error:
             raise click.ClickException(str(error)) from error
+        except Exception as error:
+            name = context.invoked_subcommand
+            if name is None or name in self.commands:
+                raise
+            authors = installed().commands[name].plugin.distribution
+            raise click.ClickException(
+                f"{name}: {blamed(error)}. Tell the authors of {authors}."
+            ) from error
 
     def list_commands(self, context: click.Context) -> list[str]:
         return sorted({*self.commands, *installed().commands})

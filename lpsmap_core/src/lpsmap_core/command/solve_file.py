@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import sys
-import traceback
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -22,6 +21,7 @@ from lpsmap_core.command.limits import (
 from lpsmap_core.command.models import MODEL, told_in_words
 from lpsmap_core.command.narration import Narration
 from lpsmap_core.corpus.work import MAP, SPARSEMAP, TASKS, solve_as
+from lpsmap_core.plugins.blame import blamed
 from lpsmap_core.plugins.files import read_evidence, read_graph
 from lpsmap_core.plugins.formats import NamedGraph
 from lpsmap_core.plugins.registry import DuplicateNameError
@@ -128,7 +128,7 @@ def solve(
         except (OSError, DuplicateNameError, ModuleNotFoundError):
             raise
         except Exception as error:  # an oracle of a plugin can raise anything
-            raise click.ClickException(f"{file}: {_blamed(error)}") from error
+            raise click.ClickException(f"{file}: {blamed(error)}") from error
     if isinstance(found, Assignment):
         narration.end(found)
     click.echo(answer_text(form, named, found))
@@ -191,9 +191,3 @@ def _odd_block(named: NamedGraph, error: ValueError) -> str:
         if str(error).startswith("scores: ") and not (scores[block.index] < np.inf).all():
             return f"variables[{name!r}]: "
     return ""
-
-
-def _blamed(error: Exception) -> str:
-    """Return what an error says, and the line that raised it."""
-    last = traceback.extract_tb(error.__traceback__)[-1]
-    return f"{type(error).__name__}: {error}, raised in {last.filename}, line {last.lineno}"
