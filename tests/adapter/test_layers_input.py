@@ -23,7 +23,7 @@ WRONG: dict[str, tuple[Any, type[Exception], str]] = {
     "no tensor": (
         lambda: layers.TopK(2)(W.numpy()),
         TypeError,
-        "scores is a ndarray; .*torch.as_tensor",
+        "scores is an ndarray; .*torch.as_tensor",
     ),
     "complex": (lambda: layers.TopK(2)(W + 0j), TypeError, "complex64; expected real numbers"),
     "sparse": (lambda: layers.TopK(2)(W.to_sparse()), TypeError, r"Use to_dense\(\)"),

@@ -247,7 +247,7 @@ def test_what_is_not_solved_is_warned_of() -> None:
 SCORES, HEADS = torch.zeros(2, 3, 3), torch.tensor([[0, 0, 1], [1, 1, 1]])
 REFUSED: list[tuple[Any, Any, type[Exception], str]] = [
     (SCORES.long(), HEADS, TypeError, "scores: got dtype torch.int64; expected .* floating-point"),
-    (SCORES.numpy(), HEADS, TypeError, "scores: got ndarray"),
+    (SCORES.numpy(), HEADS, TypeError, "scores: got an ndarray"),
     (torch.tensor(0.0), HEADS, ValueError, "scores have no axis"),
     (SCORES, HEADS[:1], ValueError, r"target has shape \(1, 3\); expected \(2, 3, 3\)"),
     (SCORES, HEADS.float(), TypeError, "expected integers"),

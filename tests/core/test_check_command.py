@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import types
 
 import numpy as np
@@ -65,13 +66,20 @@ class Foreign(Chosen):
         return Chosen.examples()
 
 
+class Raiser(Chosen):
+    """The same, which finds nothing."""
+
+    def solve_map(self, eta_u, eta_v):
+        raise KeyError("boom")
+
+
 @pytest.fixture
 def check(monkeypatch):
     """Run the command on a registry of two packages; return exit code and output."""
     registry = Registry()
     packs = {
         "good-pack": [Chosen],
-        "bad.Pack": [Doubled, DoubledKnowingly, Silent, Clumsy, Foreign],
+        "bad.Pack": [Doubled, DoubledKnowingly, Silent, Clumsy, Foreign, Raiser],
     }
     for distribution, classes in packs.items():
         module = types.ModuleType(distribution)
@@ -121,15 +129,25 @@ def test_expected_failures_are_told_with_their_reasons(check):
 @pytest.mark.parametrize(
     ("name", "words"),
     [
-        ("Silent", "examples: ValueError: got none; expected a class method"),
-        ("Clumsy", "examples: TypeError: Clumsy: variables: got a str"),
-        ("Foreign", "examples: TypeError: got Chosen(2 factors"),
+        ("Silent", "examples: got none; expected a class method"),
+        (
+            "Clumsy",
+            "Clumsy: variables: got a str.*, raised in .*test_check_command.py",
+        ),
+        ("Foreign", r"examples: got Chosen\(2 factors"),
     ],
 )
 def test_types_without_proper_examples_fail(check, name, words):
     code, output = check(name)
     assert code == 1
-    assert words in output
+    assert re.search(words, output)
+
+
+def test_what_a_type_raises_is_told_with_its_place(check):
+    code, output = check("Raiser")
+    assert code == 1
+    place = r"\ncheck_shapes\nKeyError: 'boom', raised in .*test_check_command.py, line \d+\n"
+    assert re.search(place, output)
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import click
 import numpy as np
 import pytest
@@ -24,10 +26,11 @@ class Greeter:
 
     def __init__(self, command: str, factor: type[Factor]) -> None:
         self._command, self._factor = command, factor
+        self._callback = lambda: click.echo("hello")
 
     @lpsmap_core.hookimpl
     def lpsmap_commands(self) -> list[click.Command]:
-        return [click.Command(self._command, callback=lambda: click.echo("hello"))]
+        return [click.Command(self._command, callback=self._callback)]
 
     @lpsmap_core.hookimpl
     def lpsmap_factors(self) -> list[type[Factor]]:
@@ -106,6 +109,19 @@ def test_a_command_that_two_claim_is_an_error_for_who_asks_for_it() -> None:
     assert asked.exit_code == 1
     assert "greet is claimed by two installed plugins" in asked.output
     assert other.exit_code == 0
+
+
+def test_what_a_plugins_command_raises_is_told_in_a_line() -> None:
+    def boom() -> None:
+        raise KeyError("x")
+
+    greeter = Greeter("boom", Own)
+    greeter._callback = boom
+    with registered(greeter):
+        result = lpsmap("boom")
+    assert result.exit_code == 1
+    words = r"Error: boom: KeyError: 'x', raised in .*test_cli.py, line \d+. Tell the authors of"
+    assert re.fullmatch(f"{words} registered-by-hand.\n", result.output)
 
 
 def test_cores_own_commands_cannot_be_taken() -> None:

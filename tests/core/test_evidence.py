@@ -177,7 +177,7 @@ def test_bad_evidence_is_refused_in_words():
     ):
         with pytest.raises(ValueError, match=words):
             graph.condition(evidence)
-    with pytest.raises(TypeError, match="dtype"):
+    with pytest.raises(TypeError, match="is 'on'; expected real numbers"):
         graph.condition([(u, "on")])
 
 

@@ -12,6 +12,7 @@ import pytest
 
 from lpsmap_core import ConvergenceWarning, Factor, FactorGraph, Variables, stack
 from lpsmap_core.model.levels import override_level
+from lpsmap_core.model.unused import unused_of
 from lpsmap_factors_logic import Xor
 from lpsmap_factors_struct import DepTree, Sequence
 from random_graphs import Polytope
@@ -163,11 +164,56 @@ def test_abstract_methods_are_needed() -> None:
         Half(variables(2))  # type: ignore[abstract]
 
 
+def with_attributes(**attributes: Any) -> Spy:
+    """Return a factor, of two, of a type with some attributes."""
+    return type("Odd", (Spy,), attributes)(variables(2, 3))  # type: ignore[no-any-return]
+
+
+@pytest.mark.parametrize(
+    ("attributes", "words"),
+    [
+        ({"row_parameters": "budget"}, r"row_parameters is 'budget'; expected a .*\('budget',\)"),
+        ({"row_parameters": ("budget",)}, "budget, of row_parameters, is None; .*per_factor"),
+        ({"row_parameters": ("budget",), "budget": 3}, r"is 3; expected an array of shape \(2,\)"),
+        ({"row_parameters": ("budget",), "budget": np.ones(3)}, r"is of shape \(3,\); expected"),
+        ({"link_parameter": "fee", "fee": np.ones(3)}, r"of link_par.* shape \(2, 3\).*per_link"),
+        ({"integer_parameter": "tab"}, "tab, of integer_parameter, is None"),
+        ({"integer_parameter": "tab", "tab": [1, 2]}, r"is \[1, 2\]; expected .*self.integers"),
+        ({"integer_parameter": "tab", "tab": np.ones(2)}, "expected an array of int64"),
+        ({"integer_parameter": "tab", "tab": (np.ones(1, dtype=np.int64),)}, "or a tuple of one"),
+    ],
+)
+def test_parameters_that_no_bucket_can_be_built_from(attributes: Any, words: str) -> None:
+    factor = with_attributes(**attributes)
+    with pytest.raises(TypeError, match=f"^Odd: .*{words}"):
+        factor.graph.add(factor)  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize(
+    "found", [np.zeros((2, 3), dtype=bool), (None,), (None, np.zeros(3)), (np.zeros(3), None)]
+)
+def test_what_is_unused_is_a_pair_of_booleans(found: Any) -> None:
+    factor = with_attributes(unused=lambda self: found)
+    words = r"^Odd.unused returned .*; expected a pair, of booleans of shape \(2, 3\) .*\(2, 0\)"
+    with pytest.raises(TypeError, match=words):
+        unused_of(factor)
+
+
+def test_none_is_unused() -> None:
+    assert unused_of(with_attributes(unused=lambda self: None)) == (None, None)
+
+
+def test_ragged_integers_are_named() -> None:
+    factor = with_attributes()
+    with pytest.raises(TypeError, match="^Odd: table: got a list that is no array of numbers"):
+        factor.integers("table", [[1], [2, 3]])
+
+
 REFUSED: dict[str, tuple[Callable[[], Any], type[Exception], list[str]]] = {
     "an array": (
         lambda: Spy(np.zeros(3)),
         TypeError,
-        ["Spy: variables", "got a ndarray", "expected Variables", "variable_from"],
+        ["Spy: variables", "got an ndarray", "expected Variables", "variable_from"],
     ),
     "a list of numbers": (
         lambda: Spy([1.0, 2.0]),

@@ -54,6 +54,9 @@ def test_a_file_is_the_graph_that_python_would_build(tmp_path: Path) -> None:
     np.testing.assert_array_equal(found.variables["v"].value, v.value)
 
 
+PAIR = {"type": "Pair", "over": ["u[0]", "u[1]"], "additionals": 0.5}
+
+
 def over(view: Any) -> dict[str, Any]:
     """Return a file's content with a factor over a view."""
     return {**GOOD, "factors": [{"type": "Xor", "over": [view]}]}
@@ -62,29 +65,43 @@ def over(view: Any) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("content", "words"),
     [
-        ("{", 'JSONDecodeError: .*keys "variables" and "factors"'),
-        ([], 'TypeError: .*keys "variables" and "factors"'),
-        ({"variables": {}}, "KeyError: 'factors'"),
-        ({"variables": {"u": "x"}, "factors": []}, r"variables\['u'\]: TypeError"),
-        ({**GOOD, "factors": [{"type": "Xor"}]}, r"factors\[0\]: KeyError: 'over'"),
+        ("{", 'Expecting property name .*keys "variables" and "factors"'),
+        ([], r'got \[\], which is no JSON object; .*keys "variables" and "factors"'),
+        ({"variables": {}}, "json: factors is missing; expected a"),
+        ({"variables": {"u": "x"}, "factors": []}, r"variables\['u'\]: got 'x'; expected numbers"),
+        ({**GOOD, "factors": [{"type": "Xor"}]}, r"factors\[0\]: over is missing"),
         ({**GOOD, "factors": [{"type": "Xnor", "over": ["u"]}]}, r"\[0\]: .*'Xnor'.*Xor"),
         ({**GOOD, "factors": [{"type": "Xor", "over": ["w"]}]}, "'w' in 'w' is no view.*u, v"),
         ({**GOOD, "factors": [{"type": "Xor", "over": ["u[f()]"]}]}, "malformed"),
         ({**GOOD, "factors": [{"type": "Xor", "over": ["u.graph"]}]}, "u.graph.* is no view"),
-        ({**GOOD, "factors": [{"type": "Xor", "over": ["u[7]"]}]}, "IndexError"),
-        ({**GOOD, "factors": [{"type": "Xor", "over": ["u["]}]}, "ValueError: 'u\\[' is no Python"),
-        ({**GOOD, "factors": [{"type": "Xor", "over": ["u"], "axs": 0}]}, "TypeError: .*axs"),
+        ({**GOOD, "factors": [{"type": "Xor", "over": ["u[7]"]}]}, ": index 7 is out of bounds"),
+        ({**GOOD, "factors": [{"type": "Xor", "over": ["u["]}]}, ": 'u\\[' is no Python"),
+        (
+            {**GOOD, "factors": [{"type": "Xor", "over": ["u"], "axs": 0}]},
+            r"'axs'; did you .* axis\?",
+        ),
+        ({**GOOD, "factors": [{"type": "Xro", "over": ["u"]}]}, r"did you mean .*Xor\?"),
+        ({**GOOD, "factors": [{"over": ["u"]}]}, r"factors\[0\]: type is missing"),
+        ({**GOOD, "factors": [PAIR]}, r"Pair has no argument 'additionals'; it takes first, sec"),
+        ({**GOOD, "factors": [{**PAIR, "over": ["u", "u", "u"]}]}, "Pair has no argument"),
+        (
+            {**GOOD, "factors": [{"type": "Pair", "over": ["u"]}]},
+            "Pair: missing .* 'second'; it",
+        ),
+        ({**GOOD, "factor": []}, "no key 'factor'; did you mean factors?"),
+        ({"variables": {"u": [[1], [2, 3]]}, "factors": []}, "got lists of different lengths"),
+        ({"variables": {"u": None}, "factors": []}, r"\['u'\]: got None; expected numbers"),
         ({**GOOD, "factors": [{"type": "Budget", "over": ["u"], "budget": -1}]}, "budget of row 0"),
-        ("[" * 100_000 + "]" * 100_000, "RecursionError"),
-        ('{"variables": ' + '{"a":' * 100_000 + "1" + "}" * 100_001, "RecursionError"),
+        ("[" * 100_000 + "]" * 100_000, "maximum recursion depth"),
+        ('{"variables": ' + '{"a":' * 100_000 + "1" + "}" * 100_001, "maximum recursion depth"),
         (over("~" * 100_000 + "u"), "has 100001 characters; expected up to 10000"),
         (over("~" * 9_000 + "u"), "'~~~.* is nested too deeply"),
         (over("u[" + "-" * 9_000 + "1]"), "is nested too deeply"),
         (over("u" + ".T" * 4_000), "is nested too deeply"),
         (over("u" + "[:]" * 3_000), "is nested too deeply"),
-        (over("u[" + "9" * 4_000 + "]"), "IndexError"),
+        (over("u[" + "9" * 4_000 + "]"), "only integers, slices"),
         (over("u[" + "9" * 5_000 + "]"), "is no Python expression"),
-        ('{"variables": {"u": [1, ' + "9" * 4_000 + ']}, "factors": []}', "real numbers"),
+        ('{"variables": {"u": [1, ' + "9" * 4_000 + ']}, "factors": []}', "expected numbers"),
         ('{"variables": {"u": [1, ' + "9" * 5_000 + ']}, "factors": []}', "4300 digits"),
         (over("u\0"), "null bytes"),
         (over("\ud800"), "surrogates"),
@@ -92,10 +109,10 @@ def over(view: Any) -> dict[str, Any]:
         ({**GOOD, "factors": [{"type": "Xor", "over": "u"}]}, "over is 'u'; expected a list"),
         ({**GOOD, "factors": [{"type": ["Xor"], "over": ["u"]}]}, "expected a string"),
         ({**GOOD, "factors": ["Xor"]}, "got 'Xor', which is no JSON object"),
-        ({**GOOD, "factors": "Xor"}, "factors is a str, not a list"),
+        ({**GOOD, "factors": "Xor"}, "factors is 'Xor', which is no list"),
         ({"variables": [["u", [1]]], "factors": []}, "which is no JSON object"),
-        ({"variables": {"u": "12"}, "factors": []}, "dtype <U2; expected real numbers"),
-        ({"variables": {"u": ["1", "2"]}, "factors": []}, "dtype <U1; expected real numbers"),
+        ({"variables": {"u": "12"}, "factors": []}, "got '12'; expected numbers"),
+        ({"variables": {"u": ["1", "2"]}, "factors": []}, "expected numbers, or"),
         ('{"variables": {"u": [1], "u": [2]}, "factors": []}', "the key 'u' is there twice"),
     ],
 )
@@ -233,7 +250,7 @@ def test_what_a_plugin_does_is_no_traceback(tmp_path: Path) -> None:
         for name, words in (
             ("a.json", "ZeroDivisionError: .* raised in .*test_formats.py, line"),
             ("a.faulty", "AttributeError: no such thing; raised by the format of registered-by-h"),
-            ("a.none", "returned a NoneType; expected a NamedGraph"),
+            ("a.none", "returned None; expected a NamedGraph"),
         ):
             result = CliRunner().invoke(cli.main, ["solve", str(written(tmp_path, content, name))])
             assert result.exit_code == 1
@@ -245,7 +262,7 @@ def test_lpsmap_solve_refuses_in_a_sentence(tmp_path: Path) -> None:
     path = written(tmp_path, {"variables": {"u": [float("nan")]}, "factors": []})
     bad = written(tmp_path, "{", "bad.json")
     for file, words in (
-        (path, "holds nan at [0]"),
+        (path, "problem.json: variables['u']: scores: variable block 0 holds nan at [0]"),
         (bad, "expected a JSON object"),
         (tmp_path, "directory"),
     ):

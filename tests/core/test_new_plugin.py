@@ -61,6 +61,11 @@ def test_the_factors_name_can_be_chosen(tmp_path: Path) -> None:
         (["class"], "expected small letters"),
         (["json"], "module json exists already"),
         (["lpsmap-core"], "module lpsmap_core exists already"),
+        (["click"], "module click exists already"),
+        (["lpsmap-torch"], "module lpsmap_torch exists already"),
+        (["spans", "--factor", "FactorGraph"], "'FactorGraph', which means something else"),
+        (["spans", "--factor", "TorchFactorGraph"], "'TorchFactorGraph', which means something"),
+        (["lpsmap-any"], "got 'Any', which means something else"),
         (["spans", "--factor", "a span"], "got 'a span'; expected the name of a Python class"),
         (["spans", "--factor", "span"], "got 'span'; expected the name of a Python class"),
     ],
@@ -77,6 +82,17 @@ def test_words_can_be_joined_in_any_way(tmp_path: Path, name: str) -> None:
     folder = new_plugin.write(name, tmp_path)
     assert folder.name == "my-factor"
     assert "class MyFactor(Factor)" in (folder / "src/my_factor/factor.py").read_text()
+
+
+def test_a_module_that_can_be_imported_is_not_hidden(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "others" / "only_a_folder").mkdir(parents=True)
+    (tmp_path / "others" / "somebodys.py").write_text("raise RuntimeError")
+    monkeypatch.syspath_prepend(tmp_path / "others")
+    with pytest.raises(ValueError, match="module somebodys exists already"):
+        new_plugin.write("somebodys", tmp_path)
+    assert new_plugin.write("only-a-folder", tmp_path).is_dir()
 
 
 def test_a_factor_of_an_installed_name_is_warned_of(tmp_path: Path) -> None:

@@ -297,7 +297,7 @@ def test_explains_the_only_graph_as_json(script: Path) -> None:
         ("some_graphs.py:other", "no 'other' at its top level"),
         ("some_graphs.py:other", "Its functions without arguments: make."),
         ("some_graphs.py", "returns one: some_graphs.py:make. Its functions"),
-        ("some_graphs.py:number", "is a int; expected a FactorGraph"),
+        ("some_graphs.py:number", "is an int; expected a FactorGraph"),
         ("some_graphs.py:np", "is a module; expected a FactorGraph"),
         ("some_graphs.py:Xor", "missing a required argument: 'variables'. Name a function"),
         ("some_graphs.py:needs", "missing a required argument: 'n'. Name a function"),

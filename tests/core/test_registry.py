@@ -6,6 +6,7 @@ import importlib.util
 import re
 import subprocess
 import sys
+import traceback
 import types
 from collections.abc import Callable
 from pathlib import Path
@@ -26,6 +27,7 @@ from lpsmap_core.plugins.backends import NumpyBackend
 from lpsmap_core.plugins.files import read_graph
 from lpsmap_core.plugins.formats import FileFormat, FileFormatError
 from lpsmap_core.plugins.json_format import JsonFormat
+from lpsmap_core.plugins.packs import FACE
 from lpsmap_core.plugins.registry import (
     DuplicateNameError,
     Plugin,
@@ -48,7 +50,7 @@ def plugin(factors: Any = None, graphs: Any = None, **hooks: Any) -> Any:
 
     def answer(given: Any) -> Any:
         def hook() -> Any:
-            if isinstance(given, Exception):
+            if isinstance(given, BaseException):
                 raise given
             return given
 
@@ -116,7 +118,12 @@ def test_every_hook(hook: str, kind: str, given: Any, names: set[str]) -> None:
         (plugin(["A"]), "TypeError: lpsmap_factors returned 'A'; expected subclasses of Factor"),
         (plugin([A, int]), "returned <class 'int'>; expected subclasses of Factor"),
         (plugin([FactorGraph]), "expected subclasses of Factor"),
-        (plugin(7), "TypeError"),
+        (
+            plugin(7),
+            "TypeError: lpsmap_factors returned 7; expected a list of subclasses of Factor",
+        ),
+        (plugin(A), "lpsmap_factors returned <class 'a_pack.A'>; expected a list of subclasses"),
+        (plugin(SystemExit(3)), "SystemExit: 3"),
     ],
 )
 @pytest.mark.parametrize("first", [True, False])
@@ -133,11 +140,23 @@ def test_a_broken_plugin_is_named_and_others_work(broken: Any, words: str, first
     assert "Update or uninstall bad-pack" in str(caught[0].message)
 
 
+@pytest.mark.parametrize("suffixes", [".foo", ("foo",), (".Foo",), (".a.foo",), ("",), (3,), None])
+def test_suffixes_that_no_file_can_have(suffixes: Any) -> None:
+    found = Registry()
+    odd = type("Odd", (FileFormat,), {"suffixes": suffixes, "read": lambda self, path: None})
+    found.register(plugin(lpsmap_formats=[odd]), Plugin("odd", "odd-pack", "1"))
+    with pytest.warns(PluginWarning, match=r"Odd\.suffixes is .*; expected a tuple of ends"):
+        assert not found.formats
+
+
 def test_one_name_claimed_twice_names_both_and_no_other_name_suffers() -> None:
     found = Registry()
     found.register(plugin([A, B]), Plugin("a", "pack-a", "1.2"))
     found.register(plugin([factor_type("A")]), Plugin("b", "pack-b", "0.3"))
-    words = r"A is claimed by.*pack-a 1\.2.*pack-b 0\.3.*LPSMAP_DISABLE_PLUGINS=pack-b"
+    words = (
+        r"A is claimed by.*pack-a 1\.2.*pack-b 0\.3.*Uninstall pack-a or pack-b, .*"
+        "LPSMAP_DISABLE_PLUGINS=pack-a or LPSMAP_DISABLE_PLUGINS=pack-b$"
+    )
     for ask in (found.factors.__getitem__, found.factors.get):
         with pytest.raises(DuplicateNameError, match=words):
             ask("A")
@@ -146,6 +165,25 @@ def test_one_name_claimed_twice_names_both_and_no_other_name_suffers() -> None:
     assert found.factors["B"].value is B
     with pytest.raises(KeyError):
         found.factors["C"]
+
+
+def test_one_plugin_that_offers_a_name_twice() -> None:
+    found = Registry()
+    found.register(plugin([A, factor_type("A")]), Plugin("a", "pack-a", "1.2"))
+    words = r"A is offered twice by pack-a 1\.2 .*author to rename one, .*_PLUGINS=pack-a$"
+    with pytest.raises(DuplicateNameError, match=words):
+        found.factors["A"]
+
+
+def test_names_of_lpsmap_itself_are_contested() -> None:
+    """``from lpsmap import FactorGraph`` could not mean a plugin's type."""
+    found = Registry()
+    found.register(plugin([factor_type("FactorGraph"), A]), Plugin("a", "pack-a", "1.2"))
+    words = r"FactorGraph is claimed .*pack-a 1\.2.* lpsmap-core .*Uninstall pack-a, .*=pack-a$"
+    with pytest.raises(DuplicateNameError, match=words):
+        found.factors["FactorGraph"]
+    assert list(found.factors) == ["A"]
+    assert {*FACE, "__version__"} == set(lpsmap.__all__)
 
 
 def test_one_class_offered_twice_is_no_quarrel() -> None:
@@ -170,10 +208,22 @@ def misspelt(name: str, marked: bool = True) -> Any:
 @pytest.mark.parametrize(
     ("name", "marked", "words"),
     [
-        ("lpsmap_factor", True, "implements lpsmap_factor, .* did you mean lpsmap_factors?"),
-        ("lpsmap_fromats", True, "implements lpsmap_fromats, .* did you mean lpsmap_formats?"),
-        ("commands", True, "implements commands, .* did you mean lpsmap_commands?"),
-        ("lpsmap_factor", False, "has a function lpsmap_factor, .* did you mean lpsmap_factors?"),
+        (
+            "lpsmap_factor",
+            True,
+            r"implements .* did you mean lpsmap_factors\? Until",
+        ),
+        (
+            "lpsmap_fromats",
+            True,
+            r"implements .* did you mean lpsmap_formats\? Until",
+        ),
+        ("commands", True, r"implements commands, .* did you mean lpsmap_commands\? Until"),
+        (
+            "lpsmap_factor",
+            False,
+            r"has a function .* did you mean lpsmap_factors\? Until",
+        ),
         ("lpsmap_graphs", False, "has a function lpsmap_graphs without .*@lpsmap_core.hookimpl"),
     ],
 )
@@ -191,13 +241,18 @@ def test_helpers_beside_the_hooks_are_no_misspelt_hooks() -> None:
 
 
 @pytest.mark.parametrize(
-    ("version", "advice"),
-    [(3, "Upgrade lpsmap-core$"), (0, "Upgrade pack-a; "), ("one", "Upgrade pack-a; ")],
+    ("version", "words"),
+    [
+        (3, "is written for version 3 .* has version 2. Upgrade lpsmap-core$"),
+        (0, "is written for version 0 .* has version 2. Upgrade pack-a; "),
+        ("2", "lpsmap_api_version is '2'; expected an integer, such as 2. .*pack-a$"),
+        (True, "lpsmap_api_version is True; expected an integer"),
+    ],
 )
-def test_another_api_version(version: Any, advice: str) -> None:
+def test_another_api_version(version: Any, words: str) -> None:
     module = plugin([A])
     module.lpsmap_api_version = version
-    with pytest.raises(RuntimeError, match=f"version {version!r} .* has version 2. {advice}"):
+    with pytest.raises(RuntimeError, match=words):
         Registry().register(module, Plugin("a", "pack-a", "1.2"))
 
 
@@ -205,9 +260,9 @@ def test_a_plugin_of_version_1_learns_what_to_change() -> None:
     """One that names no version is of the first."""
     module = plugin([A])
     del module.lpsmap_api_version
-    with pytest.raises(RuntimeError, match="version 1 of the plugin API") as caught:
+    with pytest.raises(RuntimeError, match="does not say .*counts as 1.*_version = 2$") as caught:
         Registry().register(module, Plugin("a", "pack-a", "1.2"))
-    words = re.search("'(.*)' in (.*)$", str(caught.value))
+    words = re.search(r"'(.*)' in (\S+),", str(caught.value))
     assert words is not None
     assert f"## {words[1]}\n" in (ROOT / words[2]).read_text(encoding="utf-8")
 
@@ -288,6 +343,13 @@ def test_a_plugin_that_cannot_be_imported(alone: Path) -> None:
     assert len(caught) == 1
     assert "ModuleNotFoundError: No module named 'no_such_module'" in str(caught[0].message)
     assert set(found.factors) == {"Good"}
+
+
+def test_a_plugin_that_ends_python_ends_nothing(alone: Path) -> None:
+    install(alone, "quitter", "raise SystemExit(3)")
+    install(alone, "good", PACK.format(name="Good"))
+    with pytest.warns(PluginWarning, match="skips the plugin 'plugin' of quitter 4.5: SystemExit"):
+        assert set(registry.installed().factors) == {"Good"}
 
 
 def test_a_plugin_of_another_api_version_is_skipped(alone: Path) -> None:
@@ -382,7 +444,9 @@ def test_the_face_finds_every_installed_type() -> None:
 
 
 def test_the_face_advises_on_unknown_names() -> None:
-    with pytest.raises(AttributeError, match=r"no attribute 'Xnor'; installed factor types: .*Xor"):
+    with pytest.raises(
+        AttributeError, match=r"no attribute 'Xnor'; did you mean .*Xor.* Installed"
+    ):
         _ = lpsmap.Xnor
     with pytest.raises(ImportError, match="Xnor"):
         exec("from lpsmap import Xnor")
@@ -436,6 +500,25 @@ def test_importing_the_face_imports_neither_torch_nor_packs() -> None:
         [sys.executable, "-c", code], check=True, capture_output=True, text=True
     ).stdout
     assert {name.split(".")[0] for name in printed.split()} == {"lpsmap_core"}
+
+
+def test_the_face_says_what_the_environment_leaves_out(
+    alone: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    install(alone, "lpsmap-factors-logic", PACK.format(name="Xor"), entry_point="logic")
+    for disabled in ("all", "logic"):
+        registry.installed.cache_clear()
+        monkeypatch.setenv("LPSMAP_DISABLE_PLUGINS", disabled)
+        with pytest.raises(ImportError, match=f"left out by LPSMAP_DISABLE_PLUGINS={disabled}$"):
+            exec("from lpsmap import Xor", {})
+
+
+def test_python_adds_no_suggestion_of_its_own() -> None:
+    with pytest.raises(AttributeError, match="did you mean DepTree") as caught:
+        _ = lpsmap.DepTre
+    shown = traceback.format_exception(caught.value)[-1]
+    assert shown.count("did you mean") == 1
+    assert "Did you mean" not in shown
 
 
 # -------------------------------------------------------------------- names that are not there
@@ -495,6 +578,14 @@ def test_check_tells_a_misspelt_group_from_an_unknown_name(alone: Path) -> None:
         result = CliRunner().invoke(cli.main, ["check", name], terminal_width=300)
         assert result.exit_code == 2
         assert words in result.output
+
+
+@pytest.mark.parametrize("group", ["lpsmaps", "lpsmap_plugins"])
+def test_the_list_of_plugins_tells_a_misspelt_group(alone: Path, group: str) -> None:
+    install(alone, "slip", PACK.format(name="Slip"), group=group)
+    result = CliRunner().invoke(cli.main, ["plugins"])
+    assert f"slip has entry points in the group '{group}'" in result.output
+    assert result.output.count("entry points in the group") == 1
 
 
 def test_a_warning_of_a_plugin_is_about_the_line_of_the_user(alone: Path) -> None:

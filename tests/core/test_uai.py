@@ -100,13 +100,13 @@ def test_a_graph_scores_as_the_product_of_its_potentials(tmp_path_factory, netwo
             for v in scope:
                 place = place * n_states[v] + states[v]
             with np.errstate(divide="ignore"):
-                expected += np.log(table[place]) if scope else 0.0
+                expected += np.log(table[place])
         np.testing.assert_allclose(score_of(named.graph, blocks, states), expected, rtol=1e-9)
 
 
 @given(networks())
 def test_what_is_written_is_read(tmp_path_factory, network):
-    """But for a constant."""
+    """With its constants."""
     n_states = network[0]
     folder = tmp_path_factory.mktemp("uai")
     named = read_graph(written(folder, text_of(*network)))
@@ -119,9 +119,31 @@ def test_what_is_written_is_read(tmp_path_factory, network):
         choices = itertools.product(*map(range, n_states))
         found.append(np.array([score_of(graph, blocks, states) for states in choices]))
     assert (np.isneginf(found[0]) == np.isneginf(found[1])).all()
-    finite = np.isfinite(found[0])
-    apart = found[0][finite] - found[1][finite]
-    np.testing.assert_allclose(apart, apart[:1].repeat(len(apart)), atol=1e-9)
+    np.testing.assert_allclose(found[0], found[1], rtol=1e-9, atol=1e-9)
+
+
+@pytest.mark.parametrize(
+    "scores", [[1.0, 1.0, -2.0], [-700.0, 0.0, 700.0], [1e5, 1e5 - 1, -np.inf], [-1e5, -1e5, -1e5]]
+)
+def test_scores_are_written_with_their_constant(tmp_path, scores):
+    graph = FactorGraph()
+    u = graph.variable_from([scores, [0.5, 0.0, -0.5]])
+    graph.add(lpsmap.Xor(u))
+    write_graph(NamedGraph(graph, {"u": u}), tmp_path / "g.uai")
+    named = read_graph(tmp_path / "g.uai")
+    expected, found = graph.solve_map(), named.graph.solve_map()
+    np.testing.assert_allclose(found.objective.sum(), expected.objective.sum(), rtol=1e-9)
+    values = [block.value for block in named.variables.values()]
+    np.testing.assert_allclose(values, u.value, atol=1e-9)
+
+
+def test_a_constant_that_no_table_can_hold_is_refused(tmp_path):
+    graph = FactorGraph()
+    u = graph.variable_from([1e9, 1e9])
+    graph.add(lpsmap.Xor(u))
+    with pytest.raises(FileFormatError, match=r"scores add up to 1e\+09 .*Write JSON"):
+        write_graph(NamedGraph(graph, {"u": u}), tmp_path / "g.uai")
+    assert not list(tmp_path.iterdir())
 
 
 def test_what_is_no_markov_random_field_is_refused(tmp_path):

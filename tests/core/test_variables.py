@@ -117,7 +117,7 @@ def test_stack_broadcasts_and_makes_a_last_axis() -> None:
     ("views", "error", "words"),
     [
         (lambda u: [], ValueError, "no variables"),
-        (lambda u: [u, u.index], TypeError, "entry 1 is a ndarray"),
+        (lambda u: [u, u.index], TypeError, "entry 1 is an ndarray"),
         (lambda u: [u, FactorGraph().variable(2)], ValueError, "another graph"),
         (lambda u: [u, u.T], ValueError, r"\(3, 2\), \(2, 3\) do not broadcast"),
     ],
@@ -186,8 +186,10 @@ def test_negation_by_a_mask_reaches_values_and_factors() -> None:
 @pytest.mark.parametrize(
     ("mask", "error", "words"),
     [
-        ([1, 0, 1], TypeError, "mask has dtype int64; expected booleans"),
-        ("no", TypeError, "mask has dtype <U2; expected real"),
+        ([1, 0, 1], TypeError, r"mask is \[1, 0, 1\]; expected booleans"),
+        (np.array([1, 0, 1]), TypeError, "mask has dtype int64; expected booleans"),
+        (None, TypeError, "mask is None; expected booleans, true where a variable is negated"),
+        ("no", TypeError, "mask is 'no'; expected booleans"),
         (np.ma.masked_array([True] * 3, [0, 0, 1]), TypeError, "mask: got a masked array"),
         ([True, False], ValueError, r"mask has shape \(2,\); expected one that broadcasts with"),
     ],
@@ -198,6 +200,14 @@ def test_masks_of_negation_are_checked(mask: Any, error: type[Exception], words:
         u ^ mask
     with pytest.raises(TypeError, match="Variables are no numbers"):
         u ^ u
+
+
+def test_variables_have_no_truth_value() -> None:
+    """``if u[0]:`` would ask for what is not known yet, or how many there are."""
+    u, _ = made((2, 3))
+    for view in (u, u[0, 0]):
+        with pytest.raises(TypeError, match=r"neither true nor false; .* or ~u"):
+            bool(view)
 
 
 def test_numpy_makes_no_arrays_of_variables() -> None:

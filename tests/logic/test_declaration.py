@@ -246,12 +246,17 @@ def test_bad_numbers(make, message):
 
 
 def test_bad_variables():
-    with pytest.raises(TypeError, match=r"^Xor: variables: got a ndarray; expected Variables"):
+    with pytest.raises(TypeError, match=r"^Xor: variables: got an ndarray; expected Variables"):
         Xor(np.zeros(3))
     with pytest.raises(ValueError, match=r"^Xor: variables has shape \(\); expected at least 1"):
         Xor(variables(()))
     with pytest.raises(TypeError, match="entry 1 is a float; expected Variables"):
         Pair(variables(()), 1.0, 0.0)
+    u = variables((3, 2))
+    with pytest.raises(TypeError, match=r"axis is Variables.* Join views in a list: Imply\(\[a, b"):
+        Imply(u[0], u[1])
+    with pytest.raises(TypeError, match="scores is Variables.*; expected numbers, .* two views"):
+        Pair(u[0], u[1], u[2])
 
 
 def test_torch_scores_of_a_wrong_shape():

@@ -161,13 +161,13 @@ def test_bad_input_is_refused_in_words():
     x, y = graph.variable((2, 3)), graph.variable((3, 2))
     for make, error, words in (
         (lambda: Dense([], 0.0), ValueError, "blocks is empty"),
-        (lambda: Dense(3, 0.0), TypeError, "got a int; expected a list of Variables"),
-        (lambda: Dense([x, 3], 0.0), TypeError, "entry 1 of blocks is a int"),
+        (lambda: Dense(3, 0.0), TypeError, "got an int; expected a list of Variables"),
+        (lambda: Dense([x, 3], 0.0), TypeError, "entry 1 of blocks is an int"),
         (lambda: Dense([x, y], 0.0), ValueError, r"shapes \(2, 3\), \(3, 2\); expected leading"),
         (lambda: Dense([x[0, 0]], 0.0), ValueError, r"shape \(\); expected at least one state"),
         (lambda: Dense(x[:, :0], 0.0), ValueError, r"shape \(2, 0\); expected at least one"),
         (lambda: Dense(x, np.zeros(2)), ValueError, r"table has shape \(2,\); .* \(2, 3\)"),
-        (lambda: Dense(x, "abc"), TypeError, "table has dtype"),
+        (lambda: Dense(x, "abc"), TypeError, "table is 'abc'; expected real numbers"),
         (lambda: Dense([x, FactorGraph().variable(2)], 0.0), ValueError, "different graphs"),
         (lambda: Potts(x[0], y[0], 1.0), ValueError, "have 3 and 2 states"),
         (lambda: Potts(x, x, np.zeros(3)), ValueError, r"strength has shape \(3,\)"),

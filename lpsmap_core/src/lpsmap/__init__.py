@@ -48,7 +48,9 @@ def __getattr__(name: str) -> Any:
         message = f"module 'lpsmap' has no attribute {name!r}; {_advice(name, registry.factors)}"
         # `from lpsmap import ...` would swallow an AttributeError, and its words
         imported = _sys._getframe(1).f_code.co_name == "_handle_fromlist"
-        raise ImportError(message) if imported else AttributeError(message)
+        if imported:
+            raise ImportError(message)
+        raise AttributeError(message, name=name, obj=None)  # else Python adds what is near, too
     return registration.value
 
 

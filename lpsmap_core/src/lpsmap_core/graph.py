@@ -23,7 +23,7 @@ from lpsmap_core.layout.layout import Layout, build_layout
 from lpsmap_core.model.declared import DeclaredGraph
 from lpsmap_core.model.evidence import Conditioned, condition
 from lpsmap_core.model.factor import Factor
-from lpsmap_core.model.inputs import count, flag
+from lpsmap_core.model.inputs import count, flag, kind_of
 from lpsmap_core.model.unused import forget_unused
 from lpsmap_core.model.variables import Variables
 from lpsmap_core.solution.assignment import Assignment
@@ -475,7 +475,7 @@ class FactorGraph(DeclaredGraph):
 
     def _check_own(self, variables: Variables) -> None:
         if not isinstance(variables, Variables):
-            raise TypeError(f"value_of: got a {type(variables).__name__}; expected Variables.")
+            raise TypeError(f"value_of: got {kind_of(variables)}; expected Variables.")
         if variables.graph is not self:
             raise ValueError(
                 f"value_of: {variables!r} are another graph's; ask that graph, or use their value."

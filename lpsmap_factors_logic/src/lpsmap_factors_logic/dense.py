@@ -22,6 +22,7 @@ from lpsmap_core import (
     leaf,
 )
 from lpsmap_core.kernels.arrays import FloatArray, IntArray
+from lpsmap_core.model.inputs import kind_of
 from lpsmap_core.model.linear import LinearConstraints
 from lpsmap_factors_logic.scores import as_scores, broadcast_scores
 
@@ -345,7 +346,7 @@ def _side_by_side(name: str, blocks: Sequence[Variables]) -> tuple[Variables, tu
     """Return blocks of states joined on the last axis, and their numbers of states."""
     if not isinstance(blocks, (list, tuple)):
         raise TypeError(
-            f"{name}: blocks: got a {type(blocks).__name__}; expected a list of Variables, a "
+            f"{name}: blocks: got {kind_of(blocks)}; expected a list of Variables, a "
             "block of states each, such as [x[0], x[1]]."
         )
     if not blocks:
@@ -353,7 +354,7 @@ def _side_by_side(name: str, blocks: Sequence[Variables]) -> tuple[Variables, tu
     for position, x in enumerate(blocks):
         if not isinstance(x, Variables):
             raise TypeError(
-                f"{name}: entry {position} of blocks is a {type(x).__name__}; expected a block "
+                f"{name}: entry {position} of blocks is {kind_of(x)}; expected a block "
                 "of states such as x[0], Variables."
             )
         if x.ndim == 0 or x.shape[-1] == 0:

@@ -195,6 +195,11 @@ def _as_tables(factors: Factors) -> Tables:
 
 def _broadcast(scores: Any, shape: tuple[int, ...]) -> Any:
     """Return a score for every pair."""
+    if isinstance(scores, Variables):
+        raise TypeError(
+            f"Pair: scores is {scores!r}; expected numbers, the scores of both variables being on: "
+            "a Pair takes two views and these, such as Pair(a, b, 0.5)."
+        )
     scores = as_scores("Pair: scores", scores)
     if tuple(scores.shape) == (1,) and shape == ():  # a slice of one score, for one pair
         return scores[0]

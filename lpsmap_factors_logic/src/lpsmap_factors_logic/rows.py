@@ -54,6 +54,11 @@ class LogicFactor(Factor):
     ) -> None:
         name = type(self).__name__
         view = as_variables(variables, f"{name}: variables")
+        if isinstance(axis, Variables):
+            raise TypeError(
+                f"{name}: axis is {axis!r}; expected an integer, an axis of `variables`. Join "
+                f"views in a list: {name}([a, b])."
+            )
         if isinstance(axis, bool) or not isinstance(axis, (int, np.integer)):
             raise TypeError(
                 f"{name}: axis is {axis!r}; expected an integer, an axis of `variables`."

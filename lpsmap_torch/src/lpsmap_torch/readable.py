@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.autograd import forward_ad
 
-from lpsmap_core.model.inputs import check_readable, real_numbers
+from lpsmap_core.model.inputs import check_readable, kind_of, real_numbers
 
 __all__ = [
     "as_tensor",
@@ -143,7 +143,7 @@ def _check_eager(name: str, tensor: Tensor) -> None:
         and type(tensor).__torch_dispatch__ is not Tensor.__torch_dispatch__
     ):
         raise RuntimeError(
-            f"{name}: got a {type(tensor).__name__}, which has no plain numbers of its own; a "
+            f"{name}: got {kind_of(tensor)}, which has no plain numbers of its own; a "
             "solve cannot be traced or exported. Pass a plain tensor, and keep solves out of "
             "tracing with torch.compiler.disable."
         )

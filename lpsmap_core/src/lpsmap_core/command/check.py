@@ -11,12 +11,16 @@ from typing import NamedTuple
 import click
 
 from lpsmap_core.model.factor import Factor
+from lpsmap_core.plugins.blame import blamed
 from lpsmap_core.plugins.hookspecs import PROJECT
 from lpsmap_core.plugins.registry import DuplicateNameError, Registration, Registry
 from lpsmap_core.solution.tables import text_table
 from lpsmap_core.testing.run import Result, run_checks
 
-__all__ = ["check_registered", "registrations_of"]
+__all__ = ["check_registered", "misspelt_groups", "registrations_of"]
+
+SLIP = 0.6
+"""From how alike on the name of a group is taken for a slip of the pen; 1 is the same."""
 
 
 class Line(NamedTuple):
@@ -83,6 +87,18 @@ def _without_factors(name: str) -> str:
     return f"is installed, but has no entry point in the group {PROJECT!r}{has}."
 
 
+def misspelt_groups() -> list[tuple[str, str]]:
+    """Return installed distributions with a group of entry points that is nearly the plugins'."""
+    groups = importlib.metadata.entry_points().groups - {PROJECT}
+    return sorted(
+        {
+            (entry_point.dist.metadata["Name"] if entry_point.dist else "unknown", slip)
+            for slip in difflib.get_close_matches(PROJECT, groups, 10, SLIP)
+            for entry_point in importlib.metadata.entry_points(group=slip)
+        }
+    )
+
+
 def check_registered(registrations: Sequence[Registration], seed: int, draws: int) -> bool:
     """Run the kit on the examples of factor types, tell what came of it; return if all is well."""
     lines = [line for registration in registrations for line in _lines(registration, seed, draws)]
@@ -107,14 +123,22 @@ def _lines(registration: Registration, seed: int, draws: int) -> list[Line]:
     """Return what came of every example of a type."""
     try:
         examples = list(registration.value.examples())
-        for factor in examples:
-            if not isinstance(factor, registration.value):
-                raise TypeError(f"got {factor!r}; expected instances of {registration.name}")
-        if not examples:
-            raise ValueError("got none; expected a class method that returns small declarations")
-        return [_checked(registration, factor, seed, draws) for factor in examples]
+        wrong = _wrong(registration, examples)
+        if wrong is None:
+            return [_checked(registration, factor, seed, draws) for factor in examples]
     except Exception as error:
-        return [Line(registration, "", [], f"examples: {type(error).__name__}: {error}")]
+        wrong = blamed(error)
+    return [Line(registration, "", [], f"examples: {wrong}")]
+
+
+def _wrong(registration: Registration, examples: Sequence[object]) -> str | None:
+    """Return what is wrong with the examples that a type offers."""
+    if not examples:
+        return "got none; expected a class method that returns small declarations"
+    for factor in examples:
+        if not isinstance(factor, registration.value):
+            return f"got {factor!r}; expected instances of {registration.name}"
+    return None
 
 
 def _checked(registration: Registration, factor: Factor, seed: int, draws: int) -> Line:

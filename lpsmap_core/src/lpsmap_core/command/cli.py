@@ -14,13 +14,15 @@ from click.shell_completion import get_completion_class
 
 import lpsmap_core
 from lpsmap_core.command import new_plugin
-from lpsmap_core.command.check import check_registered, registrations_of
+from lpsmap_core.command.check import check_registered, misspelt_groups, registrations_of
 from lpsmap_core.command.compile_types import compile_types
 from lpsmap_core.command.decode import decode
 from lpsmap_core.command.explain import explain
 from lpsmap_core.command.models import convert, info
 from lpsmap_core.command.solve_file import solve
 from lpsmap_core.model.levels import override_level
+from lpsmap_core.plugins.blame import blamed
+from lpsmap_core.plugins.hookspecs import PROJECT
 from lpsmap_core.plugins.registry import (
     DuplicateNameError,
     Offers,
@@ -46,13 +48,21 @@ class _Commands(click.Group):
             return super().main(*arguments, **options)
 
     def invoke(self, context: click.Context) -> Any:
-        """Run a command; a full disk below its output is told in words."""
+        """Run a command; a full disk below its output, and what a plugin's raises, is told."""
         try:
             return super().invoke(context)
-        except BrokenPipeError:  # who read has enough, and click ends quietly
-            raise
+        except (BrokenPipeError, click.ClickException, click.exceptions.Exit, click.Abort):
+            raise  # who read has enough, or click knows what to say
         except OSError as error:
             raise click.ClickException(str(error)) from error
+        except Exception as error:
+            name = context.invoked_subcommand
+            if name is None or name in self.commands:
+                raise
+            authors = installed().commands[name].plugin.distribution
+            raise click.ClickException(
+                f"{name}: {blamed(error)}. Tell the authors of {authors}."
+            ) from error
 
     def list_commands(self, context: click.Context) -> list[str]:
         return sorted({*self.commands, *installed().commands})
@@ -139,6 +149,12 @@ def plugins() -> None:
             names = sorted(r.name for r in offers.values() if r.plugin == plugin)
             if names:
                 click.echo(f"    {kind}: {', '.join(names)}")
+    for distribution, group in misspelt_groups():
+        click.echo(
+            f"Warning: {distribution} has entry points in the group {group!r}, which is not looked "
+            f"at; expected {PROJECT!r}. Its author can rename the group.",
+            err=True,
+        )
     _end_with_quarrels(kinds.values())
 
 
@@ -218,7 +234,7 @@ def new_plugin_command(name: str, factor: str | None, into: Path) -> None:
     """
     try:
         folder = new_plugin.write(name, into, factor)
-    except (ValueError, OSError, ImportError) as error:
+    except (ValueError, OSError, ImportError, DuplicateNameError) as error:
         raise click.ClickException(str(error)) from error
     click.echo(f"{folder} is a package. Next:\n")
     click.echo(f"    cd {folder}\n    pip install -e '.[test]'\n    pytest")

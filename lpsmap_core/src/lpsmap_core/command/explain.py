@@ -15,6 +15,7 @@ from typing import Any
 import click
 
 from lpsmap_core.graph import FactorGraph
+from lpsmap_core.model.inputs import kind_of
 
 __all__ = ["explain", "load_graph"]
 
@@ -128,9 +129,7 @@ def _as_graph(found: Any, target: str) -> FactorGraph:
         graph = found()
     if not isinstance(graph, FactorGraph):
         what = "returns" if callable(found) else "is"
-        raise click.ClickException(
-            f"{target}: {what} a {type(graph).__name__}; expected a FactorGraph."
-        )
+        raise click.ClickException(f"{target}: {what} {kind_of(graph)}; expected a FactorGraph.")
     return graph
 
 

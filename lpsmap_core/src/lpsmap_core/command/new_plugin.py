@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import keyword
 import re
 import sys
@@ -18,11 +19,13 @@ __all__ = ["write"]
 TEMPLATE = Path(__file__).parent / "plugin_template"
 
 TAKEN = {
-    *("lpsmap", "lpsmap_core", "lpsmap_factors_logic", "lpsmap_factors_struct", "lpsmap_torch"),
-    *("numpy", "numba", "scipy", "pluggy", "pytest", "torch", "tests"),
+    *("lpsmap_factors_logic", "lpsmap_factors_struct", "lpsmap_torch", "pytest", "tests", "torch"),
     *sys.stdlib_module_names,
 }
-"""Names of modules that a plugin would hide, or be hidden by."""
+"""Names of modules that a plugin would hide, or be hidden by, though they need not be here."""
+
+OWN_NAMES = {*lpsmap_core.__all__, "Any", "TorchFactorGraph"}
+"""Names that mean something else in lpsmap, or in the files of the template."""
 
 
 def write(name: str, into: Path, factor: str | None = None) -> Path:
@@ -57,18 +60,7 @@ def write(name: str, into: Path, factor: str | None = None) -> Path:
     name = _hyphenated(name)
     module = _module(name)
     factor = _factor(name) if factor is None else factor
-    if not factor.isidentifier() or keyword.iskeyword(factor) or not factor[0].isupper():
-        raise ValueError(
-            f"factor: got {factor!r}; expected the name of a Python class, such as ShortestPath. "
-            "Choose it with --factor."
-        )
-    if factor in installed().factors:
-        other = installed().factors[factor].plugin.distribution
-        warnings.warn(
-            f"{other} has a factor type {factor} already: where both are installed, nobody can ask "
-            "for either by name. Choose another with --factor.",
-            stacklevel=stacklevel(),
-        )
+    _check_factor(factor)
     folder = into / name
     if folder.exists():
         raise FileExistsError(
@@ -112,12 +104,41 @@ def _module(name: str) -> str:
             f"name: got {name!r}; expected small letters, digits and single hyphens, a letter "
             "first, and no word of Python's own, such as lpsmap-shortest-path."
         )
-    if module in TAKEN:
+    if module in TAKEN or _is_found(module):
         raise ValueError(
             f"name: got {name!r}, whose module {module} exists already; expected a new one. "
             f"Choose another, such as lpsmap-{name.removeprefix('lpsmap-')}-factors."
         )
     return module
+
+
+def _is_found(module: str) -> bool:
+    """Whether a module of this name could be imported; a mere folder is none."""
+    if module in sys.modules:
+        return True
+    spec = importlib.util.find_spec(module)
+    return spec is not None and spec.origin is not None
+
+
+def _check_factor(factor: str) -> None:
+    """Refuse what cannot be the name of a factor type; warn of that of another."""
+    if not factor.isidentifier() or keyword.iskeyword(factor) or not factor[0].isupper():
+        raise ValueError(
+            f"factor: got {factor!r}; expected the name of a Python class, such as ShortestPath. "
+            "Choose it with --factor."
+        )
+    if factor in OWN_NAMES:
+        raise ValueError(
+            f"factor: got {factor!r}, which means something else in lpsmap; expected a name of its "
+            "own, such as ShortestPath. Choose it with --factor."
+        )
+    if factor in installed().factors:
+        other = installed().factors[factor].plugin.distribution
+        warnings.warn(
+            f"{other} has a factor type {factor} already: where both are installed, nobody can ask "
+            "for either by name. Choose another with --factor.",
+            stacklevel=stacklevel(),
+        )
 
 
 def _factor(name: str) -> str:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import os
 import sys
-import traceback
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 import click
+import numpy as np
 
 from lpsmap_core.command.answers import JSON, TABLE, UAI, answer_text, check_form
 from lpsmap_core.command.limits import (
@@ -21,6 +21,7 @@ from lpsmap_core.command.limits import (
 from lpsmap_core.command.models import MODEL, told_in_words
 from lpsmap_core.command.narration import Narration
 from lpsmap_core.corpus.work import MAP, SPARSEMAP, TASKS, solve_as
+from lpsmap_core.plugins.blame import blamed
 from lpsmap_core.plugins.files import read_evidence, read_graph
 from lpsmap_core.plugins.formats import NamedGraph
 from lpsmap_core.plugins.registry import DuplicateNameError
@@ -122,10 +123,12 @@ def solve(
         check_form(form, named)
         try:
             found = solve_as(task, named.graph, options)
-        except (OSError, ValueError, DuplicateNameError, ModuleNotFoundError):
+        except ValueError as error:
+            raise click.ClickException(f"{file}: {_odd_block(named, error)}{error}") from error
+        except (OSError, DuplicateNameError, ModuleNotFoundError):
             raise
         except Exception as error:  # an oracle of a plugin can raise anything
-            raise click.ClickException(f"{file}: {_blamed(error)}") from error
+            raise click.ClickException(f"{file}: {blamed(error)}") from error
     if isinstance(found, Assignment):
         narration.end(found)
     click.echo(answer_text(form, named, found))
@@ -181,7 +184,10 @@ def _given(named: NamedGraph, evidence: Path, file: Path) -> NamedGraph:
     return NamedGraph(given.graph, {name: given.of(u) for name, u in named.variables.items()})
 
 
-def _blamed(error: Exception) -> str:
-    """Return what an error says, and the line that raised it."""
-    last = traceback.extract_tb(error.__traceback__)[-1]
-    return f"{type(error).__name__}: {error}, raised in {last.filename}, line {last.lineno}"
+def _odd_block(named: NamedGraph, error: ValueError) -> str:
+    """Return which variables have the scores, NaN or infinite, that an error is about."""
+    scores = named.graph.flat_scores()
+    for name, block in named.variables.items():
+        if str(error).startswith("scores: ") and not (scores[block.index] < np.inf).all():
+            return f"variables[{name!r}]: "
+    return ""

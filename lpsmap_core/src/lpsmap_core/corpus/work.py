@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 from lpsmap_core.corpus.outcome import Outcome, status_names
 from lpsmap_core.graph import FactorGraph
 from lpsmap_core.kernels.arrays import FloatArray
+from lpsmap_core.model.inputs import kind_of
 from lpsmap_core.plugins.files import read_graph
 from lpsmap_core.plugins.formats import NamedGraph
 from lpsmap_core.solution.assignment import Assignment
@@ -140,7 +141,7 @@ def _named(graph: Any) -> NamedGraph:
         return graph
     if not isinstance(graph, FactorGraph):
         raise TypeError(
-            f"solve_many: got a {type(graph).__name__} for a problem; expected a FactorGraph, a "
+            f"solve_many: got {kind_of(graph)} for a problem; expected a FactorGraph, a "
             "NamedGraph, or the path of a file. Give build what makes a graph of it."
         )
     return NamedGraph(graph, dict(enumerate(graph.blocks)))  # type: ignore[arg-type]

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from concurrent.futures import Executor, Future, ProcessPoolExecutor, ThreadPoolExecutor
 from typing import Any
 
-from lpsmap_core.model.inputs import count
+from lpsmap_core.model.inputs import count, kind_of
 
 __all__ = ["Workers"]
 
@@ -53,7 +53,7 @@ class Workers:
         executor = self._make()
         if not isinstance(executor, Executor):
             raise TypeError(
-                f"solve_many: executor made a {type(executor).__name__}; expected a function that "
+                f"solve_many: executor made {kind_of(executor)}; expected a function that "
                 "returns a concurrent.futures.Executor."
             )
         return executor

@@ -12,6 +12,7 @@ from lpsmap_core.engine.protocol import SolvedGraph, WarmStart
 from lpsmap_core.kernels.arrays import BoolArray, FloatArray, IntArray
 from lpsmap_core.layout.layout import Layout
 from lpsmap_core.layout.ragged import ranges
+from lpsmap_core.model.inputs import kind_of
 from lpsmap_core.model.variables import Variables
 
 __all__ = ["CachedStart", "GraphStart", "WarmStartCache"]
@@ -119,7 +120,7 @@ class WarmStartCache:
         """
         if not isinstance(variables, Variables):
             raise TypeError(
-                f"variables: got a {type(variables).__name__}; expected Variables whose first axis "
+                f"variables: got {kind_of(variables)}; expected Variables whose first axis "
                 "runs over the examples."
             )
         keys = _checked_keys(keys)

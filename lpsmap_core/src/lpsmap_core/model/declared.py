@@ -10,7 +10,8 @@ import numpy as np
 
 from lpsmap_core.kernels.arrays import BoolArray, FloatArray
 from lpsmap_core.model.factor import Factor
-from lpsmap_core.model.inputs import checked_shape, real_numbers
+from lpsmap_core.model.inputs import checked_shape, kind_of, real_numbers
+from lpsmap_core.model.parameters import check_arrays
 from lpsmap_core.model.variables import Variables
 
 __all__ = ["DeclaredGraph"]
@@ -103,15 +104,14 @@ class DeclaredGraph(abc.ABC):
         Raises
         ------
         TypeError
-            If `factor` is not a Factor, or its additionals' scores are none for this graph: tensors
-            with gradients in a graph that would lose them.
+            If `factor` is not a Factor, its parameters are not arrays for every factor, or its
+            additionals' scores are none for this graph: tensors with gradients in a graph that
+            would lose them.
         ValueError
             If it is over another graph's variables, or was added before.
         """
         if not isinstance(factor, Factor):
-            raise TypeError(
-                f"add: got a {type(factor).__name__}; expected a Factor such as Xor(u)."
-            )
+            raise TypeError(f"add: got {kind_of(factor)}; expected a Factor such as Xor(u).")
         if "variables" not in vars(factor):
             raise TypeError(
                 f"add: the {type(factor).__name__} has no variables; expected its __init__ to call "
@@ -126,6 +126,7 @@ class DeclaredGraph(abc.ABC):
             self._ids = {id(other) for other in self._factors}
         if id(factor) in self._ids:
             raise ValueError(f"add: {factor!r} was added before; declare it once.")
+        check_arrays(factor)
         scores = factor.additionals
         if scores is not None:
             scores = self._as_scores(f"add: additionals of {factor!r}", scores)
@@ -155,7 +156,7 @@ class DeclaredGraph(abc.ABC):
         """
         if not isinstance(what, (Variables, Factor)):
             raise TypeError(
-                f"rescore: what is a {type(what).__name__}; expected Variables as variable_from "
+                f"rescore: what is {kind_of(what)}; expected Variables as variable_from "
                 "returned them, or a Factor of this graph."
             )
         array = self._as_scores("rescore: scores", scores)

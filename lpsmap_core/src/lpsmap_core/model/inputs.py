@@ -14,6 +14,7 @@ from lpsmap_core.kernels.arrays import FloatArray, IntArray
 
 __all__ = [
     "MOST",
+    "booleans",
     "broadcast",
     "check_readable",
     "checked_shape",
@@ -22,6 +23,7 @@ __all__ = [
     "flag",
     "given_scores",
     "integer_array",
+    "kind_of",
     "number",
     "real_numbers",
     "truth_values",
@@ -80,6 +82,16 @@ def check_readable(name: str, value: Any) -> None:
         )
 
 
+def kind_of(value: Any) -> str:
+    """Return what an error calls something of a type that it should not have: "an int"."""
+    if value is None:
+        return "None"
+    if isinstance(value, type):
+        return f"the class {value.__name__}"
+    name = type(value).__name__
+    return f"{'an' if name[0] in 'aeiouAEIOU' or name == 'ndarray' else 'a'} {name}"
+
+
 def checked_shape(name: str, shape: Any) -> tuple[int, ...]:
     """Return a shape as a tuple; one number is that of one axis.
 
@@ -113,8 +125,8 @@ def real_numbers(name: str, value: Any) -> npt.NDArray[Any]:
     array = _array(name, value)
     if array.dtype.kind not in "fiub":
         raise TypeError(
-            f"{name} has dtype {array.dtype}; expected real numbers. Pass a NumPy array, or a "
-            "torch tensor to TorchFactorGraph."
+            f"{name} {_seen(value, array)}; expected real numbers. Pass a NumPy array, or a torch "
+            "tensor to TorchFactorGraph."
         )
     return array
 
@@ -185,7 +197,7 @@ def whole_numbers(name: str, value: Any) -> npt.NDArray[Any]:
         If one is not finite. Fractions are left to the caller, who can name their place.
     """
     array = _array(name, value)
-    _check_integral(name, array)
+    _check_integral(name, value, array)
     if array.dtype.kind == "O":
         inside = [max(-MOST, min(number, MOST)) for number in array.flat]  # beyond any dtype
         return np.array(inside, dtype=np.int64).reshape(array.shape)
@@ -206,7 +218,7 @@ def integer_array(name: str, value: npt.ArrayLike) -> IntArray:
     array = _array(name, value)
     if not array.size:
         return np.empty(0, dtype=np.int64)
-    _check_integral(name, array)
+    _check_integral(name, value, array)
     if array.dtype.kind != "i":
         exact = np.atleast_1d(array.astype(np.float64) if array.dtype.kind == "f" else array)
         fits = (exact >= -(2**63)) & (exact < 2**63)
@@ -216,6 +228,29 @@ def integer_array(name: str, value: npt.ArrayLike) -> IntArray:
             wrong = exact[~fits][0]
             raise ValueError(f"{name} holds {wrong}; expected whole numbers that fit in int64.")
     return np.array(array, dtype=np.int64, order="C")
+
+
+def booleans(name: str, value: Any, of: str) -> npt.NDArray[np.bool_]:
+    """Return booleans as an array; numbers are none.
+
+    Parameters
+    ----------
+    name
+        What an error calls them.
+    value
+        Booleans of any shape.
+    of
+        What is true where they are, for the error.
+
+    Raises
+    ------
+    TypeError
+        If they are anything else.
+    """
+    array = _array(name, value)
+    if array.dtype != np.bool_:
+        raise TypeError(f"{name} {_seen(value, array)}; expected booleans, true where {of}.")
+    return array
 
 
 def truth_values(name: str, value: Any) -> npt.NDArray[np.bool_]:
@@ -307,19 +342,24 @@ def _array(name: str, value: Any) -> npt.NDArray[Any]:
         return np.asarray(value)
     except (RuntimeError, TypeError, ValueError) as error:
         raise TypeError(
-            f"{name}: got a {type(value).__name__} that is no array of numbers ({error}). Pass a "
+            f"{name}: got {kind_of(value)} that is no array of numbers ({error}). Pass a "
             "NumPy array; torch tensors of every dtype, and with gradients, are read by a "
             "TorchFactorGraph."
         ) from error
 
 
-def _check_integral(name: str, array: npt.NDArray[Any]) -> None:
+def _check_integral(name: str, value: Any, array: npt.NDArray[Any]) -> None:
     """Refuse what can hold no whole numbers; Python's integers may be larger than any dtype."""
     kind = array.dtype.kind
     if kind not in "fiu" and not (kind == "O" and all(type(x) is int for x in array.flat)):
-        raise TypeError(f"{name} has dtype {array.dtype}; expected whole numbers.")
+        raise TypeError(f"{name} {_seen(value, array)}; expected whole numbers.")
     if kind == "f" and not np.isfinite(array).all():
         raise ValueError(f"{name} holds a value that is not finite; expected whole numbers.")
+
+
+def _seen(value: Any, array: npt.NDArray[Any]) -> str:
+    """Return what is wrong with a value, which is as an array of another dtype than it should."""
+    return f"has dtype {array.dtype}" if hasattr(value, "dtype") else f"is {value!r:.60}"
 
 
 def _plain(given: Any) -> Any:

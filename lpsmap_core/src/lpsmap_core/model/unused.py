@@ -6,11 +6,12 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from lpsmap_core.kernels.arrays import FloatArray
+from lpsmap_core.kernels.arrays import BoolArray, FloatArray
 from lpsmap_core.kernels.compile import leaf
 from lpsmap_core.model.factor import Factor
+from lpsmap_core.model.inputs import kind_of
 
-__all__ = ["MAGNITUDE", "are_scores", "forget_unused", "largest_magnitude"]
+__all__ = ["MAGNITUDE", "are_scores", "forget_unused", "largest_magnitude", "unused_of"]
 
 MAGNITUDE = np.int64(2**63 - 1)
 """All bits of a number but its sign."""
@@ -38,13 +39,47 @@ def forget_unused(
     clean, mended = are_scores(scores), list(additionals)
     wrong = [i for i, x in enumerate(mended) if x.size and not are_scores(x.reshape(-1))]
     for i in wrong if clean else range(len(mended)):
-        slots, unused = factors[i].unused()
+        slots, unused = unused_of(factors[i])
         if slots is not None and not clean:
             index = factors[i].links(factors[i].variables.index)[factors[i].links(slots)]
             scores[index[~(scores[index] < np.inf)]] = 0.0
         if unused is not None and i in wrong:
             mended[i] = np.where(unused & ~(mended[i] < np.inf), 0.0, mended[i])
     return mended
+
+
+def unused_of(factor: Factor) -> tuple[BoolArray | None, BoolArray | None]:
+    """Return what a factor's ``unused`` says of its slots and additionals; None is nothing.
+
+    Raises
+    ------
+    TypeError
+        If it is no pair of booleans of the right shapes, or None.
+    """
+    found = factor.unused()
+    if found is None:
+        return None, None
+    shapes = factor.variables.shape, (factor.n_factors, factor.n_additionals)
+    proper = isinstance(found, tuple) and len(found) == 2
+    if not proper or not all(map(_are_flags, found, shapes)):
+        got = " and ".join(map(_shown, found if proper else [found]))
+        raise TypeError(
+            f"{type(factor).__name__}.unused returned {got}; expected a pair, of booleans of shape "
+            f"{shapes[0]} for the variables and {shapes[1]} for the additionals, or None for "
+            "nothing."
+        )
+    return found
+
+
+def _are_flags(given: object, shape: tuple[int, ...]) -> bool:
+    if given is None:
+        return True
+    return isinstance(given, np.ndarray) and given.dtype == np.bool_ and given.shape == shape
+
+
+def _shown(given: object) -> str:
+    more = f" of {given.dtype} and shape {given.shape}" if isinstance(given, np.ndarray) else ""
+    return f"{kind_of(given)}{more}"
 
 
 @leaf

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from lpsmap_core.kernels.arrays import BoolArray, IntArray
-from lpsmap_core.model.inputs import real_numbers
+from lpsmap_core.model.inputs import booleans, kind_of
 
 __all__ = ["Owner", "Variables", "as_variables", "stack"]
 
@@ -125,6 +125,12 @@ class Variables:
         """
         return self.graph.value_of(self)
 
+    def __bool__(self) -> NoReturn:
+        raise TypeError(
+            "Variables are neither true nor false; expected u.value, their marginals after a "
+            "solve, or ~u for their negation."
+        )
+
     def __len__(self) -> int:
         return len(self.index)
 
@@ -164,12 +170,7 @@ class Variables:
         >>> (u ^ [True, False, True]).negated[0].tolist()
         [True, False, True]
         """
-        flags = real_numbers("u ^ mask: mask", mask)
-        if flags.dtype != np.bool_:
-            raise TypeError(
-                f"u ^ mask: mask has dtype {flags.dtype}; expected booleans, true where a variable "
-                "is negated."
-            )
+        flags = booleans("u ^ mask: mask", mask, "a variable is negated")
         try:
             index, negated, flags = np.broadcast_arrays(self.index, self.negated, flags)
         except ValueError:
@@ -238,12 +239,12 @@ def stack(variables: Sequence[Variables]) -> Variables:
     ValueError
         If there is none, if they belong to different graphs, or if their shapes do not broadcast.
     """
-    if not variables:
+    if not len(variables):
         raise ValueError("stack: got no variables; expected at least one Variables view.")
     for position, view in enumerate(variables):
         if not isinstance(view, Variables):
             raise TypeError(
-                f"stack: entry {position} is a {type(view).__name__}; expected Variables, "
+                f"stack: entry {position} is {kind_of(view)}; expected Variables, "
                 "as made by FactorGraph.variable_from or FactorGraph.variable."
             )
         if view.graph is not variables[0].graph:
@@ -289,6 +290,6 @@ def as_variables(variables: Variables | Sequence[Variables], name: str = "variab
     if isinstance(variables, (list, tuple)):
         return stack(variables)
     raise TypeError(
-        f"{name}: got a {type(variables).__name__}; expected Variables, as made by "
+        f"{name}: got {kind_of(variables)}; expected Variables, as made by "
         "FactorGraph.variable_from(scores), or a list of them."
     )

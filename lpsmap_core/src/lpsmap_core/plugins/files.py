@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from lpsmap_core.model.inputs import kind_of
 from lpsmap_core.plugins.formats import (
     Evidence,
     FileFormat,
@@ -43,8 +44,8 @@ def read_graph(path: str | Path) -> NamedGraph:
         ) from error
     if not isinstance(found, NamedGraph):
         raise FileFormatError(
-            f"{path}: the format of {registration.plugin.distribution} returned a "
-            f"{type(found).__name__}; expected a NamedGraph. Tell the plugin's author."
+            f"{path}: the format of {registration.plugin.distribution} returned "
+            f"{kind_of(found)}; expected a NamedGraph. Tell the plugin's author."
         )
     return found
 

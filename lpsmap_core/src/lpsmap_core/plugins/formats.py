@@ -67,7 +67,10 @@ class FileFormat(abc.ABC):
         FileFormatError
             If the format cannot say what is in the graph; nothing is written then.
         """
-        raise FileFormatError(f"{path}: no graph can be written as {self.name}. Choose another.")
+        raise FileFormatError(
+            f"{path}: no graph can be written as {self.name}. Choose another "
+            "format, by another suffix."
+        )
 
     def read_evidence(self, path: Path, named: NamedGraph) -> Evidence:
         """Return what the file at `path` says that variables of the graph `named` are known to be.
@@ -86,6 +89,11 @@ class FileFormat(abc.ABC):
 
 
 def in_words(error: Exception) -> str:
-    """Return what an error says, cut if it is long: it may quote all that a file holds."""
-    words = f"{type(error).__name__}: {error}"
+    """Return what an error says, cut if it is long: it may quote all that a file holds.
+
+    Kinds of errors that bad input does not bring about are named, too.
+    """
+    words = str(error)
+    if not words or not isinstance(error, (ValueError, TypeError, IndexError, RecursionError)):
+        words = f"{type(error).__name__}: {words}"
     return words if len(words) <= 600 else f"{words[:300]} ... {words[-200:]}"

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import ast
+import difflib
+import inspect
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -27,6 +29,9 @@ from lpsmap_core.plugins.json_writing import write_json
 from lpsmap_core.plugins.packed import file_bytes
 
 __all__ = ["JsonFormat"]
+
+KEYS = ("variables", "factors", "arrays")
+"""Of the object in a file."""
 
 LONGEST = 10_000
 """Characters of a view in a file."""
@@ -66,7 +71,7 @@ class JsonFormat(FileFormat):
         content = _contents(path)
         with _place(path, "arrays"):
             beside = content.get("arrays")
-            arrays = Arrays() if beside is None else Arrays.of(path.parent, _string(beside))
+            arrays = Arrays() if beside is None else _arrays(path, _string(beside))
         return graph_of(path, content, arrays)
 
     def write(self, named: NamedGraph, path: Path) -> None:
@@ -89,16 +94,22 @@ def graph_of(path: Path, content: Mapping[str, Any], arrays: Arrays) -> NamedGra
     graph, blocks = FactorGraph(), {}
     for name, numbers in content["variables"].items():
         with _place(path, f"variables[{name!r}]"):
-            blocks[name] = graph.variable_from(arrays.resolved(numbers))
+            blocks[name] = graph.variable_from(_numbers(arrays.resolved(numbers)))
     for i, declaration in enumerate(content["factors"]):
         with _place(path, f"factors[{i}]"):
             options = _object(declaration)
-            factor_type, over = factor_named(_string(options.pop("type"))), options.pop("over")
+            name = _string(_taken(options, "type"))
+            factor_type, over = factor_named(name), _taken(options, "over")
             if not isinstance(over, list):
                 raise TypeError(f"over is {over!r}; expected a list of views, such as ['u[0]']")
             views = [_argument_view(entry, graph, blocks, arrays) for entry in over]
             arguments = {k: _argument(arrays.resolved(value)) for k, value in options.items()}
-            graph.add(factor_type(*views, **arguments))
+            try:
+                factor = factor_type(*views, **arguments)
+            except TypeError:
+                _check_call(name, factor_type, views, arguments)
+                raise
+            graph.add(factor)
     return NamedGraph(graph, blocks)
 
 
@@ -137,10 +148,17 @@ def _contents(path: Path) -> dict[str, Any]:
     """Return the object in a file, with the scores of blocks and the factors over them."""
     try:
         content = _object(json.loads(_text(path), object_pairs_hook=_distinct))
-        _object(content["variables"])
-        if not isinstance(content["factors"], list):
-            raise TypeError(f"factors is a {type(content['factors']).__name__}, not a list")
-    except (ValueError, TypeError, KeyError, RecursionError) as error:
+        for key in content:
+            if key not in KEYS:
+                raise ValueError(_unknown("the file", "key", key, KEYS))
+        if not isinstance(content.get("variables", {}), dict):
+            raise TypeError(f"variables is {content['variables']!r:.60}, which is no JSON object")
+        if not isinstance(content.get("factors", []), list):
+            raise TypeError(f"factors is {content['factors']!r:.60}, which is no list")
+        for key in KEYS[:2]:
+            if key not in content:
+                raise ValueError(f"{key} is missing")
+    except (ValueError, TypeError, RecursionError) as error:
         if isinstance(error, FileFormatError):
             raise
         raise FileFormatError(
@@ -158,6 +176,59 @@ def _distinct(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         twice = next(name for name, _ in pairs if name in seen or seen.add(name))  # type: ignore[func-returns-value]
         raise ValueError(f"the key {twice!r} is there twice")
     return found
+
+
+def _arrays(path: Path, name: str) -> Arrays:
+    """Return the arrays in the file of a name beside a graph's."""
+    try:
+        return Arrays.of(path.parent, name)
+    except OSError as error:
+        raise type(error)(
+            f"{path}: arrays: {name} cannot be read ({error.strerror or error}). Put it beside "
+            "the graph's file."
+        ) from error
+
+
+def _taken(options: dict[str, Any], key: str) -> Any:
+    if key not in options:
+        raise ValueError(f'{key} is missing; expected "type", "over", and the type\'s arguments')
+    return options.pop(key)
+
+
+def _check_call(
+    name: str, factor_type: Any, views: Sequence[Any], arguments: Mapping[str, Any]
+) -> None:
+    """Refuse arguments that a factor type does not take."""
+    signature = inspect.signature(factor_type)
+    takes = ", ".join(signature.parameters)
+    try:
+        signature.bind(*views, **arguments)
+    except TypeError as error:
+        free = any(p.kind is p.VAR_KEYWORD for p in signature.parameters.values())
+        for key in () if free else arguments:
+            if key not in signature.parameters:
+                raise TypeError(_unknown(name, "argument", key, signature.parameters)) from error
+        raise TypeError(
+            f"{name}: {error}; it takes {takes}, the first of them from over, here {len(views)}"
+        ) from error
+
+
+def _unknown(owner: str, what: str, got: str, known: Iterable[str]) -> str:
+    """Return that something has no key or argument of a name, and which it could have been."""
+    near = difflib.get_close_matches(got, known, 2)
+    meant = f"; did you mean {' or '.join(near)}? It takes" if near else "; it takes"
+    return f"{owner} has no {what} {got!r:.60}{meant} {', '.join(known)}"
+
+
+def _numbers(value: Any) -> Any:
+    """Return numbers as an array."""
+    try:
+        array = np.asarray(value)
+    except ValueError:
+        raise ValueError("got lists of different lengths; expected equal ones") from None
+    if array.dtype.kind not in "fiub":
+        raise TypeError(f'got {value!r:.60}; expected numbers, or {{"array": "name"}}')
+    return array
 
 
 def _object(value: Any) -> dict[str, Any]:

@@ -6,10 +6,12 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-__all__ = ["DISABLE", "DuplicateNameError", "Offers", "Plugin", "Registration"]
+from lpsmap_core.plugins.disabled import DISABLE
 
-DISABLE = "LPSMAP_DISABLE_PLUGINS"
-"""Environment variable: ``all``, or a list of distributions or entry points with commas."""
+__all__ = ["OWN", "DuplicateNameError", "Offers", "Plugin", "Registration"]
+
+OWN = "lpsmap-core"
+"""The distribution whose offers are there at any rate."""
 
 
 class DuplicateNameError(RuntimeError):
@@ -97,13 +99,23 @@ class Offers(Mapping[str, Registration]):
     def quarrel(self, name: str) -> str:
         """Return who claims a contested name, and what to do."""
         first, second = self.contested[name]
+        if first.plugin.key == second.plugin.key:
+            return (
+                f"{name} is offered twice by {first.plugin.distribution} {first.plugin.version} "
+                f"({_module_of(first.value)} and {_module_of(second.value)}). Ask its author to "
+                f"rename one, or leave it out: {DISABLE}={first.plugin.distribution}"
+            )
         claims = " and ".join(
             f"{claim.plugin.distribution} {claim.plugin.version} ({_module_of(claim.value)})"
             for claim in (first, second)
         )
+        others = {p.distribution: None for p in (first.plugin, second.plugin)}
+        others.pop(OWN, None)
+        ways = " or ".join(f"{DISABLE}={distribution}" for distribution in others)
         return (
-            f"{name} is claimed by two installed plugins, {claims}. Uninstall one, ask its author "
-            f"to rename it, or leave it out: {DISABLE}={second.plugin.distribution}"
+            f"{name} is claimed by two installed plugins, {claims}. Uninstall "
+            f"{' or '.join(others)}, ask its author to rename it, or leave it out with all that "
+            f"it offers: {ways}"
         )
 
 

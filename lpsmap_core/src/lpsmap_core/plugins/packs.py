@@ -1,11 +1,20 @@
-"""Which distribution brings a name that is not installed, for the advice in an error."""
+"""Which distribution brings a name of ``lpsmap``, installed or not."""
 
 from __future__ import annotations
 
 import difflib
+import os
 from collections.abc import Collection, Mapping
 
-__all__ = ["advice"]
+from lpsmap_core.plugins.disabled import DISABLE, is_left_out
+
+__all__ = ["FACE", "advice"]
+
+FACE = (
+    *("ConvergenceWarning", "Factor", "FactorGraph", "Solution", "Status", "Variables"),
+    *("WarmStartCache", "solve_many", "stack"),
+)
+"""Names that ``lpsmap`` has of core, so that no plugin can have them there."""
 
 PACKS = {
     "lpsmap-factors-logic": (
@@ -30,15 +39,18 @@ def advice(name: str, installed: Collection[str]) -> str:
         Names that there are.
     """
     for pack, names in PACKS.items():
+        if name in names.split() and is_left_out(pack):
+            return f"{pack}, which has it, is left out by {DISABLE}={os.environ[DISABLE]}"
         if name in names.split():
             return f"install it with: pip install {pack}"
     packed = {known: pack for pack, names in PACKS.items() for known in names.split()}
     known = {other.lower(): other for other in {*installed, *packed}}
     near = [known[x] for x in difflib.get_close_matches(name.lower(), known, 3)]
-    listed = f"installed factor types: {', '.join(sorted(installed)) or 'none'}"
+    listed = ", ".join(sorted(installed)) or "none"
     if not near:
-        return listed
-    return f"{listed}; did you mean {' or '.join(_with_pack(x, packed, installed) for x in near)}?"
+        return f"installed factor types: {listed}"
+    meant = " or ".join(_with_pack(x, packed, installed) for x in near)
+    return f"did you mean {meant}? Installed factor types: {listed}"
 
 
 def _with_pack(name: str, packed: Mapping[str, str], installed: Collection[str]) -> str:

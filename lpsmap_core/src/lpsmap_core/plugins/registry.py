@@ -8,13 +8,12 @@ from __future__ import annotations
 
 import difflib
 import functools
-import os
-import re
 import time
 import warnings
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from importlib.metadata import EntryPoint, entry_points
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import pluggy
@@ -28,8 +27,10 @@ from lpsmap_core.kernels.callers import stacklevel
 from lpsmap_core.model.factor import Factor
 from lpsmap_core.plugins import hookspecs
 from lpsmap_core.plugins.backends import Backend
+from lpsmap_core.plugins.disabled import DISABLE, disabled_names, naming
 from lpsmap_core.plugins.formats import FileFormat
-from lpsmap_core.plugins.offers import DISABLE, DuplicateNameError, Offers, Plugin, Registration
+from lpsmap_core.plugins.offers import OWN, DuplicateNameError, Offers, Plugin, Registration
+from lpsmap_core.plugins.packs import FACE
 
 __all__ = [
     "DuplicateNameError",
@@ -43,10 +44,6 @@ __all__ = [
     "registered",
     "solver_named",
 ]
-
-OWN = "lpsmap-core"
-"""The distribution whose offers are there at any rate."""
-
 
 MENDING = "'From version 1 to 2' in docs/how-to/kernels.md"
 """Where authors read what to change."""
@@ -76,6 +73,21 @@ def _subclasses(base: type[Any], names: Callable[[Any], Iterable[str]]) -> _Kind
     )
 
 
+def _suffixes(cls: type[FileFormat]) -> tuple[str, ...]:
+    """Return a format's suffixes; those that no file's name can end in are refused."""
+    found = cls.suffixes
+    if not isinstance(found, (tuple, list)) or not all(map(_is_suffix, found)):
+        raise TypeError(
+            f"{cls.__name__}.suffixes is {found!r}; expected a tuple of ends of files' names, each "
+            "with a dot and in small letters, such as ('.uai',)"
+        )
+    return tuple(found)
+
+
+def _is_suffix(value: Any) -> bool:
+    return isinstance(value, str) and Path(f"x{value}").suffix == value == value.lower() != ""
+
+
 def _is_command(value: Any) -> bool:
     import click  # only the command line needs it
 
@@ -85,7 +97,7 @@ def _is_command(value: Any) -> bool:
 KINDS = {
     "lpsmap_factors": _subclasses(Factor, lambda cls: [cls.__name__]),
     "lpsmap_graphs": _subclasses(FactorGraph, lambda cls: [cls.__name__]),
-    "lpsmap_formats": _subclasses(FileFormat, lambda cls: cls.suffixes),
+    "lpsmap_formats": _subclasses(FileFormat, _suffixes),
     "lpsmap_commands": _Kind("click commands with names", _is_command, lambda value: [value.name]),
     "lpsmap_backends": _subclasses(Backend, lambda cls: [cls.name]),
     "lpsmap_engines": _subclasses(Engine, lambda cls: [cls.name]),
@@ -132,7 +144,7 @@ class Registry:
         for advice in _misspelt(self._manager, module):
             warnings.warn(
                 f"lpsmap: the plugin {plugin.name!r} of {plugin.distribution} {plugin.version} "
-                f"{advice}. Until then it is never called.",
+                f"{advice} Until then it is never called.",
                 PluginWarning,
                 stacklevel=stacklevel(),
             )
@@ -184,6 +196,8 @@ class Registry:
             for plugin in self.plugins:
                 for name, value in self._call(plugin, hook):
                     offers.add(Registration(name, value, plugin))
+            if hook == "lpsmap_factors":
+                _contest_own_names(offers)
             self._offers[hook] = offers
         return self._offers[hook]
 
@@ -193,14 +207,32 @@ class Registry:
         others = [p for p in self._manager.get_plugins() if p is not module]
         try:
             results = self._manager.subset_hook_caller(hook, others)()
-            values = [value for result in results for value in result]
+            values = [value for result in results for value in _several(hook, result)]
             for value in values:
                 if not kind.accepts(value):
                     raise TypeError(f"{hook} returned {value!r}; expected {kind.expected}")
             return [(name, value) for value in values for name in kind.names(value)]
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             _warn_skipped(plugin, error)
             return []
+
+
+def _several(hook: str, result: Any) -> Iterable[Any]:
+    """Return what a hook returned, which has to be a sequence."""
+    if isinstance(result, (str, type)) or not isinstance(result, Iterable):
+        expected = KINDS[hook].expected
+        raise TypeError(f"{hook} returned {result!r}; expected a list of {expected}")
+    return result
+
+
+def _contest_own_names(offers: Offers) -> None:
+    """Add the claims of ``lpsmap`` itself to names of its own, which no plugin's type can have."""
+    import lpsmap_core  # which imports this module
+
+    core = Plugin("lpsmap", OWN, lpsmap_core.__version__)
+    for name in FACE:
+        if name in offers:
+            offers.add(Registration(name, getattr(lpsmap_core, name), core))
 
 
 @functools.cache
@@ -224,7 +256,7 @@ def installed() -> Registry:
             module = entry_point.load()
             plugin = _plugin_of(entry_point, time.perf_counter() - start)
             registry.register(module, plugin)
-        except Exception as error:
+        except (Exception, SystemExit) as error:  # a plugin that ends Python would end all
             _warn_skipped(plugin, error)
     return registry
 
@@ -305,22 +337,12 @@ def _plugin_of(entry_point: EntryPoint, seconds: float = 0.0) -> Plugin:
 
 def _enabled(found: Iterable[EntryPoint]) -> list[EntryPoint]:
     """Return the entry points that the environment does not switch off: core's own at any rate."""
-    disabled = {
-        _normalised(name) for name in os.environ.get(DISABLE, "").split(",") if name.strip()
-    }
     found = list(found)
     kept = [each for each in found if _plugin_of(each).distribution == OWN]
     plugins = [each for each in found if each not in kept]
-    if "all" in disabled:
-        return kept
-    met = set()
-    for entry_point in plugins:
-        names = {entry_point.name, _plugin_of(entry_point).distribution}
-        matching = {_normalised(name) for name in names} & disabled
-        met |= matching
-        if not matching:
-            kept.append(entry_point)
-    for name in sorted(disabled - met):
+    kept += [each for each in plugins if not naming(each)]
+    met = {"all"}.union(*map(naming, plugins))
+    for name in sorted(disabled_names() - met):
         warnings.warn(
             f"{DISABLE} names {name!r}, which is no installed plugin; expected all, or names of "
             "distributions or entry points with commas between them. `lpsmap plugins` lists them.",
@@ -330,24 +352,27 @@ def _enabled(found: Iterable[EntryPoint]) -> list[EntryPoint]:
     return kept
 
 
-def _normalised(name: str) -> str:
-    """Return a distribution's name as package indices compare names."""
-    return re.sub(r"[-_.]+", "-", name.strip()).lower()
-
-
 # -------------------------------------------------------------------- what can be wrong
 
 
 def _check_api_version(module: object, plugin: Plugin) -> None:
-    wanted, ours = getattr(module, "lpsmap_api_version", 1), hookspecs.API_VERSION
-    if wanted != ours:
-        newer = isinstance(wanted, int) and wanted > ours
+    wanted, ours = getattr(module, "lpsmap_api_version", None), hookspecs.API_VERSION
+    if wanted is not None and type(wanted) is not int:
         raise _ApiVersionError(
-            f"it is written for version {wanted!r} of the plugin API, and the installed "
-            f"lpsmap-core has version {ours}. "
-            f"Upgrade {'lpsmap-core' if newer else plugin.distribution}"
-            f"{'' if newer else f'; its authors read {MENDING}'}"
+            f"its lpsmap_api_version is {wanted!r}; expected an integer, such as {ours}. Tell the "
+            f"authors of {plugin.distribution}"
         )
+    if wanted == ours:
+        return
+    written = f"it is written for version {wanted} of the plugin API"
+    if wanted is None:
+        written = "it does not say for which version of the plugin API it is, which counts as 1"
+    mending = f"; its authors read {MENDING}, and write lpsmap_api_version = {ours}"
+    newer = wanted is not None and wanted > ours
+    raise _ApiVersionError(
+        f"{written}, and the installed lpsmap-core has version {ours}. "
+        f"Upgrade {'lpsmap-core' if newer else plugin.distribution + mending}"
+    )
 
 
 def _misspelt(manager: pluggy.PluginManager, module: object) -> Iterator[str]:
@@ -358,7 +383,7 @@ def _misspelt(manager: pluggy.PluginManager, module: object) -> Iterator[str]:
         near = difflib.get_close_matches(name, KINDS, n=1, cutoff=0.85)
         if manager.parse_hookimpl_opts(module, name) is None:
             if name in KINDS:
-                yield f"has a function {name} without a decorator; put @lpsmap_core.hookimpl on it"
+                yield f"has a function {name} without a decorator; put @lpsmap_core.hookimpl on it."
             elif near:
                 yield f"has a function {name}, which is no hook; did you mean {near[0]}?"
         elif name not in KINDS:
@@ -366,7 +391,7 @@ def _misspelt(manager: pluggy.PluginManager, module: object) -> Iterator[str]:
             yield f"implements {name}, which is no hook; did you mean {nearest[0]}?"
 
 
-def _warn_skipped(plugin: Plugin, error: Exception) -> None:
+def _warn_skipped(plugin: Plugin, error: BaseException) -> None:
     if isinstance(error, _ApiVersionError):
         cause = f"{error}."
     else:

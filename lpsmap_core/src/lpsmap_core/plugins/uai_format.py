@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -20,8 +21,11 @@ __all__ = ["MarkovNetwork", "UaiFormat", "assignment_text", "read_assignment", "
 __all__ += ["write_assignment"]
 
 
-SMALLEST = float(np.finfo(np.float64).tiny)
-"""The smallest potential that has all its digits."""
+FARTHEST = -float(np.log(np.finfo(np.float64).tiny))
+"""How far from 0 a score may be for its exponential to have all its digits: 708."""
+
+MOST_CONSTANTS = 1000
+"""Tables over no variable that are written at most, each up to `FARTHEST`."""
 
 
 class MarkovNetwork(NamedTuple):
@@ -61,8 +65,11 @@ class UaiFormat(FileFormat):
     Entries are potentials, 0 or more: their logarithms are the scores, and 0 forbids. Variable i is
     the block ``x{i}`` of a binary variable for each of its states. Tables over one variable are
     scores of its states, the others `Dense` factors, one declaration for all of equal shape. A
-    table over no variable is a constant, which changes nothing and is left out. ``BAYES`` in the
-    place of ``MARKOV`` is read alike.
+    table over no variable is a constant: every state of n variables gets an n-th of its score.
+    ``BAYES`` in the place of ``MARKOV`` is read alike.
+
+    What is written has the same scores. Where exponentials do not fit into numbers, a table is
+    divided by its largest, and these constants are tables over no variable.
 
     Evidence is a file with a number of pairs, and the pairs of a variable and its state.
     """
@@ -82,6 +89,8 @@ class UaiFormat(FileFormat):
             elif scope:
                 by_shape.setdefault(table.shape, []).append(i)
                 shared[scope] = True
+            else:  # one state of every variable is on
+                scores += table / max(1, len(network.n_states))
         graph = FactorGraph()
         x = graph.variable_from(scores)
         for shape, members in by_shape.items():
@@ -116,13 +125,17 @@ class UaiFormat(FileFormat):
         scopes += [(block,) for block in blocks]
         tables += [scores[list(block)] for block in blocks]
         chosen = [i for i, table in enumerate(tables) if table.any()]
+        scopes, tables = [scopes[i] for i in chosen], [tables[i] for i in chosen]
+        surplus = [_surplus(path, table) for table in tables]
+        tables = [table - least for table, least in zip(tables, surplus, strict=True)]
+        constants = _constants(path, sum(surplus))
+        scopes, tables = scopes + [()] * len(constants), tables + constants
         lines = ["MARKOV", str(len(blocks)), " ".join(str(len(block)) for block in blocks)]
-        lines.append(str(len(chosen)))
-        for i in chosen:
-            lines.append(" ".join(map(str, [len(scopes[i]), *(number[b] for b in scopes[i])])))
-        for i in chosen:
-            potentials = _potentials(path, tables[i])
-            lines += ["", str(tables[i].size), " ".join(map(repr, potentials.ravel().tolist()))]
+        lines.append(str(len(tables)))
+        for scope in scopes:
+            lines.append(" ".join(map(str, [len(scope), *(number[block] for block in scope)])))
+        for table in tables:
+            lines += ["", str(table.size), " ".join(map(repr, np.exp(table).ravel().tolist()))]
         write_text(path, "\n".join(lines) + "\n")
 
     def read_evidence(self, path: Path, named: NamedGraph) -> Evidence:
@@ -213,16 +226,28 @@ def _written_factors(
     return scopes, tables
 
 
-def _potentials(path: Path, scores: FloatArray) -> FloatArray:
-    """Return what has these logarithms, but for a constant; the largest is 1."""
-    most = scores.max()
-    potentials: FloatArray = np.exp(scores - most) if most > -np.inf else np.zeros(scores.shape)
-    if (potentials[scores > -np.inf] < SMALLEST).any():
+def _surplus(path: Path, scores: FloatArray) -> float:
+    """Return what to take from a table's scores so that their exponentials can be written."""
+    finite = scores[scores > -np.inf]
+    if np.abs(finite).max(initial=0.0) <= FARTHEST:
+        return 0.0
+    if not np.ptp(finite) <= FARTHEST:
         raise FileFormatError(
-            f"{path}: scores of a table differ by more than {-np.log(SMALLEST):.0f}; their "
-            "exponentials cannot be written. Write JSON."
+            f"{path}: scores of a table differ by more than {FARTHEST:.0f}; their exponentials "
+            "cannot be written. Write JSON."
         )
-    return potentials
+    return float(finite.max())
+
+
+def _constants(path: Path, total: float) -> list[FloatArray]:
+    """Return tables over no variable that add up to a score."""
+    n = math.ceil(abs(total) / FARTHEST)
+    if n > MOST_CONSTANTS:
+        raise FileFormatError(
+            f"{path}: scores add up to {total:g} beyond what differs; their exponentials cannot be "
+            "written. Write JSON, or take a constant from the scores."
+        )
+    return [np.array(total / n)] * n if n else []
 
 
 def read_assignment(path: Path, n_states: Sequence[int]) -> IntArray:

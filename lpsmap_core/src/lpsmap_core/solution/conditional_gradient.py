@@ -39,7 +39,7 @@ from lpsmap_core.local.active.sets import ActiveSets
 from lpsmap_core.local.forced import ORACLE, decide
 from lpsmap_core.local.vertices import Vertices, structure_scores
 from lpsmap_core.model.factor import Factor
-from lpsmap_core.model.inputs import count, number
+from lpsmap_core.model.inputs import count, kind_of, number
 from lpsmap_core.model.unused import forget_unused
 from lpsmap_core.solution.distribution import Distribution, Distributions
 from lpsmap_core.solution.report import ConvergenceWarning
@@ -221,7 +221,7 @@ class _SingleFactor:
 
     def __init__(self, factor: Factor) -> None:
         if not isinstance(factor, Factor):
-            raise TypeError(f"factor: got a {type(factor).__name__}; expected a declared factor.")
+            raise TypeError(f"factor: got {kind_of(factor)}; expected a declared factor.")
         name = type(factor).__name__
         if factor.n_factors != 1:
             raise ValueError(

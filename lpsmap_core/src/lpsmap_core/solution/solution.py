@@ -22,7 +22,7 @@ from lpsmap_core.kernels.ctrl_c import ended_by_ctrl_c
 from lpsmap_core.layout.layout import Layout
 from lpsmap_core.local.vertices import join_vertices, structure_scores
 from lpsmap_core.model.factor import Factor
-from lpsmap_core.model.inputs import real_numbers
+from lpsmap_core.model.inputs import kind_of, real_numbers
 from lpsmap_core.model.variables import Variables
 from lpsmap_core.solution.assignment import Assignment, Relaxed, decode
 from lpsmap_core.solution.distribution import Distributions
@@ -215,7 +215,7 @@ class Solution:
             If the solved graph does not have so many variables.
         """
         if not isinstance(variables, Variables):
-            raise TypeError(f"component_of: got a {type(variables).__name__}; expected Variables.")
+            raise TypeError(f"component_of: got {kind_of(variables)}; expected Variables.")
         if variables.index.max(initial=-1) >= self.layout.n_variables:
             raise ValueError(
                 f"component_of: {variables!r} are not of the solved graph, which has "
@@ -416,7 +416,7 @@ def checked_start(warm_start: Any) -> Solution | CachedStart:
         )
     if not isinstance(warm_start, (CachedStart, Solution)):
         raise TypeError(
-            f"warm_start: got a {type(warm_start).__name__}; expected a Solution, or cache.at(u, "
+            f"warm_start: got {kind_of(warm_start)}; expected a Solution, or cache.at(u, "
             "keys) of a WarmStartCache."
         )
     return warm_start

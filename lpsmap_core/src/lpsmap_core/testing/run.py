@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from lpsmap_core.kernels.tiers import compile_now
 from lpsmap_core.model.factor import Factor
+from lpsmap_core.plugins.blame import blamed
 from lpsmap_core.testing.checks import FIRST, checks_of
 from lpsmap_core.testing.draws import DRAWS
 from lpsmap_core.testing.rules import ConformanceError
@@ -46,7 +47,7 @@ class Result(NamedTuple):
             )
         if isinstance(self.error, ConformanceError):
             return str(self.error)
-        return f"{type(self.error).__name__}: {self.error}"
+        return blamed(self.error)
 
 
 def run_checks(

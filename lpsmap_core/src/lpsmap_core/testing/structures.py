@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from lpsmap_core.model.factor import Factor
+from lpsmap_core.model.parameters import check_arrays
+from lpsmap_core.model.unused import unused_of
 from lpsmap_core.testing.draws import DRAWS, random_scores
 from lpsmap_core.testing.oracle import oracles_of
 from lpsmap_core.testing.rules import broken
@@ -28,21 +28,20 @@ def check_parameters(factor: Factor, *, seed: int = 0, draws: int = DRAWS) -> No
 
     The engine turns them into columns of arrays for whole buckets.
     """
-    expected: dict[str, tuple[int, ...]] = {
-        name: (factor.n_factors,) for name in factor.row_parameters
-    }
-    if factor.link_parameter is not None:
-        expected[factor.link_parameter] = factor.variables.shape
-    for name, shape in expected.items():
-        value = getattr(factor, name, None)
-        if np.shape(value) != shape:  # type: ignore[arg-type]
-            raise broken(
-                "a parameter named in row_parameters has one number for every factor, and the "
-                "link_parameter one for every variable, because buckets are built from them",
-                f"{name} of shape {np.shape(value)}",  # type: ignore[arg-type]
-                f"shape {shape}; set it with self.per_factor or self.per_link",
-                repr(factor),
-            )
+    try:
+        check_arrays(factor)
+    except TypeError as error:
+        raise broken(
+            "a parameter named in row_parameters has one number for every factor, the "
+            "link_parameter one for every variable, and the integer_parameter is an array that all "
+            "factors share or a tuple of one for each, because buckets are built from them",
+            error,
+            "arrays made by self.per_factor, self.per_link or self.integers",
+            repr(factor),
+        ) from None
+    links = () if factor.link_parameter is None else (factor.link_parameter,)
+    for name in (*factor.row_parameters, *links):
+        value = getattr(factor, name)
         if not np.isfinite(np.asarray(value, dtype=np.float64)).all():
             raise broken(
                 "parameters are finite, because kernels compute with them",
@@ -50,21 +49,14 @@ def check_parameters(factor: Factor, *, seed: int = 0, draws: int = DRAWS) -> No
                 "finite numbers",
                 repr(factor),
             )
-    _require_integers(factor)
-
-
-def _require_integers(factor: Factor) -> None:
-    """Require of the integers that they are one array, or one for every factor."""
     if factor.integer_parameter is None:
         return
-    given = getattr(factor, factor.integer_parameter, None)
-    arrays = given if isinstance(given, tuple) else (given,) * factor.n_factors
-    proper = all(isinstance(array, np.ndarray) and array.dtype == np.int64 for array in arrays)
-    if not proper or len(arrays) != factor.n_factors:
+    integers = getattr(factor, factor.integer_parameter)
+    arrays = integers if isinstance(integers, tuple) else (integers,)
+    if not all(isinstance(array, np.ndarray) and array.dtype == np.int64 for array in arrays):
         raise broken(
-            "the integer_parameter is an array of int64 that all factors share, or a tuple of one "
-            "for each, because buckets are built from it",
-            f"{factor.integer_parameter} = {given!r}",
+            "the integer_parameter consists of arrays of int64, because kernels index with them",
+            f"{factor.integer_parameter} = {integers!r}",
             "such arrays; set it with self.integers",
             repr(factor),
         )
@@ -167,11 +159,20 @@ def check_unused(factor: Factor, *, seed: int = 0, draws: int = DRAWS) -> None:
     Scores there may be anything, such as the NaN of an average over nothing. That `unused` tells
     all such entries is for the author to see to: what a budget rules out need not be told.
     """
-    shapes = factor.variables.shape, (factor.n_factors, factor.n_additionals)
-    slots, extra = (
-        _booleans(factor, given, shape)
-        for given, shape in zip(factor.unused(), shapes, strict=True)
-    )
+    try:
+        slots, extra = unused_of(factor)
+    except TypeError as error:
+        raise broken(
+            "unused() returns booleans for the variables and for the additionals, or None, because "
+            "the engine looks scores up by them",
+            error,
+            "a pair of such booleans, or None",
+            repr(factor),
+        ) from None
+    if slots is None:
+        slots = np.zeros(factor.variables.shape, dtype=np.bool_)
+    if extra is None:
+        extra = np.zeros((factor.n_factors, factor.n_additionals), dtype=np.bool_)
     of_slots = factor.links(slots)
     for oracle in oracles_of(factor):
         mine = of_slots[factor.offsets[oracle.i] : factor.offsets[oracle.i + 1]]
@@ -187,18 +188,3 @@ def check_unused(factor: Factor, *, seed: int = 0, draws: int = DRAWS) -> None:
                     "marks of nothing that a structure has on",
                     oracle.where(scores),
                 )
-
-
-def _booleans(factor: Factor, given: Any, shape: tuple[int, ...]) -> npt.NDArray[np.bool_]:
-    """Return what `unused` says of entries of a shape."""
-    if given is None:
-        return np.zeros(shape, dtype=np.bool_)
-    if not isinstance(given, np.ndarray) or given.dtype != np.bool_ or given.shape != shape:
-        raise broken(
-            "unused() returns booleans for the variables and for the additionals, or None, because "
-            "the engine looks scores up by them",
-            f"{type(given).__name__} of shape {np.shape(given)}",
-            f"booleans of shape {shape}, or None",
-            repr(factor),
-        )
-    return given

@@ -9,7 +9,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from lpsmap_core.model.inputs import check_readable
+from lpsmap_core.model.inputs import check_readable, kind_of
 
 __all__ = [
     "check_ends",
@@ -34,8 +34,7 @@ def check_scores(name: str, scores: Any, ndim: int) -> None:
     """
     if not isinstance(scores, Tensor):
         raise TypeError(
-            f"{name}: scores is a {type(scores).__name__}; expected a torch.Tensor. Use "
-            "torch.as_tensor."
+            f"{name}: scores is {kind_of(scores)}; expected a torch.Tensor. Use torch.as_tensor."
         )
     if not torch.compiler.is_compiling():
         check_readable(f"{name}: scores", scores)
@@ -90,7 +89,7 @@ def checked_lengths(name: str, lengths: Any, batch: tuple[int, ...], most: int) 
     if lengths is None:
         return None
     if not isinstance(lengths, Tensor) or lengths.dtype not in _INTEGERS:
-        got = lengths.dtype if isinstance(lengths, Tensor) else type(lengths).__name__
+        got = lengths.dtype if isinstance(lengths, Tensor) else kind_of(lengths)
         raise TypeError(
             f"{name}: lengths is {got}; expected a tensor of integers. Use torch.tensor(lengths)."
         )
@@ -117,7 +116,7 @@ def checked_mask(name: str, mask: Any, shape: tuple[int, ...]) -> Tensor | None:
     if mask is None:
         return None
     if not isinstance(mask, Tensor) or mask.dtype != torch.bool:
-        got = mask.dtype if isinstance(mask, Tensor) else type(mask).__name__
+        got = mask.dtype if isinstance(mask, Tensor) else kind_of(mask)
         raise TypeError(
             f"{name}: mask is {got}; expected a tensor of booleans, true where a score takes part. "
             "Use mask.bool()."

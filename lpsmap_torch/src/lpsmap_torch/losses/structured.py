@@ -13,6 +13,7 @@ from torch import Tensor, nn
 
 from lpsmap_core import Factor, Variables
 from lpsmap_core.kernels.arrays import FloatArray
+from lpsmap_core.model.inputs import kind_of
 from lpsmap_torch.graph import TorchFactorGraph, in_factors
 from lpsmap_torch.losses.envelope import with_slopes
 from lpsmap_torch.losses.labels import Items, Labels, labels_of, read_target
@@ -174,7 +175,7 @@ def checked_cost(name: str, cost: float) -> float:
         If it is negative, or not finite.
     """
     if isinstance(cost, bool) or not isinstance(cost, (int, float)):
-        raise TypeError(f"{name}: cost is a {type(cost).__name__}; expected a number.")
+        raise TypeError(f"{name}: cost is {kind_of(cost)}; expected a number.")
     if not 0.0 <= cost < math.inf:
         raise ValueError(f"{name}: cost is {cost}; expected a finite number, 0 or more.")
     return float(cost)
@@ -193,7 +194,7 @@ def checked_scores(name: str, scores: Any) -> Tensor:
         If a transform of torch stands in for the numbers.
     """
     if not isinstance(scores, Tensor) or not scores.is_floating_point():
-        got = f"dtype {scores.dtype}" if isinstance(scores, Tensor) else type(scores).__name__
+        got = f"dtype {scores.dtype}" if isinstance(scores, Tensor) else kind_of(scores)
         raise TypeError(
             f"{name}: scores: got {got}; expected a tensor of floating-point numbers, which a "
             "gradient can reach."
