@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -9,8 +10,15 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from lpsmap_core import Factor, FactorGraph, kernel
-from lpsmap_core.kernels.records import Factors, Scores, Structures
+from lpsmap_core import FREE, LOWER, Factor, FactorGraph, LocalSolution, kernel, leaf
+from lpsmap_core.kernels.records import (
+    Direction,
+    Factors,
+    LocalScores,
+    Product,
+    Scores,
+    Structures,
+)
 from lpsmap_factors_logic import AtMostOne
 
 SCORES = np.array([[0.3, 0.2, 0.1, -0.5], [0.1, 1.0, 0.4, 0.9]])
@@ -162,3 +170,97 @@ def test_a_vertex_that_is_no_array_of_numbers_is_named(part: Any) -> None:
 
     with pytest.raises(TypeError, match=r"Wordy.vertex returned .*; expected an array of real num"):
         graph_of(Wordy, False).solve()
+
+
+# -------------------------------------------------------------------- closed forms
+
+
+@leaf
+def twos(rows: IntArray, factors: Factors, scores: LocalScores, solution: LocalSolution) -> None:
+    for r in rows:
+        for i in range(factors.offsets[r], factors.offsets[r + 1]):
+            solution.z[i], solution.face[i] = 2.0, FREE
+
+
+@leaf
+def no_numbers(
+    rows: IntArray, factors: Factors, scores: LocalScores, solution: LocalSolution
+) -> None:
+    for r in rows:
+        for i in range(factors.offsets[r], factors.offsets[r + 1]):
+            solution.z[i], solution.face[i] = np.nan, FREE
+
+
+@leaf
+def zeros(rows: IntArray, factors: Factors, scores: LocalScores, solution: LocalSolution) -> None:
+    for r in rows:
+        for i in range(factors.offsets[r], factors.offsets[r + 1]):
+            solution.z[i], solution.face[i] = 0.0, LOWER
+
+
+@leaf
+def nothing_moves(rows: IntArray, factors: Factors, direction: Direction, product: Product) -> None:
+    for r in rows:
+        for i in range(factors.offsets[r], factors.offsets[r + 1]):
+            product.out_u[i] = 0.0
+
+
+def closed(project: Callable[..., None]) -> type[Factor]:
+    kernels = {"projection_kernel": project, "jvp_kernel": nothing_moves}
+    return type("Closed", (OneOf,), {name: staticmethod(f) for name, f in kernels.items()})
+
+
+def test_a_closed_form_outside_of_the_box_is_named() -> None:
+    words = r"Closed.projection_kernel wrote .*\[2.0, 2.0, 2.0, 2.0\] for factor 0 of Closed.*; exp"
+    with pytest.raises(ValueError, match=words + r".*\[0, 1\]. `lpsmap check Closed` shows more"):
+        graph_of(closed(twos), False).solve()
+    graph_of(closed(zeros), False).solve()
+
+
+@pytest.mark.parametrize("among_others", [False, True])
+def test_a_closed_form_that_is_not_finite_is_named(among_others: bool) -> None:
+    words = r"Closed.projection_kernel wrote .*\[nan, nan, nan, nan\] for factor 0 of Closed"
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for max_iter in (5, 1000):
+            with pytest.raises(ValueError, match=words):
+                graph_of(closed(no_numbers), among_others).solve(max_iter=max_iter)
+
+
+def arrays(solve: Callable[..., Any]) -> type[Factor]:
+    def jvp(cls: type[Factor], solution: LocalSolution, d_u: Any, d_v: Any, *others: Any) -> Any:
+        return d_u, d_v
+
+    methods = {"solve_sparsemap": classmethod(solve), "jvp": classmethod(jvp)}
+    return type("Arrays", (OneOf,), methods)
+
+
+ANSWERS: dict[str, tuple[Callable[..., Any], str]] = {
+    "an array": (
+        lambda a, eta_v: a,
+        "returned an object of type ndarray; expected a LocalSolution",
+    ),
+    "one row for all": (
+        lambda a, eta_v: LocalSolution(a[:1], eta_v, 0 * a.astype(np.int8), np.zeros(2, np.int8)),
+        r"returned z of shape \(1, 4\); expected \(2, 4\)",
+    ),
+    "one branch for all": (
+        lambda a, eta_v: LocalSolution(a, eta_v, 0 * a.astype(np.int8), np.int8(0)),
+        r"returned branch of shape \(\); expected \(2,\)",
+    ),
+    "twos": (
+        lambda a, eta_v: LocalSolution(0 * a + 2, eta_v, a.astype(np.int8), np.zeros(2, np.int8)),
+        r"wrote the marginals delta \* z = \[2.0,",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", ANSWERS)
+def test_array_code_that_returns_no_solutions_is_named(case: str) -> None:
+    answer, words = ANSWERS[case]
+
+    def solve(cls: type[Factor], a: Any, eta_v: Any, *others: Any) -> Any:
+        return answer(a, eta_v)
+
+    with pytest.raises((TypeError, ValueError), match=rf"Arrays.solve_sparsemap {words}"):
+        graph_of(arrays(solve), False).solve()
