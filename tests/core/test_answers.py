@@ -264,3 +264,21 @@ def test_array_code_that_returns_no_solutions_is_named(case: str) -> None:
 
     with pytest.raises((TypeError, ValueError), match=rf"Arrays.solve_sparsemap {words}"):
         graph_of(arrays(solve), False).solve()
+
+
+# -------------------------------------------------------------------- what is no override
+
+
+@pytest.mark.parametrize("name", ["map_kernel", "projection_kernel", "jvp_kernel"])
+@pytest.mark.parametrize("value", ["kernel", True])
+def test_a_kernel_that_is_no_function_is_named(name: str, value: Any) -> None:
+    wrong = type("Worded", (OneOf,), {name: value})
+    with pytest.raises(TypeError, match=rf"Worded.{name}: got {value!r}; expected a function"):
+        graph_of(wrong, False).solve()
+
+
+@pytest.mark.parametrize("name", ["vertex_sizes", "solve_sparsemap", "jvp"])
+def test_a_method_of_instances_is_no_override_for_many(name: str) -> None:
+    wrong = type("Single", (OneOf,), {name: lambda self, *arguments: None})
+    with pytest.raises(TypeError, match=rf"Single.{name}: .* Put @classmethod above it"):
+        graph_of(wrong, False).solve()
