@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from lpsmap import Sequence
-from lpsmap_core import FactorGraph
+from lpsmap_core import FactorGraph, kernel
 from lpsmap_core.testing import (
     ConformanceError,
     check_factor,
@@ -24,8 +24,11 @@ from planted_faults import (
     FAULTS,
     DecodesToArrays,
     Halves,
+    KernelOfNoNumbers,
+    KernelWritesIntoItsScores,
     KernelWritesTooMuch,
     NegatesAgain,
+    NotANumber,
     TwiceTheJacobian,
 )
 from sound_types import SOUND, Block, OneOf
@@ -97,6 +100,32 @@ def test_nothing_runs_after_a_kernel_that_writes_beyond_its_room():
     results = list(run_checks(KernelWritesTooMuch.examples()[0]))
     assert results[-1].check == "check_map_kernel"
     assert not results[-1].ok
+
+
+def test_what_is_wrong_with_a_kernel_is_said():
+    for cls, words in (
+        (KernelWritesIntoItsScores, "Got: map_kernel wrote into eta_u"),
+        (KernelOfNoNumbers, "Rule: map_kernel .*\nGot: .*nan.* of score nan"),
+    ):
+        error = next(
+            r for r in run_checks(cls.examples()[0]) if r.check == "check_map_kernel"
+        ).error
+        assert re.search(words, str(error)), error
+
+
+@pytest.mark.compiled
+def test_a_kernel_of_too_few_arguments_is_refused_as_a_solve_refuses_it():
+    class OfThree(OneOf):
+        map_kernel = staticmethod(kernel(lambda rows, factors, scores: None))
+
+    with pytest.raises(ConformanceError, match="takes 3 arguments; expected 4: the rows, then the"):
+        check_factor(OfThree.examples()[0])
+
+
+def test_a_vertex_of_no_numbers_is_one_fault():
+    assert failing(NotANumber.examples()[0]) >= {"check_zero_one"}
+    alike = {"check_labels", "check_determinism", "check_hidden_state"}
+    assert not failing(NotANumber.examples()[0]) & alike
 
 
 @parametrize_with_checks(Block.examples())
