@@ -122,9 +122,9 @@ def solve(
         check_form(form, named)
         try:
             found = solve_as(task, named.graph, options)
-        except (OSError, ValueError, DuplicateNameError, ModuleNotFoundError):
-            raise
         except Exception as error:  # an oracle of a plugin can raise anything
+            if _is_ours(error):
+                raise
             raise click.ClickException(f"{file}: {_blamed(error)}") from error
     if isinstance(found, Assignment):
         narration.end(found)
@@ -181,7 +181,18 @@ def _given(named: NamedGraph, evidence: Path, file: Path) -> NamedGraph:
     return NamedGraph(given.graph, {name: given.of(u) for name, u in named.variables.items()})
 
 
+def _is_ours(error: Exception) -> bool:
+    """Return whether an error is told in words: by core, and of a kind that says all."""
+    *_, (frame, _) = traceback.walk_tb(error.__traceback__)
+    by_core = str(frame.f_globals.get("__name__", "")).startswith("lpsmap_core.")
+    kinds = OSError, ValueError, DuplicateNameError, ModuleNotFoundError
+    return by_core and isinstance(error, kinds)
+
+
 def _blamed(error: Exception) -> str:
-    """Return what an error says, and the line that raised it."""
+    """Return what an error says, and the function and the line that raised it."""
     last = traceback.extract_tb(error.__traceback__)[-1]
-    return f"{type(error).__name__}: {error}, raised in {last.filename}, line {last.lineno}"
+    return (
+        f"{type(error).__name__}: {error}, raised by {last.name} in {last.filename}, "
+        f"line {last.lineno}"
+    )
