@@ -83,6 +83,13 @@ class Halves(OneOf):
 
 
 @caught_by("check_zero_one")
+class NotANumber(OneOf):
+    def vertex(self, y):
+        m, n = super().vertex(y)
+        return m * np.nan, n
+
+
+@caught_by("check_zero_one")
 class FractionOfAnAdditional(OneOf):
     def vertex(self, y):
         m, n = super().vertex(y)
@@ -365,6 +372,22 @@ class KernelCountsFromTheBucketsStart(Compiled):
         Compiled.map_kernel(rows, factors, scores, structures)
         for r in rows:
             structures.entry[structures.start[r]] += factors.offsets[r]
+
+
+@caught_by("check_map_kernel")
+class KernelOfNoNumbers(Compiled):
+    @staticmethod
+    def map_kernel(rows, factors, scores, structures):
+        Compiled.map_kernel(rows, factors, scores, structures)
+        structures.value[structures.start[rows]] = np.nan
+
+
+@caught_by("check_map_kernel")
+class KernelWritesIntoItsScores(Compiled):
+    @staticmethod
+    def map_kernel(rows, factors, scores, structures):
+        Compiled.map_kernel(rows, factors, scores, structures)
+        scores.eta_u[factors.offsets[rows]] = 0.0
 
 
 @caught_by("check_map_kernel")

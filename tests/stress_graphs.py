@@ -171,11 +171,12 @@ def structures_of(oracle: Oracle, tries: int = 4) -> tuple[FloatArray, FloatArra
         _ask(oracle, scores, np.zeros((len(scores), oracle.n_additionals)), found)
         if max(found.values()) >= len(scores) // 2:
             return None
-    m = np.array(sorted({vertex[:k] for vertex in found})).reshape(-1, k)
+    found_m = sorted({vertex[:k] for vertex in found})
+    m = np.array(found_m).reshape(len(found_m), k)
     for _ in range(tries if oracle.n_additionals else 0):  # additionals that variables leave open
         some = rng.normal(size=(len(m), oracle.n_additionals))
         _ask(oracle, 1e4 * (2.0 * m - 1.0), some, found)
-    vertices = np.array(sorted(found)).reshape(-1, oracle.size)
+    vertices = np.array(sorted(found)).reshape(len(found), oracle.size)
     return vertices[:, :k], vertices[:, k:]
 
 

@@ -6,8 +6,11 @@ import numpy as np
 import pytest
 
 import stress_decoding
+from lpsmap_core import FactorGraph
+from lpsmap_core.testing.oracle import Oracle
+from lpsmap_factors_logic import AtMostOne
 from rules import RULES
-from stress_graphs import Piece, Row, templates_of
+from stress_graphs import Piece, Row, structures_of, templates_of
 
 
 @pytest.mark.parametrize("kind", sorted(RULES))
@@ -36,6 +39,13 @@ def _scores(row: Row, eta_v: np.ndarray) -> dict[bytes, float]:
         key = m[order].tobytes()
         best[key] = max(best.get(key, -np.inf), float(n @ eta_v))
     return best
+
+
+def test_a_row_of_no_variables_has_one_structure() -> None:
+    factor = AtMostOne(FactorGraph().variable((2, 3)), lengths=np.array([0, 2]))
+    listed = structures_of(Oracle(factor, 0))
+    assert listed is not None
+    assert [part.shape for part in listed] == [(1, 0), (1, 0)]
 
 
 @pytest.mark.compiled

@@ -132,7 +132,7 @@ def test_expected_failures_are_told_with_their_reasons(check):
         ("Silent", "examples: got none; expected a class method"),
         (
             "Clumsy",
-            "Clumsy: variables: got a str.*, raised in .*test_check_command.py",
+            "Clumsy: variables: got a str.*, raised by .* in .*test_check_command.py",
         ),
         ("Foreign", r"examples: got Chosen\(2 factors"),
     ],
@@ -146,7 +146,7 @@ def test_types_without_proper_examples_fail(check, name, words):
 def test_what_a_type_raises_is_told_with_its_place(check):
     code, output = check("Raiser")
     assert code == 1
-    place = r"\ncheck_shapes\nKeyError: 'boom', raised in .*test_check_command.py, line \d+\n"
+    place = r"\ncheck_shapes\nKeyError: 'boom', raised by .* in .*test_check_command.py, line \d+\n"
     assert re.search(place, output)
 
 

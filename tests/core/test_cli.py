@@ -120,7 +120,9 @@ def test_what_a_plugins_command_raises_is_told_in_a_line() -> None:
     with registered(greeter):
         result = lpsmap("boom")
     assert result.exit_code == 1
-    words = r"Error: boom: KeyError: 'x', raised in .*test_cli.py, line \d+. Tell the authors of"
+    words = (
+        r"Error: boom: KeyError: 'x', raised by .* in .*test_cli.py, line \d+. Tell the authors of"
+    )
     assert re.fullmatch(f"{words} registered-by-hand.\n", result.output)
 
 

@@ -212,6 +212,18 @@ class Faulty(lpsmap_core.Factor):
         return np.zeros(self.event_shape), np.empty(0)
 
 
+@lpsmap_core.kernel
+def refuse(rows: Any, factors: Any, scores: Any, structures: Any) -> None:
+    if len(rows) > 0:
+        raise ValueError("the kernel says no")
+
+
+class Refusing(Faulty):
+    """A type whose kernel fails with an error of a kind that others have words for."""
+
+    map_kernel = staticmethod(refuse)
+
+
 class FaultyFormat(FileFormat):
     """A format whose reader fails."""
 
@@ -237,7 +249,7 @@ class FaultyPlugin:
 
     @hookimpl
     def lpsmap_factors(self) -> list[type[lpsmap_core.Factor]]:
-        return [Faulty]
+        return [Faulty, Refusing]
 
     @hookimpl
     def lpsmap_formats(self) -> list[type[FileFormat]]:
@@ -246,9 +258,13 @@ class FaultyPlugin:
 
 def test_what_a_plugin_does_is_no_traceback(tmp_path: Path) -> None:
     content = {"variables": {"u": [1.0]}, "factors": [{"type": "Faulty", "over": ["u"]}]}
+    kernel = {**content, "factors": [{"type": "Refusing", "over": ["u"]}]}
     with registered(FaultyPlugin()):
+        place = r"raised by refuse in .*test_formats.py, line \d+"
+        result = CliRunner().invoke(cli.main, ["solve", str(written(tmp_path, kernel, "b.json"))])
+        assert re.search(f"^Error: .*ValueError: the kernel says no, {place}", result.output)
         for name, words in (
-            ("a.json", "ZeroDivisionError: .* raised in .*test_formats.py, line"),
+            ("a.json", "ZeroDivisionError: .* raised by solve_map in .*test_formats.py, line"),
             ("a.faulty", "AttributeError: no such thing; raised by the format of registered-by-h"),
             ("a.none", "returned None; expected a NamedGraph"),
         ):

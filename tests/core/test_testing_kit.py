@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from lpsmap import Sequence
-from lpsmap_core import DynamicProgram, FactorGraph
+from lpsmap_core import DynamicProgram, FactorGraph, kernel
 from lpsmap_core.testing import (
     ConformanceError,
     check_factor,
@@ -24,8 +24,11 @@ from planted_faults import (
     FAULTS,
     DecodesToArrays,
     Halves,
+    KernelOfNoNumbers,
+    KernelWritesIntoItsScores,
     KernelWritesTooMuch,
     NegatesAgain,
+    NotANumber,
     TwiceTheJacobian,
 )
 from sound_types import SOUND, Block, OneOf
@@ -119,6 +122,32 @@ def test_a_size_that_init_should_have_refused_is_named():
     assert "additional 3 is none; expected 0 to 2" in failed[0].message
     assert "declared with 6 variables and 3 additionals" in failed[0].message
     assert "refuse such a declaration in __init__" in failed[0].message
+
+
+def test_what_is_wrong_with_a_kernel_is_said():
+    for cls, words in (
+        (KernelWritesIntoItsScores, "Got: map_kernel wrote into eta_u"),
+        (KernelOfNoNumbers, "Rule: map_kernel .*\nGot: .*nan.* of score nan"),
+    ):
+        error = next(
+            r for r in run_checks(cls.examples()[0]) if r.check == "check_map_kernel"
+        ).error
+        assert re.search(words, str(error)), error
+
+
+@pytest.mark.compiled
+def test_a_kernel_of_too_few_arguments_is_refused_as_a_solve_refuses_it():
+    class OfThree(OneOf):
+        map_kernel = staticmethod(kernel(lambda rows, factors, scores: None))
+
+    with pytest.raises(ConformanceError, match="takes 3 arguments; expected 4: the rows, then the"):
+        check_factor(OfThree.examples()[0])
+
+
+def test_a_vertex_of_no_numbers_is_one_fault():
+    assert failing(NotANumber.examples()[0]) >= {"check_zero_one"}
+    alike = {"check_labels", "check_determinism", "check_hidden_state"}
+    assert not failing(NotANumber.examples()[0]) & alike
 
 
 @parametrize_with_checks(Block.examples())

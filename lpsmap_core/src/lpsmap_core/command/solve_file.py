@@ -21,10 +21,9 @@ from lpsmap_core.command.limits import (
 from lpsmap_core.command.models import MODEL, told_in_words
 from lpsmap_core.command.narration import Narration
 from lpsmap_core.corpus.work import MAP, SPARSEMAP, TASKS, solve_as
-from lpsmap_core.plugins.blame import blamed
+from lpsmap_core.plugins.blame import blamed, is_of_core
 from lpsmap_core.plugins.files import read_evidence, read_graph
 from lpsmap_core.plugins.formats import NamedGraph
-from lpsmap_core.plugins.registry import DuplicateNameError
 from lpsmap_core.solution.assignment import Assignment
 from lpsmap_core.solution.solution import Solution
 
@@ -123,12 +122,12 @@ def solve(
         check_form(form, named)
         try:
             found = solve_as(task, named.graph, options)
-        except ValueError as error:
-            raise click.ClickException(f"{file}: {_odd_block(named, error)}{error}") from error
-        except (OSError, DuplicateNameError, ModuleNotFoundError):
-            raise
         except Exception as error:  # an oracle of a plugin can raise anything
-            raise click.ClickException(f"{file}: {blamed(error)}") from error
+            if not is_of_core(error):
+                raise click.ClickException(f"{file}: {blamed(error)}") from error
+            if isinstance(error, ValueError):
+                raise click.ClickException(f"{file}: {_odd_block(named, error)}{error}") from error
+            raise
     if isinstance(found, Assignment):
         narration.end(found)
     click.echo(answer_text(form, named, found))

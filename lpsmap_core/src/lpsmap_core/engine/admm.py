@@ -59,6 +59,7 @@ from lpsmap_core.engine.selection import (
     solve_locally,
     take_over,
 )
+from lpsmap_core.engine.soundness import refuse_unsound_solutions
 from lpsmap_core.engine.state import PartState, initial_state, scale_additionals
 from lpsmap_core.engine.step_size import balance_ratio, balanced_step_size
 from lpsmap_core.engine.threads import Shares, in_shares
@@ -151,6 +152,7 @@ def run_loop(state: PartState, chosen: BoolArray, options: Options) -> None:
     if kind is not None:
         give_back_tools(state.part, kind, polish, work)
     _forget_unsolved(state)
+    refuse_unsound_solutions(state)
 
 
 def _forget_unsolved(state: PartState) -> None:

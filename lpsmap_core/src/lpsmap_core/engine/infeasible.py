@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from lpsmap_core.engine.soundness import refuse_unsound_solutions
 from lpsmap_core.engine.state import PartState, sums
 from lpsmap_core.kernels.arrays import BoolArray, FloatArray, IntArray
 from lpsmap_core.kernels.interrupts import out_of_time
@@ -61,6 +62,7 @@ class InfeasibilityTest:
         suspect[running] = ((progress.primal_residual > SUSPECT) | self._hold_forbidden())[running]
         if not suspect.any():
             return suspect[running]
+        refuse_unsound_solutions(self.state)  # nothing is proven by numbers that are none
         gap = self._gap()
         found = suspect & (self._support(suspect, gap)[0] < 0.0)
         if out_of_time():  # the supports are those of projections that were cut short

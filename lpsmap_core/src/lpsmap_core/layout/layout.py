@@ -24,6 +24,7 @@ from lpsmap_core.layout.latest import arranged
 from lpsmap_core.layout.network import Networks, build_networks
 from lpsmap_core.layout.ragged import offsets_of, ranges
 from lpsmap_core.model.factor import Factor
+from lpsmap_core.model.levels import check_overrides
 
 __all__ = ["Bucket", "Layout", "Part", "build_layout"]
 
@@ -355,6 +356,7 @@ def _bucket(
 ) -> Bucket:
     """Return the bucket of a type's declarations."""
     factor_type = type(declarations[0])
+    check_overrides(factor_type)
     begin, end = table.starts[0, b : b + 2].tolist()
     links = slice(*table.starts[1, b : b + 2].tolist())
     factors, offsets = slice(begin, end), slice(begin + b, end + b + 1)

@@ -7,6 +7,7 @@ the second through Python.
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 
@@ -56,6 +57,9 @@ class _ClosedForm:
     """What the two kinds of closed form share: their faces, and how compiled loops reach them."""
 
     vectorised = True
+
+    function: str
+    """What of the factor type it calls."""
 
     def __init__(self, bucket: Bucket, delta: FloatArray, barred: ByteArray | None = None) -> None:
         self.bucket = bucket
@@ -129,6 +133,8 @@ class _ClosedForm:
 class CompiledForm(_ClosedForm):
     """A closed form as kernels on flat arrays."""
 
+    function = "projection_kernel"
+
     def __init__(self, bucket: Bucket, delta: FloatArray, barred: ByteArray | None = None) -> None:
         assert bucket.type.projection_kernel is not None
         assert bucket.type.jvp_kernel is not None
@@ -177,6 +183,8 @@ class CompiledForm(_ClosedForm):
 class ArrayForm(_ClosedForm):
     """A closed form in array-API code, called once for every arity in the bucket."""
 
+    function = "solve_sparsemap"
+
     def __init__(self, bucket: Bucket, delta: FloatArray, barred: ByteArray | None = None) -> None:
         super().__init__(bucket, delta, barred)
         self._arity = np.diff(bucket.offsets)
@@ -197,6 +205,7 @@ class ArrayForm(_ClosedForm):
             solution = self.bucket.type.solve_sparsemap(
                 a[slots], eta_v[extra], self.delta[slots], *self._parameters(group, slots)
             )
+            _check_shapes(self.bucket, solution, slots.shape, extra.shape)
             z[slots], v[extra] = solution.z, solution.v
             self.face[slots], self.branch[group] = solution.face, solution.branch
 
@@ -224,6 +233,29 @@ class ArrayForm(_ClosedForm):
             extra = ranges(self.bucket.additional_offsets, group).reshape(len(group), key[1])
             groups.append((group, slots, extra))
         return groups
+
+
+def _check_shapes(
+    bucket: Bucket, solution: Any, of_slots: tuple[int, ...], of_additionals: tuple[int, ...]
+) -> None:
+    """Raise unless array code returned a solution whose arrays have the shapes of what it solves.
+
+    Others would be broadcast.
+    """
+    name = f"{bucket.type.__name__}.solve_sparsemap"
+    if not isinstance(solution, LocalSolution):
+        raise TypeError(
+            f"{name} returned an object of type {type(solution).__name__}; expected a "
+            "LocalSolution of z, v, face and branch."
+        )
+    shapes = of_slots, of_additionals, of_slots, of_slots[:1]
+    for field, shape in zip(LocalSolution._fields, shapes, strict=True):
+        array = getattr(solution, field)
+        if np.shape(array) != shape:
+            raise ValueError(
+                f"{name} returned {field} of shape {np.shape(array)}; expected {shape}: a row for "
+                "each factor."
+            )
 
 
 # -------------------------------------------------------------------- for compiled loops

@@ -9,7 +9,12 @@ from lpsmap_core.kernels.compile import leaf
 from lpsmap_core.kernels.interrupts import raise_interrupt
 from lpsmap_core.kernels.records import Scores, Structures
 from lpsmap_core.layout.layout import Bucket
-from lpsmap_core.local.active.answers import PythonOracles, room_for_structures
+from lpsmap_core.local.active.answers import (
+    PythonOracles,
+    ask_kernel,
+    room_for_structures,
+    vertex_sizes,
+)
 from lpsmap_core.local.forced import ORACLE, limit
 
 __all__ = ["HELD", "best_structures", "which_obey", "with_finite_scores"]
@@ -33,13 +38,15 @@ def best_structures(
     scores, eta_v = scores.copy(), eta_v.copy()
     limit(scores)
     limit(eta_v)
-    found = room_for_structures(np.maximum(bucket.type.vertex_sizes(bucket.factors), 1))
-    rows, oracle = np.arange(bucket.n_factors), bucket.type.map_kernel
-    if oracle is None:
+    found, rows = (
+        room_for_structures(np.maximum(vertex_sizes(bucket), 1)),
+        np.arange(bucket.n_factors),
+    )
+    if bucket.type.map_kernel is None:
         PythonOracles(bucket, found).ask(rows, scores, eta_v)
+        raise_interrupt()
     else:
-        oracle(rows, bucket.factors, Scores(scores, eta_v), found)
-    raise_interrupt()
+        ask_kernel(bucket, rows, Scores(scores, eta_v), found)
     w, n = np.zeros(bucket.n_links), np.zeros(bucket.n_additionals)
     _spread(found, bucket.offsets, bucket.additional_offsets, w, n)
     return w, n

@@ -12,6 +12,7 @@ import time
 import warnings
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -227,12 +228,11 @@ def _several(hook: str, result: Any) -> Iterable[Any]:
 
 def _contest_own_names(offers: Offers) -> None:
     """Add the claims of ``lpsmap`` itself to names of its own, which no plugin's type can have."""
-    import lpsmap_core  # which imports this module
-
-    core = Plugin("lpsmap", OWN, lpsmap_core.__version__)
+    face = import_module("lpsmap_core")  # by name: it stands above
+    core = Plugin("lpsmap", OWN, face.__version__)
     for name in FACE:
         if name in offers:
-            offers.add(Registration(name, getattr(lpsmap_core, name), core))
+            offers.add(Registration(name, getattr(face, name), core))
 
 
 @functools.cache

@@ -16,6 +16,7 @@ from lpsmap_core.engine.compiled import CompiledEngine
 from lpsmap_core.engine.polish import MOST_LINKS
 from lpsmap_core.engine.threads import SMALLEST_WORK, cut
 from lpsmap_core.layout.layout import Bucket, Layout
+from lpsmap_core.local.active.answers import vertex_sizes
 from lpsmap_core.local.active.memory import block_size
 from lpsmap_core.local.active.sets import first_capacity
 from lpsmap_core.local.solvers import SolverChoice, choose_solver
@@ -305,7 +306,7 @@ def _memory(layout: Layout, found: list[Chosen], threads: int) -> Memory:
 
 
 def _active_set_bytes(bucket: Bucket) -> int:
-    width = np.maximum(bucket.type.vertex_sizes(bucket.factors), 1)
+    width = np.maximum(vertex_sizes(bucket), 1)
     blocks, answers = block_size(width, first_capacity(bucket)), 1.5 * width
     return int(FLOAT * (blocks.sum() + answers.sum() + 8 * bucket.n_factors + 2 * bucket.n_links))
 

@@ -7,6 +7,7 @@ from typing import NamedTuple
 import numpy as np
 
 from lpsmap_core.kernels.arrays import FloatArray, IntArray
+from lpsmap_core.kernels.native import address_of
 from lpsmap_core.kernels.records import Scores, Structures
 from lpsmap_core.layout.layout import Bucket
 from lpsmap_core.model.factor import Factor
@@ -55,7 +56,9 @@ def check_map_kernel(factor: Factor, *, seed: int = 0, draws: int = DRAWS) -> No
     seen = [vertices_seen(oracle, rng, draws) for oracle in oracles]
     for start in (0, 1):
         rows = np.arange(start, bucket.n_factors, 2)
-        answers = ask_kernel(bucket, rows, problems.a, problems.eta_v)
+        given = Scores(problems.a.copy(), problems.eta_v.copy())
+        answers = ask_kernel(bucket, rows, *given)
+        _require_unchanged(factor, given, Scores(problems.a, problems.eta_v))
         _require_room(factor, bucket, rows, answers)
         for f in rows:
             oracle = oracles[bucket.row[f]]
@@ -106,12 +109,26 @@ def ask_kernel(
         value=np.full(ends[-1], float(UNTOUCHED)),
         size=np.full(bucket.n_factors, UNTOUCHED, dtype=np.int64),
     )
+    address_of(bucket.type.map_kernel, "map_kernel")  # which refuses other arguments in words
     bucket.type.map_kernel(rows, bucket.factors, Scores(eta_u, eta_v), structures)
     return KernelAnswers(structures, room)
 
 
 def _sizes(bucket: Bucket) -> IntArray:
     return np.asarray(bucket.type.vertex_sizes(bucket.factors))
+
+
+def _require_unchanged(factor: Factor, given: Scores, before: Scores) -> None:
+    """Require that scores are as they were: what was asked could not be judged otherwise."""
+    for name, now, then in zip(given._fields, given, before, strict=True):
+        if not np.array_equal(now, then):
+            i = int(np.flatnonzero(now != then)[0])
+            raise broken(
+                "map_kernel leaves its scores as they are, because the caller goes on with them",
+                f"map_kernel wrote into {name}: {now[i]} at entry {i} of the bucket's",
+                f"{then[i]}, as it was; copy what you need to change",
+                repr(factor),
+            )
 
 
 def _require_room(factor: Factor, bucket: Bucket, rows: IntArray, answers: KernelAnswers) -> None:
@@ -151,7 +168,8 @@ def _require_as_good(
     plain = oracle.of(scores)
     allowed = 1e-10 * np.abs(scores).sum()
     found, best = float(scores @ vertex), float(scores @ plain.vertex)
-    if abs(found - best) > allowed or (seen @ scores).max() - found > allowed:
+    least, most = (seen @ scores).max() - allowed, best + allowed
+    if not max(least, best - allowed) <= found <= most:  # nor is a NaN
         raise broken(
             "map_kernel finds a structure of the same score as solve_map, because it replaces it",
             f"{vertex.tolist()} of score {found:.10g}",

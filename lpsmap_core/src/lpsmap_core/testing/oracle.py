@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from lpsmap_core.kernels.arrays import FloatArray
+from lpsmap_core.local.active.answers import vertex_numbers
 from lpsmap_core.model.factor import Factor
 
 __all__ = ["Answer", "Oracle", "oracles_of", "vertices_seen"]
@@ -63,7 +64,7 @@ class Oracle:
         """Return the best structure."""
         label = self.row.solve_map(self.shaped(eta_u), eta_v.copy())
         m, n = self.row.vertex(label)
-        m, n = (np.ravel(np.asarray(part, dtype=np.float64)).copy() for part in (m, n))
+        m, n = (vertex_numbers(self.row, part).flatten() for part in (m, n))
         return Answer(label, m, n)
 
     def of(self, scores: FloatArray) -> Answer:

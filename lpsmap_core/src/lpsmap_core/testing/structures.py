@@ -6,6 +6,7 @@ import json
 
 import numpy as np
 
+from lpsmap_core.kernels.arrays import FloatArray
 from lpsmap_core.model.factor import Factor
 from lpsmap_core.model.parameters import check_arrays
 from lpsmap_core.model.unused import unused_of
@@ -101,7 +102,7 @@ def check_labels(factor: Factor, *, seed: int = 0, draws: int = DRAWS) -> None:
     """Labels are hashable, equal for equal calls, and tell different vertices apart."""
     rng = np.random.default_rng(seed)
     for oracle in oracles_of(factor):
-        vertices: dict[object, tuple[float, ...]] = {}
+        vertices: dict[object, FloatArray] = {}
         for scores in random_scores(rng, draws, oracle.size):
             first, again = oracle.of(scores), oracle.of(scores)
             try:
@@ -121,11 +122,11 @@ def check_labels(factor: Factor, *, seed: int = 0, draws: int = DRAWS) -> None:
                     "equal labels of equal hash",
                     oracle.where(scores),
                 )
-            known = vertices.setdefault(first.label, tuple(first.vertex))
-            if known != tuple(first.vertex):
+            known = vertices.setdefault(first.label, first.vertex)
+            if not np.array_equal(known, first.vertex, equal_nan=True):
                 raise broken(
                     "a label stands for one structure, because structures are found again by it",
-                    f"label {first.label!r} for {known} and for {tuple(first.vertex)}",
+                    f"label {first.label!r} for {known.tolist()} and for {first.vertex.tolist()}",
                     "different labels",
                     oracle.where(scores),
                 )

@@ -1,4 +1,4 @@
-"""What a factor type's own Python methods answer, held to what they promise."""
+"""What a factor type's own methods and kernels answer, held to what they promise."""
 
 from __future__ import annotations
 
@@ -9,18 +9,49 @@ import numpy as np
 import numpy.typing as npt
 
 from lpsmap_core.kernels.arrays import BoolArray, FloatArray, IntArray
-from lpsmap_core.kernels.compile import kernel
-from lpsmap_core.kernels.interrupts import interrupted
-from lpsmap_core.kernels.records import Structures
+from lpsmap_core.kernels.compile import kernel, leaf
+from lpsmap_core.kernels.interrupts import interrupted, raise_interrupt, stopped
+from lpsmap_core.kernels.records import Factors, Scores, Structures
 from lpsmap_core.layout.layout import Bucket
 from lpsmap_core.model.factor import Factor
 
-__all__ = ["PythonOracles", "room_for_structures"]
+__all__ = [
+    "PythonOracles",
+    "ask_kernel",
+    "first_unsound",
+    "forget_sizes",
+    "refuse_structure",
+    "room_for_structures",
+    "vertex_numbers",
+    "vertex_sizes",
+]
 
 WORSE = 1e-5
 """By how much, relative to the scores, an answer may be worse than another: rounding in float32."""
 
 NO_ADDITIONALS = np.empty(0)
+
+NOT_WRITTEN = -1
+"""The size of a structure before a kernel writes it."""
+
+
+def vertex_sizes(bucket: Bucket) -> IntArray:
+    """Return what the type of a bucket says of its vertices' numbers of nonzeros.
+
+    Raises
+    ------
+    ValueError
+        If that is not one integer of 0 or more for every factor.
+    """
+    sizes = np.asarray(bucket.type.vertex_sizes(bucket.factors))
+    shape = (bucket.n_factors,)
+    if sizes.shape != shape or sizes.dtype.kind not in "iu" or (sizes < 0).any():
+        raise ValueError(
+            f"{bucket.type.__name__}.vertex_sizes returned {sizes.tolist()!r:.60}; expected "
+            f"{bucket.n_factors} integers of 0 or more, one for each factor: how many nonzeros a "
+            "vertex has at most."
+        )
+    return sizes.astype(np.int64, copy=False)
 
 
 def room_for_structures(width: IntArray) -> Structures:
@@ -32,8 +63,92 @@ def room_for_structures(width: IntArray) -> Structures:
         start=start,
         entry=np.empty(total, dtype=np.int32),
         value=np.empty(total),
-        size=np.zeros(len(width), dtype=np.int64),
+        size=np.full(len(width), NOT_WRITTEN),
     )
+
+
+# -------------------------------------------------------------------- compiled oracles
+
+
+def ask_kernel(bucket: Bucket, rows: IntArray, scores: Scores, found: Structures) -> None:
+    """Let a type's ``map_kernel`` write the best structures of some factors.
+
+    Raises
+    ------
+    ValueError
+        If what it wrote for one of them is no structure.
+    """
+    assert bucket.type.map_kernel is not None
+    forget_sizes(rows, found)
+    bucket.type.map_kernel(rows, bucket.factors, scores, found)
+    raise_interrupt()
+    wrong = -1 if stopped() else first_unsound(rows, bucket.factors, found)
+    if wrong >= 0:
+        refuse_structure(bucket, int(rows[wrong]), found)
+
+
+@leaf
+def forget_sizes(rows: IntArray, found: Structures) -> None:
+    """Let a structure that a kernel does not write be seen."""
+    for f in rows:
+        found.size[f] = NOT_WRITTEN
+
+
+@leaf
+def first_unsound(rows: IntArray, factors: Factors, found: Structures) -> int:
+    """Return the position in `rows` of the first factor whose structure is none; -1 without.
+
+    Whoever reads it would read, and write, beyond the factor's numbers.
+    """
+    offsets, additional_offsets = factors.offsets, factors.additional_offsets
+    for i in range(len(rows)):
+        f = rows[i]
+        begin, size = found.start[f], found.size[f]
+        end = found.start[f + 1] if f + 1 < len(found.start) else len(found.entry)
+        if size < 0 or size > end - begin:
+            return i
+        n = offsets[f + 1] - offsets[f] + additional_offsets[f + 1] - additional_offsets[f]
+        n_wrong = 0
+        for e in range(begin, begin + size):
+            entry = found.entry[e]
+            n_wrong += entry < 0 or entry >= n or not abs(found.value[e]) < np.inf
+        if n_wrong > 0:
+            return i
+    return -1
+
+
+def refuse_structure(bucket: Bucket, f: int, found: Structures) -> NoReturn:
+    """Say what is wrong with the structure that ``map_kernel`` wrote for factor `f`."""
+    factors, name = bucket.factors, bucket.type.__name__
+    begin, size = int(found.start[f]), int(found.size[f])
+    room = int(np.append(found.start, len(found.entry))[f + 1]) - begin
+    arity, n_additionals = (
+        int(offsets[f + 1] - offsets[f])
+        for offsets in (factors.offsets, factors.additional_offsets)
+    )
+    entry, value = (
+        array[begin : begin + max(0, min(size, room))] for array in (found.entry, found.value)
+    )
+    outside, infinite = (entry < 0) | (entry >= arity + n_additionals), ~np.isfinite(value)
+    if size == NOT_WRITTEN:
+        got, expected = "no size", f"0 to {room}"
+    elif not 0 <= size <= room:
+        got, expected = f"the size {size}", f"0 to {room}, of which vertex_sizes says the most"
+    elif outside.any():
+        got = f"the entry {entry[outside][0]}"
+        expected = (
+            f"0 to {arity + n_additionals - 1}: {arity} variables, then {n_additionals} additionals"
+        )
+    else:
+        got, expected = f"the value {value[infinite][0]}", "a finite number, 1 or a count"
+    declaration = bucket.declarations[bucket.declaration[f]]
+    raise ValueError(
+        f"{name}.map_kernel wrote {got} for factor {bucket.row[f]} of {declaration!r}; expected "
+        f"{expected}. `lpsmap check {name}` shows more."
+    )
+
+
+# -------------------------------------------------------------------- oracles in Python
 
 
 class PythonOracles:
@@ -131,13 +246,24 @@ def _vertex(factor: Factor, label: Hashable, arity: int, n_additionals: int) -> 
             f"{type(factor).__name__}.vertex returned {parts!r:.60}; expected a pair of arrays, "
             "the variables and the additionals of the structure."
         )
-    m, n = (np.asarray(part, dtype=np.float64) for part in parts)
+    m, n = (vertex_numbers(factor, part) for part in parts)
     if m.size != arity or n.size != n_additionals:
         raise ValueError(
             f"{type(factor).__name__}.vertex returned {m.size} variables and {n.size} additionals; "
             f"expected {arity} and {n_additionals}, as many as solve_map got scores for."
         )
     return np.concatenate([m.reshape(-1), n.reshape(-1)]) if n_additionals else m.reshape(-1)
+
+
+def vertex_numbers(factor: Factor, part: object) -> FloatArray:
+    """Return one of the two arrays of a vertex."""
+    try:
+        return np.asarray(part).astype(np.float64, casting="same_kind", copy=False)
+    except (TypeError, ValueError) as error:  # words, complex numbers, rows of different lengths
+        raise TypeError(
+            f"{type(factor).__name__}.vertex returned {part!r:.60}; expected an array of real "
+            "numbers, zeros and ones."
+        ) from error
 
 
 @kernel

@@ -30,6 +30,7 @@ from lpsmap_core.kernels.native import (
     words_of,
 )
 from lpsmap_core.kernels.records import Factors, Scores, Structures
+from lpsmap_core.local.active.answers import first_unsound, forget_sizes
 from lpsmap_core.local.active.memory import ActiveSet, carve_set
 
 __all__ = [
@@ -40,6 +41,7 @@ __all__ = [
     "GROW",
     "LARGE_SET",
     "MAP",
+    "REFUSE",
     "LocalProblem",
     "call_solver",
     "candidates_of",
@@ -73,7 +75,7 @@ class LocalProblem(NamedTuple):
     barred: ByteArray
 
 
-GROW, ASK, GIVE_BACK = 0, 1, 2
+GROW, ASK, GIVE_BACK, REFUSE = 0, 1, 2, 3
 """What compiled loops call Python for."""
 
 LARGE_SET = 1_000
@@ -183,8 +185,14 @@ def find_candidates(sets: Any, rows: IntArray, eta_v: FloatArray) -> bool:
     scores, candidates = Scores(scores_of(sets), eta_v), candidates_of(sets)
     while begin < len(rows):
         end = _end_of_share(rows, begin, factors.offsets)
-        invoke(sets[MAP], (rows[begin:end], factors, scores, candidates))
+        share = rows[begin:end]
+        forget_sizes(share, candidates)
+        invoke(sets[MAP], (share, factors, scores, candidates))
         if interrupted():
+            return False
+        wrong = first_unsound(share, factors, candidates)
+        if wrong >= 0:
+            sets[FAILED] = call_solver(sets, REFUSE, share[wrong : wrong + 1], eta_v)
             return False
         begin = end
     return True

@@ -32,8 +32,14 @@ from lpsmap_core.kernels.native import (
 from lpsmap_core.kernels.records import Scores
 from lpsmap_core.kernels.tiers import interprets
 from lpsmap_core.layout.layout import Bucket
-from lpsmap_core.local.active.answers import PythonOracles, room_for_structures
-from lpsmap_core.local.active.handle import ARRAYS, GIVE_BACK, GROW, LARGE_SET, MAP
+from lpsmap_core.local.active.answers import (
+    PythonOracles,
+    ask_kernel,
+    refuse_structure,
+    room_for_structures,
+    vertex_sizes,
+)
+from lpsmap_core.local.active.handle import ARRAYS, GIVE_BACK, GROW, LARGE_SET, MAP, REFUSE
 from lpsmap_core.local.active.memory import (
     MOST_NEWCOMERS,
     ActiveSet,
@@ -88,10 +94,8 @@ class ActiveSets:
         self.forbids = barred is not None
         self.barred = NOTHING_BARRED if barred is None else barred
         self.inverse_delta = 1.0 / delta
-        factor_type = bucket.type
-        width = factor_type.vertex_sizes(bucket.factors)
-        n = len(width)
-        self.width = np.maximum(width, 1)
+        self.width = np.maximum(vertex_sizes(bucket), 1)
+        n = len(self.width)
         self._first_capacity = first_capacity(bucket)
         self.capacity = self._first_capacity.copy()
         self.active = np.zeros(n, dtype=np.int64)
@@ -260,6 +264,8 @@ class ActiveSets:
             self.grow(rows)
         elif what == GIVE_BACK:
             self.give_back(rows)
+        elif what == REFUSE:
+            refuse_structure(self.bucket, int(rows[0]), self.candidates)
         else:
             self.solve_map(rows, eta_v)
 
@@ -319,15 +325,11 @@ class ActiveSets:
 
     def solve_map(self, rows: IntArray, eta_v: FloatArray) -> None:
         """Write the best structure of every factor in `rows` under the current scores."""
-        bucket = self.bucket
-        if bucket.type.map_kernel is not None:
-            bucket.type.map_kernel(
-                rows, bucket.factors, Scores(self.scores, eta_v), self.candidates
-            )
-            raise_interrupt()
+        if self.bucket.type.map_kernel is not None:
+            ask_kernel(self.bucket, rows, Scores(self.scores, eta_v), self.candidates)
             return
         if self._oracles is None:
-            self._oracles = PythonOracles(bucket, self.candidates)
+            self._oracles = PythonOracles(self.bucket, self.candidates)
         self._oracles.ask(rows, self.scores, eta_v)
 
 

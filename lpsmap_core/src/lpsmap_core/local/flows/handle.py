@@ -33,7 +33,7 @@ SMALL, FLOW, NO_CHAIN, FOREST = 0, 1, 2, 3
 """How a factor is solved: by its active set as long as it is small; by its flow; by its active set,
 since its flow has no solution; by a forest."""
 
-MAKE_ROOM = 3
+MAKE_ROOM = 4
 """What compiled loops call Python for, beside what active sets do."""
 
 _STATES, _METHODS, _BLOCKS = AFTER, AFTER + 2, AFTER + 4

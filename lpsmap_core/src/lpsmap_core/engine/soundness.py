@@ -1,0 +1,106 @@
+"""What closed forms wrote, looked at when a solve has ended.
+
+Nothing else holds a closed form to the box of its marginals: a wrong one would be a wrong answer
+that counts as solved, and a number that is none would be passed on until the iterations run out.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NoReturn
+
+import numpy as np
+
+from lpsmap_core.engine.magnitudes import LARGEST
+from lpsmap_core.engine.problem import problem_at
+from lpsmap_core.engine.scores import RESIDUAL_ROUNDING
+from lpsmap_core.engine.state import PartState
+from lpsmap_core.kernels.arrays import FloatArray, IntArray
+from lpsmap_core.kernels.compile import leaf
+from lpsmap_core.local.active.limits import AS_NEEDED
+from lpsmap_core.local.closed_form import ArrayForm, CompiledForm
+
+__all__ = ["refuse_unsound_solutions"]
+
+OUTSIDE = 1e-6
+"""A marginal that is so far outside of [0, 1] is not there by rounding."""
+
+
+def refuse_unsound_solutions(state: PartState) -> None:
+    """Hold the latest solutions of closed forms to what all marginals are.
+
+    Raises
+    ------
+    ValueError
+        If one is not finite, or that of a component that has converged is outside of [0, 1].
+    """
+    for b, solver in enumerate(state.solvers):
+        if isinstance(solver, (ArrayForm, CompiledForm)):
+            f = first_unsound(state.handle, b, solver.bucket.offsets, solver.delta)
+            if f >= 0 and (_has_converged(state, b, f) or _fails_alone(state, b, solver, f)):
+                _refuse(state, b, solver, f)
+
+
+def _has_converged(state: PartState, b: int, f: int) -> bool:
+    component = int(state.part.buckets[b].component[f])
+    return bool(state.problem.progress.converged[component])
+
+
+def _fails_alone(state: PartState, b: int, solver: ArrayForm | CompiledForm, f: int) -> bool:
+    """Whether a closed form has no solution for a factor's own scores, either.
+
+    Else what it was asked with in the loop may have been none.
+    """
+    part, problem = state.part, state.problem
+    slots, extra = _places(solver, f)
+    eta = (part.sign * problem.iterate.eta[part.link_variable])[part.links_of(b)][slots]
+    eta_v = problem.extras.eta[part.additionals_of(b)][extra].copy()
+    z, v = np.zeros(len(eta)), np.zeros(len(eta_v))
+    again = type(solver)(solver.bucket.select(np.array([f])), solver.delta[slots])
+    again.solve(np.arange(1), eta, eta_v, z, v, AS_NEEDED)
+    return not np.isfinite(z).all()
+
+
+def _places(solver: ArrayForm | CompiledForm, f: int) -> tuple[slice, slice]:
+    """Return where a factor's slots and additionals are in those of its bucket."""
+    slots, extra = solver.bucket.offsets[f : f + 2], solver.bucket.additional_offsets[f : f + 2]
+    return slice(*slots.tolist()), slice(*extra.tolist())
+
+
+def _refuse(state: PartState, b: int, solver: ArrayForm | CompiledForm, f: int) -> NoReturn:
+    bucket, name, (slots, extra) = solver.bucket, solver.bucket.type.__name__, _places(solver, f)
+    means = solver.delta[slots] * state.problem.iterate.z[state.part.links_of(b)][slots]
+    counts = state.problem.extras.v[state.part.additionals_of(b)][extra]
+    also = f" and additionals {counts.tolist()!r:.60}" if len(counts) else ""
+    raise ValueError(
+        f"{name}.{solver.function} wrote the marginals delta * z = {means.tolist()!r:.120}{also} "
+        f"for factor {bucket.row[f]} of {bucket.declarations[bucket.declaration[f]]!r}; expected "
+        f"finite numbers, those of variables within [0, 1]. `lpsmap check {name}` shows more."
+    )
+
+
+@leaf
+def first_unsound(handle: Any, b: int, offsets: IntArray, delta: FloatArray) -> int:
+    """Return the first factor of bucket `b` whose local solution is none; -1 without.
+
+    Components that are infeasible have none; and sums of larger scores can overflow.
+    """
+    problem = problem_at(handle)
+    blocks, progress, z, v = problem.blocks, problem.progress, problem.iterate.z, problem.extras.v
+    link, factor = blocks.first_link[b], blocks.first_factor[b]
+    for f in range(len(offsets) - 1):
+        c = blocks.component[factor + f]
+        large = progress.rounding[c] > LARGEST * RESIDUAL_ROUNDING
+        if progress.iterations[c] == 0 or progress.infeasible[c] or large:
+            continue
+        n_wrong, most = 0, OUTSIDE + 0.5 if progress.converged[c] else np.inf
+        for i in range(offsets[f], offsets[f + 1]):
+            distance = abs(delta[i] * z[link + i] - 0.5)
+            n_wrong += not (distance <= most and distance < np.inf)
+        if progress.converged[c]:  # else they need not have been written
+            for i in range(
+                blocks.additional_offsets[factor + f], blocks.additional_offsets[factor + f + 1]
+            ):
+                n_wrong += not abs(v[i]) < np.inf
+        if n_wrong > 0:
+            return f
+    return -1
