@@ -175,27 +175,22 @@ def test_a_vertex_that_is_no_array_of_numbers_is_named(part: Any) -> None:
 # -------------------------------------------------------------------- closed forms
 
 
-@leaf
-def twos(rows: IntArray, factors: Factors, scores: LocalScores, solution: LocalSolution) -> None:
-    for r in rows:
-        for i in range(factors.offsets[r], factors.offsets[r + 1]):
-            solution.z[i], solution.face[i] = 2.0, FREE
+def filled_with(number: float, code: int) -> Callable[..., None]:
+    """Return a closed form whose solutions are one number."""
+
+    @leaf
+    def fill(
+        rows: IntArray, factors: Factors, scores: LocalScores, solution: LocalSolution
+    ) -> None:
+        for r in rows:
+            for i in range(factors.offsets[r], factors.offsets[r + 1]):
+                solution.z[i], solution.face[i] = number, code
+
+    return fill
 
 
-@leaf
-def no_numbers(
-    rows: IntArray, factors: Factors, scores: LocalScores, solution: LocalSolution
-) -> None:
-    for r in rows:
-        for i in range(factors.offsets[r], factors.offsets[r + 1]):
-            solution.z[i], solution.face[i] = np.nan, FREE
-
-
-@leaf
-def zeros(rows: IntArray, factors: Factors, scores: LocalScores, solution: LocalSolution) -> None:
-    for r in rows:
-        for i in range(factors.offsets[r], factors.offsets[r + 1]):
-            solution.z[i], solution.face[i] = 0.0, LOWER
+twos, no_numbers = filled_with(2.0, FREE), filled_with(np.nan, FREE)
+zeros = filled_with(0.0, LOWER)
 
 
 @leaf

@@ -5,33 +5,18 @@ What is larger is in ``tests/struct/test_chain_projection.py``.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 import numpy.typing as npt
 import pytest
 
-from lpsmap import FactorGraph, Sequence
-from lpsmap_core.layout.layout import Bucket, build_layout
+from chain_solvers import flows_of, forests_of, make_bucket
 from lpsmap_core.local.active.limits import AS_NEEDED
 from lpsmap_core.local.active.sets import ActiveSets
-from lpsmap_core.local.flows.chains import ChainFlows
-from lpsmap_core.local.flows.handle import FLOW, FOREST
 
 FloatArray = npt.NDArray[np.float64]
-
-
-def chain(length: int, n_states: int) -> Bucket:
-    graph = FactorGraph()
-    steps = np.zeros((length - 1, n_states, n_states))
-    factor = Sequence(graph.variable((length, n_states)), steps)
-    return build_layout(length * n_states, [factor]).buckets[0]
-
-
-def solver_of(bucket: Bucket, delta: FloatArray, way: int) -> ChainFlows:
-    solver = ChainFlows(bucket, delta)
-    solver.methods[:] = FOREST
-    if way == FLOW:
-        solver.make_blocks(np.arange(1))
-    return solver
+Way = Callable[..., ActiveSets]
 
 
 def solved(solver: ActiveSets, a: FloatArray, eta_v: FloatArray) -> FloatArray:
@@ -46,15 +31,18 @@ def solved(solver: ActiveSets, a: FloatArray, eta_v: FloatArray) -> FloatArray:
     return np.stack([z, product])
 
 
-@pytest.mark.parametrize("way", [FLOW, FOREST], ids=["flow", "forest"])
+@pytest.mark.parametrize("way", [flows_of, forests_of])
 @pytest.mark.parametrize("scale", [1e-3, 1e-2, 0.1, 1.0])
 @pytest.mark.parametrize(("length", "n_states"), [(2, 3), (3, 2), (4, 3), (6, 5), (8, 4)])
 def test_flows_and_forests_agree_with_active_sets(
-    length: int, n_states: int, scale: float, way: int, rng: np.random.Generator
+    length: int, n_states: int, scale: float, way: Way, rng: np.random.Generator
 ) -> None:
     """Also from the face of the scores before."""
-    bucket, delta = chain(length, n_states), np.sqrt(rng.integers(1, 4, size=length * n_states))
-    solver = solver_of(bucket, delta, way)
+    bucket, delta = (
+        make_bucket(length, n_states),
+        np.sqrt(rng.integers(1, 4, size=length * n_states)),
+    )
+    solver = way(bucket, delta)
     a, eta_v = (scale * rng.standard_normal(n) for n in (bucket.n_links, bucket.n_additionals))
     for moved in (0.0, 1e-3, 1.0):
         a += moved * scale * rng.standard_normal(len(a))

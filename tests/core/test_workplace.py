@@ -64,7 +64,7 @@ def test_solves_and_searches_in_turn_have_a_workplace_each(monkeypatch: pytest.M
 
 
 def test_nothing_of_ours_runs_when_a_solution_goes() -> None:
-    """Python would drop what the handler of a signal raises in there: Ctrl-C, every twentieth."""
+    """Python would drop what the handler of a signal raises in there, such as Ctrl-C."""
     graph, u = matching(draws(1)[0])
     solution = graph.solve(threads=1)
     graph.rescore(u, draws(1)[0])  # which forgets it

@@ -11,12 +11,12 @@ import numpy.typing as npt
 import pytest
 
 import judges
+from chain_solvers import flows_of, forests_of, make_bucket
 from checks import SLOW
 from lpsmap_core import FactorGraph, Status
 from lpsmap_core.layout.layout import Bucket, build_layout
 from lpsmap_core.local.active.limits import AS_NEEDED
 from lpsmap_core.local.active.sets import ActiveSets
-from lpsmap_core.local.flows.chains import ChainFlows
 from lpsmap_core.local.flows.first_paths import begin_with_best_paths
 from lpsmap_core.local.flows.forest import (
     ForestChain,
@@ -34,30 +34,6 @@ FloatArray = npt.NDArray[np.float64]
 pytestmark = pytest.mark.compiled
 
 KINDS = ("plain", "ties", "no transitions", "nothing", "barred", "degrees", "shifted", "tiny")
-
-
-def make_bucket(length: int, n_states: int) -> Bucket:
-    """One chain."""
-    graph = FactorGraph()
-    steps = np.zeros((length - 1, n_states, n_states))
-    factor = Sequence(graph.variable((length, n_states)), steps)
-    return build_layout(length * n_states, [factor]).buckets[0]
-
-
-def flows_of(bucket: Bucket, delta: FloatArray, barred: npt.ArrayLike | None = None) -> ChainFlows:
-    """A solver that has given its active sets up."""
-    solver = forests_of(bucket, delta, barred)
-    solver.make_blocks(np.arange(bucket.n_factors))
-    return solver
-
-
-def forests_of(
-    bucket: Bucket, delta: FloatArray, barred: npt.ArrayLike | None = None
-) -> ChainFlows:
-    """A solver that begins with a forest, however small the chain."""
-    solver = ChainFlows(bucket, delta, None if barred is None else np.asarray(barred, np.int8))
-    solver.methods[:] = FOREST
-    return solver
 
 
 WAYS = {FLOW: flows_of, FOREST: forests_of}

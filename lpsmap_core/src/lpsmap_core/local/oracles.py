@@ -38,10 +38,8 @@ def best_structures(
     scores, eta_v = scores.copy(), eta_v.copy()
     limit(scores)
     limit(eta_v)
-    found, rows = (
-        room_for_structures(np.maximum(vertex_sizes(bucket), 1)),
-        np.arange(bucket.n_factors),
-    )
+    found = room_for_structures(np.maximum(vertex_sizes(bucket), 1))
+    rows = np.arange(bucket.n_factors)
     if bucket.type.map_kernel is None:
         PythonOracles(bucket, found).ask(rows, scores, eta_v)
         raise_interrupt()

@@ -127,7 +127,7 @@ class UaiFormat(FileFormat):
         chosen = [i for i, table in enumerate(tables) if table.any()]
         scopes, tables = [scopes[i] for i in chosen], [tables[i] for i in chosen]
         surplus = [_surplus(path, table) for table in tables]
-        tables = [table - least for table, least in zip(tables, surplus, strict=True)]
+        tables = [table - taken for table, taken in zip(tables, surplus, strict=True)]
         constants = _constants(path, sum(surplus))
         scopes, tables = scopes + [()] * len(constants), tables + constants
         lines = ["MARKOV", str(len(blocks)), " ".join(str(len(block)) for block in blocks)]
