@@ -49,4 +49,6 @@ def test_flows_and_forests_agree_with_active_sets(
         with np.errstate(all="ignore"):  # interpreted, they warn of what is infinite
             found = solved(solver, a, eta_v)
             expected = solved(ActiveSets(bucket, delta), a, eta_v)
-        np.testing.assert_allclose(found, expected, rtol=0, atol=1e-7)
+        np.testing.assert_allclose(found[0], expected[0], rtol=0, atol=1e-9)
+        # a product with the inverse of a face's equations, which loses some digits
+        np.testing.assert_allclose(found[1], expected[1], rtol=0, atol=1e-7)

@@ -152,7 +152,7 @@ def test_other_parameters_than_before(kind: str, beside: bool) -> None:
         for before, after in itertools.permutations(ways, 2):
             expected = build(after).solve(tol=1e-10)
             found = build(after).solve(tol=1e-10, warm_start=build(before).solve(tol=1e-10))
-            np.testing.assert_allclose(found.values, expected.values, rtol=0, atol=1e-8)
+            np.testing.assert_allclose(found.values, expected.values, rtol=0, atol=1e-9)
 
 
 def test_failed_components_start_anew() -> None:
