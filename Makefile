@@ -44,6 +44,9 @@ stress-decoding: $(STAMP)  ## Decode random graphs, and hold what comes of it to
 interrupts: $(STAMP)  ## Send Ctrl-C to 50 hard solves of every structured type, about 15 minutes
 	$(BIN)/python tests/interrupts.py --solves 50
 
+sweep: $(STAMP) | $(COMPILED)  ## Ask every verb of every factor type at all sizes, and send Ctrl-C, about 40 minutes
+	$(BIN)/python tests/sweep.py
+
 # torch says itself which numpy it needs; everything else is as old as the packages allow.
 test-oldest:  ## Run the quick tests of core and packs with the oldest supported numpy and numba
 	$(PYTHON) -m venv $(VENV)-oldest

@@ -204,12 +204,12 @@ def templates_of(kind: str) -> list[Template]:
             if structures is not None
         ]
         shape_v = example.n_factors, example.n_additionals
-        declare = functools.partial(_again, example)
+        declare = functools.partial(again, example)
         found.append(Template(kind, int(np.prod(shape)), shape_v, rows, declare, of_example=True))
     return found
 
 
-def _again(
+def again(
     example: Factor, u: Variables, variables: IntArray, negated: BoolArray, eta_v: FloatArray
 ) -> Factor:
     """Declare an example over other variables, with other scores."""

@@ -1,0 +1,192 @@
+"""The verbs of the sweep, each with what it needs beforehand, and judges of small graphs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from lpsmap_core import FactorGraph
+from lpsmap_core.testing.oracle import oracles_of
+from stress import Report
+from stress import check_graph as check_marginals
+from stress_decoding import Judge
+from stress_decoding import check_graph as check_assignments
+from stress_graphs import structures_of
+from sweep_cases import MOST_SLOTS, Case
+
+__all__ = ["BEST_SO_FAR", "JUDGES", "VERBS"]
+
+FloatArray = npt.NDArray[np.float64]
+Call = Callable[[], Any]
+
+BEST_SO_FAR = ("exact", "decode", "k_best")
+"""Verbs that answer Ctrl-C with what they have; the others raise KeyboardInterrupt."""
+
+
+def _solve(case: Case, seconds: float) -> Call:
+    return lambda: case.graph.solve(max_time=seconds)
+
+
+def _gradient(case: Case, seconds: float) -> Call:
+    solution, rng = case.solution, np.random.default_rng(case.seed)
+    d = rng.normal(size=len(solution.values))
+    d_v = [rng.normal(size=nu.shape) for nu in solution.additionals]
+    return lambda: solution.vjp(d, d_v)
+
+
+def _lp_map(case: Case, seconds: float) -> Call:
+    return lambda: case.graph.solve_map(max_time=seconds)
+
+
+def _exact(case: Case, seconds: float) -> Call:
+    return lambda: case.graph.solve_map(exact=True, max_time=seconds)
+
+
+def _decode(case: Case, seconds: float) -> Call:
+    relaxed = case.relaxed
+    return lambda: relaxed.decode(max_time=seconds)
+
+
+def _k_best(case: Case, seconds: float) -> Call:
+    return lambda: case.graph.k_best(3, max_time=seconds)
+
+
+def _gibbs(case: Case, seconds: float) -> Call:
+    def ask() -> Any:
+        try:
+            gibbs = case.graph.gibbs(case.factor)
+        except (TypeError, ValueError) as refused:
+            return refused
+        found = gibbs.log_partition, gibbs.entropy, gibbs.marginals, gibbs.additionals
+        if np.isfinite(found[0]).all():
+            gibbs.sample(2, seed=0)
+        return found
+
+    return ask
+
+
+def _rescore(case: Case, seconds: float) -> Call:
+    _ = case.solution
+    scores = case.other_scores(), case.eta
+
+    def ask() -> Any:
+        for given in scores:
+            case.graph.rescore(case.u, given)
+            found = case.graph.solve(max_time=seconds / 2)
+        return found
+
+    return ask
+
+
+def _warm_start(case: Case, seconds: float) -> Call:
+    solution = case.solution
+    return lambda: case.graph.solve(max_time=seconds, warm_start=solution)
+
+
+VERBS: dict[str, Callable[[Case, float], Call]] = {
+    "solve": _solve,
+    "gradient": _gradient,
+    "lp_map": _lp_map,
+    "exact": _exact,
+    "decode": _decode,
+    "k_best": _k_best,
+    "gibbs": _gibbs,
+    "rescore": _rescore,
+    "warm_start": _warm_start,
+}
+"""For every verb a function that gets all ready, and returns the call that is timed."""
+
+
+# -------------------------------------------------------------------- judges
+
+
+def judge_marginals(case: Case) -> Iterator[str]:
+    """Hold a solve and its gradients against an interior point, eigenvectors and differences."""
+    graph = case.enumerated()
+    if graph is None:
+        return
+    report = Report(case.seed, graph.scale)
+    check_marginals(report, graph, np.random.default_rng(case.seed))
+    yield from report.wrong
+
+
+def judge_assignments(case: Case) -> Iterator[str]:
+    """Hold LP-MAP, the exact search, decoding and the k best against all assignments."""
+    graph = case.enumerated()
+    if graph is None or case.kind == "Permutation":  # its structures are fractions
+        return
+    judge = Judge(graph)
+    check_assignments(graph, judge, np.random.default_rng(case.seed))
+    yield from judge.wrong
+
+
+def judge_gibbs(case: Case) -> Iterator[str]:
+    """Hold log-partition functions, marginals and entropies against sums over all structures."""
+    try:
+        gibbs = case.graph.gibbs(case.factor)
+    except (TypeError, ValueError):
+        return
+    eta = case.factor.links(case.eta.reshape(-1)[case.factor.variables.index])
+    shape = case.factor.n_factors, case.factor.n_additionals
+    eta_v = np.zeros(shape) if not shape[1] else np.asarray(case.factor.additionals).reshape(shape)
+    marginals = case.factor.links(np.asarray(gibbs.marginals))
+    for i, oracle in enumerate(oracles_of(case.factor)):
+        listed = structures_of(oracle) if oracle.arity <= MOST_SLOTS else None
+        if listed is None:
+            return
+        (m, n), slots = listed, case.factor.slots_of(i)
+        scores = _sums(m, eta[slots]) + _sums(n, eta_v[i])
+        best = scores.max()
+        if best == -np.inf:
+            continue
+        weights = np.exp(scores - best)
+        log_partition, p = best + np.log(weights.sum()), weights / weights.sum()
+        entropy = -(p * np.log(np.where(p > 0.0, p, 1.0))).sum()
+        size = 1e-11 * max(1.0, float(np.abs(scores[scores > -np.inf]).max()))
+        found = np.ravel(gibbs.log_partition)[i], np.ravel(gibbs.entropy)[i]
+        for name, got, expected in zip(
+            ("log-partition", "entropy"), found, (log_partition, entropy), strict=True
+        ):
+            if not abs(got - expected) <= size:
+                yield f"{name} {got} of factor {i}, expected {expected}"
+        error = np.abs(marginals[slots] - p @ m).max(initial=0.0)
+        if not error <= size:
+            yield f"Gibbs marginals of factor {i} are {error:.1e} off"
+
+
+def _sums(m: FloatArray, scores: FloatArray) -> FloatArray:
+    return np.asarray((m * np.where(m != 0.0, scores, 0.0)).sum(axis=1))
+
+
+def judge_again(case: Case) -> Iterator[str]:
+    """Hold rescored and warm-started solves against fresh ones."""
+    other, cold = case.other_scores(), case.graph.solve(tol=1e-9, max_iter=20_000)
+    warm = case.graph.solve(tol=1e-9, max_iter=20_000, warm_start=cold)
+    yield from _differs("warm start", case, cold, warm)
+    case.graph.rescore(case.u, other)
+    again = case.graph.solve(tol=1e-9, max_iter=20_000)
+    fresh: FactorGraph = Case(case.kind, case.size, case.seed).graph
+    fresh.rescore(fresh.blocks[0], other)
+    yield from _differs("rescore", case, fresh.solve(tol=1e-9, max_iter=20_000), again)
+
+
+def _differs(what: str, case: Case, expected: Any, found: Any) -> Iterator[str]:
+    if (expected.status != found.status).any() and not (expected.ok and found.ok):
+        yield f"{what}: status {found.status.tolist()}, expected {expected.status.tolist()}"
+    elif expected.ok:
+        error = float(np.abs(expected.values - found.values).max(initial=0.0))
+        magnitude = np.abs(case.eta[case.eta > -np.inf]).max(initial=1.0)
+        if not error <= 1e-6 + 1e-12 * magnitude:
+            yield f"{what}: marginals are {error:.1e} off those of a fresh solve"
+
+
+JUDGES: dict[str, Callable[[Case], Iterator[str]]] = {
+    "judge_marginals": judge_marginals,
+    "judge_assignments": judge_assignments,
+    "judge_gibbs": judge_gibbs,
+    "judge_again": judge_again,
+}
+"""What yields all that is wrong about a small graph."""
