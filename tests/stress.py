@@ -9,6 +9,8 @@ answer is wrong, if a warning has no status that explains it, if a graph takes m
 or if a process dies: graphs are solved in child processes. What it prints about a failure names the
 seed; ``--only SEED`` repeats it.
 
+Every twentieth graph has up to 2,000 slots: `stress_large` judges it by duality.
+
 Masks are also drawn as large numbers, which forbid no more than they outweigh, scales up to
 1e300 and down to 1e-300, and counts beyond all there is to count.
 """
@@ -42,6 +44,8 @@ from lpsmap import ConvergenceWarning, FactorGraph, Solution, Status
 from lpsmap_core import CompilationNotice
 from lpsmap_core.plugins.registry import installed
 from stress_graphs import StressGraph, draw_graph, templates_of
+from stress_large import EVERY, draw_large, wrong_marginals
+from sweep_cases import Case
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
@@ -306,11 +310,24 @@ def check_graph(report: Report, graph: StressGraph, rng: np.random.Generator) ->
 
 def checked(seed: int, extreme: bool = True) -> Report:
     """Check the graph of a seed; whatever it raises is a failure, too."""
+    if seed % EVERY == EVERY - 1:
+        return checked_large(seed, wrong_marginals)
     graph = draw_graph(seed, extreme)
     head = f"scale {graph.scale:g}, mask {graph.mask:g}, ties {graph.ties}"
     report = Report(seed, graph.scale, f"{head}, {', '.join(graph.kinds)}", set(graph.kinds))
     try:
         check_graph(report, graph, np.random.default_rng([seed, 1]))
+    except Exception as error:
+        report.wrong.append(f"{type(error).__name__}: {error}")
+    return report
+
+
+def checked_large(seed: int, check: Callable[[Case], tuple[list[str], list[str], int]]) -> Report:
+    """Check the large graph of a seed."""
+    case = draw_large(seed)
+    report = Report(seed, 1.0, f"large: {case}", {case.kind.split()[0]})
+    try:
+        report.wrong, report.statuses, report.unjudged = check(case)
     except Exception as error:
         report.wrong.append(f"{type(error).__name__}: {error}")
     return report
