@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import importlib.util
+import subprocess
+import sys
 import time
 import types
 import warnings
@@ -9,17 +12,22 @@ from typing import Any, ClassVar
 
 import numpy as np
 import pytest
-from scipy.optimize import Bounds, LinearConstraint, milp
+from scipy.optimize import Bounds, LinearConstraint, linear_sum_assignment, milp
 from scipy.sparse import coo_array
 
 import lpsmap_core
 from lpsmap import AtMostOne, Budget, Dense, DepTree, FactorGraph, Knapsack, Pair, Xor
-from lpsmap_core import Assignment, ConvergenceWarning
+from lpsmap_core import Assignment, ConvergenceWarning, Solution
 from lpsmap_core.decoding.highs import run_highs
 from lpsmap_core.decoding.program import Program
 from lpsmap_core.decoding.solvers import Answer, MapSolver, SolverLimits
 from lpsmap_core.plugins.registry import registered
 from random_graphs import KINDS, all_scores, random_graph
+
+HIGHS = pytest.mark.skipif(
+    importlib.util.find_spec("highspy") is None,
+    reason="highspy is not installed: the extra [highs]",
+)
 
 LOGIC = [kind for kind in KINDS if kind not in ("DepTree", "Polytope")]
 
@@ -110,9 +118,9 @@ def test_programs_have_the_best_assignment_of_all(seed: int) -> None:
     check(seed, "scipy")
 
 
+@HIGHS
 @pytest.mark.parametrize("seed", range(30))
 def test_highs_finds_the_best_assignment_of_all(seed: int) -> None:
-    pytest.importorskip("highspy", reason="highspy is not installed: the extra [highs]")
     check(seed, "highs")
 
 
@@ -182,32 +190,143 @@ def test_auto_hands_over_what_is_not_proved_at_once(monkeypatch: pytest.MonkeyPa
     assert best(tree).reason == "is the only one, as DepTree factors have no linear constraints"
 
 
-def test_masks_are_left_out_and_their_bound_is_honest() -> None:
-    found = best(knapsack([1.0, 2.0, -1e9]), solver="scipy")
-    assert found.ok
-    assert found.total == pytest.approx(2.0)
+SOLVERS = ["scipy", pytest.param("highs", marks=HIGHS)]
+
+
+@pytest.mark.parametrize("solver", SOLVERS)
+@pytest.mark.parametrize("mask", [-1e4, -1e6, -9e6, -1e9, -1e12])
+def test_masks_are_left_out_unless_one_has_to_be_taken(solver: str, mask: float) -> None:
+    """Those of scores to which a mask was added differ a little, which counts."""
+    rng = np.random.default_rng(0)
+    scores = rng.normal(size=(4, 5))
+    for forced in (False, True):
+        given = scores.copy()
+        given[1, : 5 if forced else 3] += mask
+        graph = FactorGraph()
+        u = graph.variable_from(given)
+        graph.add(Xor(u))
+        graph.add(AtMostOne(u, axis=0))
+        found = best(graph, solver=solver)
+        rows, columns = linear_sum_assignment(given, maximize=True)
+        assert found.solver == solver
+        assert found.ok
+        np.testing.assert_array_equal(u.value.argmax(axis=1), columns)
+        # a score of -1e12 has digits of 1e-4
+        np.testing.assert_allclose(found.total, given[rows, columns].sum(), rtol=1e-12)
+        np.testing.assert_allclose(found.bound[0], found.total, rtol=1e-7, atol=1e-6)
+
+
+@pytest.mark.parametrize("solver", SOLVERS)
+@pytest.mark.parametrize("mask", [0.0, -1e9])
+def test_what_contradicts_has_no_assignment_at_all(solver: str, mask: float) -> None:
     graph = FactorGraph()
-    u = graph.variable_from([-1e9, -1e9])
-    graph.add(Xor(u))  # one has to be taken
-    forced = best(graph, solver="scipy")
-    assert not forced.ok
-    assert forced.bound[0] >= -1e9
+    u = graph.variable_from(np.random.default_rng(0).normal(size=(4, 3)) + [mask, 0.0, 0.0])
+    graph.add(Xor(u))
+    graph.add(AtMostOne(u, axis=0))
+    found = best(graph, solver=solver)
+    assert not found.found.any()
+    assert found.bound[0] == -np.inf
+    assert found.proved.all()
+
+
+def test_masks_of_several_sizes_have_an_honest_bound() -> None:
+    graph = FactorGraph()
+    u = graph.variable_from([[-1e9, -3e9], [-2e9, -5e9]])
+    graph.add(Xor(u))
+    graph.add(AtMostOne(u, axis=0))
+    found = best(graph, solver="scipy")
+    assert found.bound[0] >= -5e9
+    assert found.total <= -5e9
+
+
+@HIGHS
+@pytest.mark.parametrize("scale", [1e-3, 1.0, 1e4])
+@pytest.mark.parametrize("seed", range(4))
+def test_what_highs_proves_is_the_best(scale: float, seed: int) -> None:
+    """To the digit: knapsacks have many assignments that score nearly as much."""
+    rng = np.random.default_rng(seed)
+    n, most = 30, 12
+    costs = rng.integers(20, 200, size=n)
+    scores = scale * (costs + rng.normal(size=n))
+    budget = int(costs.sum() // 3)
+    best_by = np.full((most + 1, budget + 1), -np.inf)  # so many are taken, which cost so much
+    best_by[0, 0] = 0.0
+    for score, cost in zip(scores.tolist(), costs.tolist(), strict=True):
+        taken = best_by[:-1, : budget + 1 - cost] + score
+        best_by[1:, cost:] = np.maximum(best_by[1:, cost:], taken)
+    graph = FactorGraph()
+    u = graph.variable_from(scores)
+    graph.add(Knapsack(u, costs.astype(float), float(budget)))
+    graph.add(Budget(u, most))
+    found = best(graph, solver="highs")
+    assert found.solver == "highs"
+    assert found.ok
+    truth = float(best_by.max())
+    assert found.bound[0] >= truth * (1.0 - 1e-12)
+    assert found.total == pytest.approx(truth, rel=1e-8)
+
+
+PRINTS = """
+import numpy as np
+from lpsmap import AtMostOne, FactorGraph, Xor
+graph = FactorGraph()
+u = graph.variable_from(np.random.default_rng(0).normal(size=(3, 3)))
+graph.add(Xor(u))
+graph.add(AtMostOne(u, axis=0))
+found = graph.solve_map(exact=True, solver="highs")
+assert found.solver == "highs"
+print("[1]")
+"""
+
+
+@HIGHS
+def test_highs_prints_nothing() -> None:
+    """Its banner comes from C, and once a process: so it is looked for in a process of its own."""
+    command = [sys.executable, "-W", "ignore", "-c", PRINTS]
+    said = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert said.stdout == "[1]\n"
 
 
 @pytest.mark.parametrize(
-    ("answer", "bound"),
+    "answer",
     [
-        (Answer(None, -np.inf), np.inf),  # nothing on is allowed
-        (Answer(np.array([1.0, 1.0, 0.0]), 3.0), 3.0),  # not allowed
-        (Answer(np.array([0.0, 1.0, 0.0]), 1.0), np.inf),  # scores more than its bound
-        (Answer(None, np.inf), np.inf),
+        Answer(None, -np.inf),  # nothing on is allowed
+        Answer(np.array([1.0, 1.0, 0.0]), 3.0),  # not allowed
+        Answer(np.array([0.0, 1.0, 0.0]), 1.0),  # scores more than its bound
+        Answer(None, np.inf),
     ],
 )
-def test_answers_are_judged_by_the_oracles(answer: Answer, bound: float) -> None:
+def test_answers_are_judged_by_the_oracles(answer: Answer) -> None:
+    """What is wrong with them, the relaxation makes good."""
     WrongSolver.answer = answer
+    truth = best(knapsack([1.0, 2.0, 2.5]), solver="lpsmap").total
     found = best(knapsack([1.0, 2.0, 2.5]), solver="wrong")
-    assert not found.ok
-    assert found.bound[0] == pytest.approx(bound)
+    assert found.total <= truth + 1e-12
+    assert found.bound[0] >= truth - 1e-12
+
+
+def test_no_bound_is_weaker_than_that_of_the_relaxation() -> None:
+    """Whoever is asked, for however short a time; and what was known before still holds."""
+    WrongSolver.answer = Answer(None, np.inf)
+
+    def frustrated() -> FactorGraph:
+        rng, graph = np.random.default_rng(0), FactorGraph()
+        u = graph.variable_from(rng.normal(size=12))
+        i, j = np.triu_indices(12, 1)
+        graph.add(Pair(u[i], u[j], rng.normal(size=len(i))))
+        graph.add(Budget(u, 4))
+        return graph
+
+    relaxed = frustrated().solve_map(threads=1)
+    assert isinstance(relaxed, Solution)
+    known = float(relaxed.objective[0] + relaxed.gap[0])
+    found = best(frustrated(), solver="wrong")
+    assert found.bound[0] <= known + 1e-6
+    graph = frustrated()
+    before = best(graph, solver="lpsmap")
+    assert before.ok
+    again = best(graph, solver="lpsmap", max_iter=1, max_nodes=1)
+    assert again.bound[0] <= before.bound[0]
 
 
 def test_bad_scores_are_left_alone() -> None:
@@ -254,6 +373,18 @@ class Deaf:
             raise KeyboardInterrupt
         time.sleep(seconds)
         return False, None
+
+
+class DeafToTime(Deaf):
+    def wait(self, seconds: float) -> tuple[bool, None]:
+        time.sleep(seconds)
+        return False, None
+
+
+def test_a_solver_has_no_longer_than_its_time() -> None:
+    begin = time.monotonic()
+    assert run_highs(DeafToTime(), 0.1) == (False, False)
+    assert time.monotonic() - begin < 5.0
 
 
 def test_nobody_waits_for_a_solver_that_does_not_hear_of_ctrl_c() -> None:

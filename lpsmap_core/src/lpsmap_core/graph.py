@@ -17,6 +17,7 @@ from lpsmap_core.engine.options import Options, checked_options, threads_or_defa
 from lpsmap_core.engine.warm_start import CachedStart
 from lpsmap_core.kernels.arrays import FloatArray
 from lpsmap_core.kernels.ctrl_c import ended_by_ctrl_c
+from lpsmap_core.kernels.deadlines import Deadline
 from lpsmap_core.kernels.interrupts import Watch, out_of_time
 from lpsmap_core.kernels.tiers import give_up, unless_slow
 from lpsmap_core.layout.layout import Layout, build_layout
@@ -31,7 +32,7 @@ from lpsmap_core.solution.distribution import Distributions
 from lpsmap_core.solution.gibbs import Gibbs
 from lpsmap_core.solution.handing_over import best_assignment, nothing_known
 from lpsmap_core.solution.plan import Plan, make_plan
-from lpsmap_core.solution.ranked import ranked_assignments
+from lpsmap_core.solution.ranked import RankedAssignments, most_ranked, ranked_assignments
 from lpsmap_core.solution.report import log, report, report_unproved
 from lpsmap_core.solution.solution import Solution, checked_start
 from lpsmap_core.solution.solve import solve
@@ -210,10 +211,9 @@ class FactorGraph(DeclaredGraph):
         progress
             See `Solution.decode`; of the library's own search.
         solver
-            With `exact`, who looks for the best assignment: ``"lpsmap"``, the library's own search;
-            or that of a plugin, such as ``"highs"``, if every factor type has linear constraints.
-            ``"auto"`` leaves the choice to the library. ``assignment.solver`` and
-            ``assignment.reason`` say who it was, and why.
+            With `exact`, who looks for it: ``"lpsmap"``, the library's own search; or a plugin's,
+            such as ``"highs"``, if every factor type has linear constraints. ``"auto"`` leaves the
+            choice to the library; ``assignment.solver`` and ``assignment.reason`` say who and why.
 
         Returns
         -------
@@ -249,7 +249,6 @@ class FactorGraph(DeclaredGraph):
         if not flag("exact", exact):
             return self._run(options, verbose, warm_start, engine)
         limits = search_limits(gap, max_time, max_nodes, threads, progress)
-        options = for_search(options, limits)
         with ended_by_ctrl_c(limits.deadline):
             flat = self._flat()
             flat[1][:] = forget_unused(self.factors, *flat)
@@ -257,8 +256,9 @@ class FactorGraph(DeclaredGraph):
             self.solution = assignment = best_assignment(
                 choice,
                 limits,
-                lambda: self._run(options, verbose, warm_start, engine, flat),
+                lambda: self._run(for_search(options, limits), verbose, warm_start, engine, flat),
                 lambda: nothing_known(self._laid_out(), self.factors, *flat, limits.gap),
+                self.solution,
             )
         report_unproved(assignment, self._shapes)
         return assignment
@@ -271,7 +271,7 @@ class FactorGraph(DeclaredGraph):
         max_time: float | None = None,
         max_nodes: int | None = None,
         threads: int | None = None,
-    ) -> list[Assignment]:
+    ) -> RankedAssignments:
         """Find the `k` best assignments of every component, with a proof.
 
         The search of `solve_map` goes on past the best assignment, and excludes those that it has.
@@ -280,13 +280,13 @@ class FactorGraph(DeclaredGraph):
         Parameters
         ----------
         k
-            How many.
+            How many, a million at most.
         gap, max_time, max_nodes, threads
             As for `solve_map`.
 
         Returns
         -------
-        list of Assignment
+        sequence of Assignment
             Of length `k`: entry j has the j-th best assignment of each component, and no score
             where a component has fewer. ``proved`` says that no assignment but those before it
             scores more. The first is also kept as ``self.solution``. Variables in no factor have
@@ -304,12 +304,11 @@ class FactorGraph(DeclaredGraph):
         ConvergenceWarning
             Once, if the best assignments of components are not proved to be that.
         """
-        k, limits = count("k_best: k", k), search_limits(gap, max_time, max_nodes, threads, None)
+        k, limits = most_ranked(k), search_limits(gap, max_time, max_nodes, threads, None)
         options = Options(threads=limits.threads, quadratic=0.0, max_time=max_time)
         options = for_search(options, limits)._replace(exact=False)
         with ended_by_ctrl_c(limits.deadline):
-            relaxed = self._run(options, 0, None, AUTO, self._flat())
-            found = ranked_assignments(relaxed, k, limits)
+            found = ranked_assignments(self._run(options, 0, None, AUTO, self._flat()), k, limits)
         self.solution = found[0]
         report_unproved(found[0], self._shapes)
         return found
@@ -327,11 +326,12 @@ class FactorGraph(DeclaredGraph):
         start = None if warm_start is None else self._own_start(warm_start)
 
         def by_engine() -> Solution:
+            deadline = Deadline(options.max_time, options.within)
             layout = self._laid_out()
             scores, additionals = to_decode or self._flat()
             chosen = choose_engine(engine, layout.part, options).engine
             warm = None if start is None else start.start_for(layout)
-            with Watch(options.max_time, within=options.within):
+            with Watch(within=deadline):
                 solution = solve(chosen, layout, self.factors, scores, additionals, options, warm)
                 if out_of_time():
                     give_up()

@@ -48,6 +48,7 @@ class SearchLimits(NamedTuple):
 
     gap: float
     max_nodes: int | None
+    """Of each component's search; none at all with 0."""
     deadline: Deadline
     threads: int
     report: Callable[[int, Progress], None] | None = None
@@ -131,7 +132,7 @@ def decode_part(
     doubtful = np.flatnonzero(~is_closed(score, bound, limits.gap) & ~np.isnan(bound))
     begun: dict[int, _Begun] = {}
     nodes, grace = FIRST_NODES, None
-    while doubtful.size:
+    while doubtful.size and limits.max_nodes != 0:
         # by turns, so that one that takes long leaves time for the others
         most = nodes if limits.max_nodes is None else min(nodes, limits.max_nodes)
         for c in doubtful.tolist():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import importlib.util
 import time
@@ -19,7 +20,18 @@ LOOK = 0.05
 """Seconds between two looks whether Ctrl-C came."""
 
 PATIENCE = 0.3
-"""Seconds for which HiGHS may go on after it: some of its stages do not ask whether to stop."""
+"""Seconds for which HiGHS may go on after it, and after its time: some of its stages do not ask
+whether to stop."""
+
+TOLERANCES = {
+    "mip_feasibility_tolerance": 1e-9,
+    "primal_feasibility_tolerance": 1e-9,
+    "dual_feasibility_tolerance": 1e-9,
+}
+"""Its own are seen in proofs: branches end that could gain no more than a tolerance."""
+
+LARGEST = 1024.0
+"""About what the largest score is scaled to, since tolerances are absolute."""
 
 
 @functools.cache
@@ -44,34 +56,50 @@ class HighsSolver(MapSolver):
         """Solve a program; Ctrl-C ends it with the best so far."""
         import highspy
 
-        highs = highspy.Highs()
-        highs.silent()
+        largest = float(np.abs(program.scores).max(initial=0.0))
+        scale = 2.0 ** np.round(np.log2(LARGEST / largest)) if largest > 0.0 else 1.0
+        highs = _silent()
         highs.HandleUserInterrupt = True
-        highs.setOptionValue("mip_rel_gap", limits.gap)
-        highs.setOptionValue("mip_abs_gap", limits.gap)
-        highs.setOptionValue("threads", limits.threads)
+        options = {**TOLERANCES, "threads": limits.threads}
+        options |= {"mip_rel_gap": limits.gap, "mip_abs_gap": limits.gap * scale}
         if limits.seconds is not None:
-            highs.setOptionValue("time_limit", limits.seconds)
-        highs.passModel(model_of(program))
+            options["time_limit"] = limits.seconds
+        for name, value in options.items():
+            highs.setOptionValue(name, value)
+        highs.passModel(model_of(dataclasses.replace(program, scores=scale * program.scores)))
         best: list[FloatArray] = []
         highs.cbMipImprovingSolution += lambda event: best.append(
             np.array(event.data_out.mip_solution)
         )
-        ended, interrupted = run_highs(highs)
+        ended, interrupted = run_highs(highs, limits.seconds)
         if not ended:
             values = best[-1][: len(program.variables)] if best else None
-            return Answer(values, np.inf, interrupted=True)
+            return Answer(values, np.inf, interrupted=interrupted)
         status, known = highs.getModelStatus(), highspy.HighsModelStatus
         if status in (known.kInfeasible, known.kUnboundedOrInfeasible):  # all columns are bounded
             return Answer(None, -np.inf)
         if status not in (known.kOptimal, known.kTimeLimit, known.kInterrupt):
             return Answer(None, np.inf, interrupted=interrupted)
         info = highs.getInfo()
-        bound = info.mip_dual_bound if np.isfinite(info.mip_dual_bound) else np.inf
+        bound = info.mip_dual_bound / scale if np.isfinite(info.mip_dual_bound) else np.inf
         values = None
         if info.primal_solution_status == highspy.SolutionStatus.kSolutionStatusFeasible:
             values = np.array(highs.getSolution().col_value)[: len(program.variables)]
         return Answer(values, bound, max(int(info.mip_node_count), 0), interrupted)
+
+
+def _silent() -> Any:
+    """Return HiGHS, which otherwise prints who it is as soon as it is made with callbacks."""
+    import highspy
+
+    class Silent(highspy.Highs):  # type: ignore[misc]
+        def enableCallbacks(self) -> None:  # noqa: N802
+            self.silent()
+            super().enableCallbacks()
+
+    highs = Silent()
+    highs.silent()
+    return highs
 
 
 def model_of(program: Program) -> Any:
@@ -93,12 +121,14 @@ def model_of(program: Program) -> Any:
     return model
 
 
-def run_highs(highs: Any) -> tuple[bool, bool]:
+def run_highs(highs: Any, seconds: float | None = None) -> tuple[bool, bool]:
     """Solve in another thread; return whether that ended, and whether Ctrl-C came.
 
     A thread that has not ended holds on to what it works on, and nobody waits for it.
     """
     interrupted, give_up = False, np.inf
+    if seconds is not None:
+        give_up = time.monotonic() + seconds + PATIENCE
     highs.startSolve()
     while time.monotonic() < give_up:
         try:
@@ -108,4 +138,6 @@ def run_highs(highs: Any) -> tuple[bool, bool]:
         except KeyboardInterrupt:
             interrupted, give_up = True, time.monotonic() + PATIENCE
             highs.cancelSolve()
+    if not interrupted:
+        highs.cancelSolve()
     return False, interrupted

@@ -49,6 +49,7 @@ def k_best(space: Assignments, root: Node, k: int, limits: SearchLimits) -> Rank
         When to stop.
     """
     met: dict[bytes, tuple[float, BoolArray]] = {}
+    highest: list[float] = []  # the k highest scores, as a heap
     numbers = itertools.count()
     nodes: list[tuple[float, int, Node]] = [(-math.inf, next(numbers), root)]
     least, n_nodes, interrupted = -math.inf, 0, False
@@ -69,11 +70,17 @@ def k_best(space: Assignments, root: Node, k: int, limits: SearchLimits) -> Rank
         for (negative, _, node), look in zip(batch, looks, strict=True):
             bound = min(-negative, look.bound)
             if look.answer is not None and look.score > -math.inf:
-                met[look.answer.tobytes()] = look.score, look.answer
+                key = look.answer.tobytes()
+                if key not in met:
+                    heapq.heappush(highest, look.score)
+                    if len(highest) > k:
+                        heapq.heappop(highest)
+                met[key] = look.score, look.answer
             if bound > -math.inf:
                 for child in look.children or _without(node, look.answer):
                     heapq.heappush(nodes, (-bound, next(numbers), child))
-        least = _least(sorted((score for score, _ in met.values()), reverse=True), k, limits.gap)
+        if len(highest) == k:  # what a bound has to exceed for its node to matter
+            least = highest[0] + limits.gap * max(1.0, abs(highest[0]))
     best = sorted(met.values(), key=lambda pair: -pair[0])
     left = [score for score, _ in best[k:]] + [-negative for negative, _, _ in nodes]
     return Ranked(
@@ -88,11 +95,6 @@ def k_best(space: Assignments, root: Node, k: int, limits: SearchLimits) -> Rank
 def _is_over(limits: SearchLimits, n_nodes: int) -> bool:
     spent = limits.max_nodes is not None and n_nodes >= limits.max_nodes
     return spent or limits.deadline.passed
-
-
-def _least(scores: list[float], k: int, gap: float) -> float:
-    """Return what a bound has to exceed for its node to matter."""
-    return scores[k - 1] + gap * max(1.0, abs(scores[k - 1])) if len(scores) >= k else -math.inf
 
 
 def _without(node: Node, answer: BoolArray | None) -> Iterator[Node]:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -12,10 +14,11 @@ from lpsmap_core.layout.layout import Layout
 from lpsmap_core.model.factor import Factor
 from lpsmap_core.model.linear import LinearConstraints, LinearlyConstrained
 
-__all__ = ["Program", "programs", "without_description"]
+__all__ = ["Program", "WithMasks", "programs", "without_description"]
 
-LARGE = 1e7
-"""Scores below minus this are masks: solvers, which compare up to tolerances, leave them out."""
+DECISIVE = 4.0
+"""Negative scores so many times as large as the sum of all smaller magnitudes are masks: solvers,
+which compare up to tolerances, leave them out. Nothing with a mask is as good as all without."""
 
 
 @dataclass(frozen=True)
@@ -35,9 +38,8 @@ class Program:
         The entries of A, row by row, one for a place.
     low, high
         For each row.
-    masked
-        What no assignment scores more than that uses what was left out as a mask; ``-inf`` if
-        nothing was.
+    masks
+        For each column, its score if it was left out as a mask, or 0.
     """
 
     variables: IntArray
@@ -49,7 +51,53 @@ class Program:
     coefficient: FloatArray
     low: FloatArray
     high: FloatArray
-    masked: float
+    masks: FloatArray
+
+    @property
+    def masked(self) -> float:
+        """What no assignment scores more than that uses a mask; ``-inf`` if there is none."""
+        if not self.masks.any():
+            return -np.inf
+        return float(self.scores[self.scores > 0.0].sum() + self.masks[self.masks < 0.0].max())
+
+    def with_masks(self) -> WithMasks | None:
+        """Return the program for who cannot do without masks; None if not just their number counts.
+
+        Its masks are as small as they can be to decide still, since others are compared with them.
+        """
+        there = self.masks < 0.0
+        size = float(-self.masks[there].max(initial=-np.inf))
+        rest = np.where(there, self.masks + size, self.scores)
+        spread = float(np.abs(rest).sum())
+        if not 0.5 * size > spread:
+            return None
+        counted = min(size, DECISIVE * max(spread, np.finfo(np.float64).tiny))
+        program = dataclasses.replace(
+            self,
+            scores=np.where(there, rest - counted, rest),
+            upper=np.where(there, 1.0, self.upper),
+            masks=np.zeros(len(there)),
+        )
+        return WithMasks(program, size, counted, spread)
+
+
+class WithMasks(NamedTuple):
+    """A program in which masks count less than they do, and all else as much as it does."""
+
+    program: Program
+    size: float
+    """What a mask counts, and what it counts in the program."""
+    counted: float
+    spread: float
+    """The magnitudes of all else, summed."""
+
+    def bound(self, bound: float) -> float:
+        """Return what assignments score at most that score so much at most in the program."""
+        if bound == -np.inf:
+            return bound
+        fewest = max(0.0, np.ceil((-self.spread - bound) / self.counted))
+        rounding = 4.0 * np.finfo(np.float64).eps * fewest * self.size
+        return float(bound - fewest * (self.size - self.counted) + rounding)
 
 
 @dataclass(frozen=True)
@@ -104,7 +152,7 @@ def programs(
         mine, own = columns[first_column[c] : first_column[c + 1]], slice(*first_row[c : c + 2])
         some = entries[first_entry[c] : first_entry[c + 1]]
         variables = mine[mine < layout.n_variables]
-        kept, upper, masked = _without_masks(whole.scores[mine], whole.upper[mine])
+        kept, upper, masks = _without_masks(whole.scores[mine], whole.upper[mine])
         row, column, coefficient = _summed(
             row_place[whole.row[some]] - first_row[c],
             place[whole.column[some]] - first_column[c],
@@ -122,7 +170,7 @@ def programs(
                 coefficient=coefficient,
                 low=whole.low[rows[own]],
                 high=whole.high[rows[own]],
-                masked=masked,
+                masks=masks,
             )
         )
     return found
@@ -228,10 +276,17 @@ def _summed(
     return places // n_columns, places % n_columns, summed
 
 
-def _without_masks(scores: FloatArray, upper: FloatArray) -> tuple[FloatArray, FloatArray, float]:
-    """Forbid what is hugely negative; return what assignments that use it score at most."""
-    masks = scores < -LARGE
-    if not masks.any():
-        return scores, upper, -np.inf
-    most = float(scores[scores > 0.0].sum() + scores[masks].max())
-    return np.where(masks, 0.0, scores), np.where(masks, 0.0, upper), most
+def _without_masks(
+    scores: FloatArray, upper: FloatArray
+) -> tuple[FloatArray, FloatArray, FloatArray]:
+    """Forbid what is hugely negative beside all else, and return what that scores."""
+    magnitude = np.abs(scores)
+    order = np.argsort(magnitude, kind="stable")
+    smaller = np.append(0.0, np.cumsum(magnitude[order]))[:-1]
+    decisive = (smaller > 0.0) & (magnitude[order] > DECISIVE * smaller)
+    decisive[: np.flatnonzero(scores[order] > 0.0).max(initial=-1) + 1] = False
+    masks = np.zeros(len(scores))
+    first = np.flatnonzero(decisive)[:1]
+    if first.size:
+        masks[order[first[0] :]] = scores[order[first[0] :]]
+    return np.where(masks < 0.0, 0.0, scores), np.where(masks < 0.0, 0.0, upper), masks

@@ -6,7 +6,7 @@ import abc
 from collections.abc import Callable, Sequence
 from typing import ClassVar, NamedTuple
 
-from lpsmap_core.decoding.program import LARGE, Program, without_description
+from lpsmap_core.decoding.program import Program, without_description
 from lpsmap_core.engine.choice import AUTO
 from lpsmap_core.kernels.arrays import FloatArray
 from lpsmap_core.model.factor import Factor
@@ -19,6 +19,10 @@ OWN = "lpsmap"
 
 PREFERRED = "highs"
 """What takes on what core's own search does not prove soon, where it is installed."""
+
+
+LARGE = 1e7
+"""Of scores, beyond which the tolerances of solvers hide others."""
 
 
 class SolverLimits(NamedTuple):

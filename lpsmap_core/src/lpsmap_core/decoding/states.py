@@ -207,12 +207,18 @@ class States(Space[BoolArray, BoolArray]):
 
 
 def _structure(part: Part, component: int) -> tuple[tuple[Network, slice, slice], Order]:
-    """Return a component's network and the order to eliminate it in; found once for all scores."""
+    """Return a component's network and the order to eliminate it in.
+
+    Found once for all scores, if in time.
+    """
     known: dict[int, tuple[tuple[Network, slice, slice], Order]] = part.networks.known
     if component not in known:
         found = part.networks.of(component)
         order = elimination_order(found[0], LARGE)
         if found[0].n_states.max(initial=0) > MOST_STATES:
             order = order._replace(cost=np.inf)
+        raise_interrupt()
+        if out_of_time():
+            return found, order
         known[component] = found, order
     return known[component]

@@ -17,7 +17,7 @@ from lpsmap_core.engine.protocol import WarmStart
 from lpsmap_core.engine.state import sums
 from lpsmap_core.engine.step_size import first_step_sizes
 from lpsmap_core.kernels.arrays import BoolArray, FloatArray, IntArray
-from lpsmap_core.kernels.interrupts import raise_interrupt
+from lpsmap_core.kernels.interrupts import out_of_time, raise_interrupt
 from lpsmap_core.layout.layout import Part
 from lpsmap_core.tables.ascent import Ascent, ascend, new_ascent
 from lpsmap_core.tables.messages import Potentials, Shares, finite_scores, new_shares
@@ -147,7 +147,7 @@ def ascend_networks(
 
 
 def _orders(part: Part) -> tuple[IntArray, BoolArray]:
-    """Return in which order to eliminate components' nodes, and where to; found once.
+    """Return in which order to eliminate components' nodes, and where to; found once if in time.
 
     Graphs whose links are the same can have other nodes: their factors' types say what those are.
     """
@@ -155,7 +155,11 @@ def _orders(part: Part) -> tuple[IntArray, BoolArray]:
     if _orders not in networks.known:
         order = np.zeros(len(networks.network.n_states), np.int64)
         where = networks.first_node, networks.first_table
-        networks.known[_orders] = order, small_orders(*where, networks.network, order)
+        small = small_orders(*where, networks.network, order)
+        raise_interrupt()
+        if out_of_time():
+            return order, small
+        networks.known[_orders] = order, small
     found: tuple[IntArray, BoolArray] = networks.known[_orders]
     return found
 

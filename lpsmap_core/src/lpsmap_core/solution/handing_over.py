@@ -10,10 +10,11 @@ import numpy as np
 
 from lpsmap_core.decoding.assignments import assignment_scores, best_additionals
 from lpsmap_core.decoding.decode import FIRST_NODES, SearchLimits
-from lpsmap_core.decoding.program import programs
+from lpsmap_core.decoding.program import Program, programs
 from lpsmap_core.decoding.solvers import Answer, MapSolver, MapSolverChoice, SolverLimits
 from lpsmap_core.kernels.arrays import BoolArray, FloatArray
 from lpsmap_core.kernels.ctrl_c import raised_by_ctrl_c
+from lpsmap_core.kernels.deadlines import Deadline
 from lpsmap_core.kernels.interrupts import Watch
 from lpsmap_core.layout.layout import Layout
 from lpsmap_core.model.factor import Factor
@@ -26,6 +27,10 @@ __all__ = ["best_assignment", "nothing_known"]
 ROUNDING = 1e-9
 """Added to solvers' bounds, in units of the summed magnitudes of the scores."""
 
+SHARE = 0.75
+"""Of the time given, what a solver may take that comes first. What it does not prove, the bound of
+the relaxation limits, too, and its rounding may be more than nothing."""
+
 SMALLEST_GAP = 1e-6
 """What counts as proved by a solver at least: it compares up to tolerances of this size."""
 
@@ -35,6 +40,7 @@ def best_assignment(
     limits: SearchLimits,
     relax: Callable[[], Solution],
     nothing: Callable[[], Assignment],
+    latest: Solution | Assignment | None,
 ) -> Assignment:
     """Return the best assignment that the chosen solvers find.
 
@@ -48,22 +54,37 @@ def best_assignment(
         Solves the relaxation that it starts from.
     nothing
         Returns what is known without it, see `nothing_known`.
+    latest
+        What was found of the same scores before: its bounds hold.
 
     Raises
     ------
     ValueError
         As `hand_over`.
     """
-    if not choice.after_own:
-        assignment = nothing()
-    elif choice.solver is None:
+    if choice.solver is None:
         assignment = relax().decoded(limits)
-    else:
+    elif choice.after_own:
         assignment = relax().decoded(limits._replace(max_nodes=FIRST_NODES))
-    if choice.solver is not None and not assignment.proved.all():
-        assignment = hand_over(assignment, choice.solver, limits)
+        if not assignment.proved.all():
+            assignment = hand_over(assignment, choice.solver, limits)
+    else:
+        assignment = hand_over(nothing(), choice.solver, limits, SHARE)
+        if not (assignment.proved.all() or limits.deadline.passed):
+            _take(assignment, relax().decoded(limits._replace(max_nodes=0)))
+    if latest is not None and not assignment.proved.all():
+        known = _bound(latest)
+        lower = known < assignment.bound
+        assignment.bound = np.where(lower, np.maximum(known, assignment.score), assignment.bound)
     assignment.reason = choice.reason
     return assignment
+
+
+def _bound(found: Solution | Assignment) -> FloatArray:
+    """Return for each component what no assignment scores more than."""
+    if isinstance(found, Assignment):
+        return found.bound
+    return found.objective + found.gap if found.is_linear else np.full(len(found.status), np.inf)
 
 
 def nothing_known(
@@ -92,15 +113,27 @@ def nothing_known(
     )
 
 
-def hand_over(assignment: Assignment, solver: MapSolver, limits: SearchLimits) -> Assignment:
+def hand_over(
+    assignment: Assignment, solver: MapSolver, limits: SearchLimits, share: float = 1.0
+) -> Assignment:
     """Return an assignment with all that a solver finds where it is not proved the best.
+
+    Parameters
+    ----------
+    assignment
+        What is known.
+    solver, limits
+        Who looks for more, and when to stop.
+    share
+        Of the time that is left, what it may take.
 
     Raises
     ------
     ValueError
         If the solver refuses a component.
     """
-    found = _copied(assignment)
+    found, left = _copied(assignment), limits.deadline.left
+    own = limits._replace(deadline=Deadline(share * left, within=limits.deadline))
     part = found.layout.part
     components = np.flatnonzero(~found.proved & ~np.isnan(found.bound))
     given = found.layout, found.factors, found.scores, found.additional_scores
@@ -110,20 +143,13 @@ def hand_over(assignment: Assignment, solver: MapSolver, limits: SearchLimits) -
         refusal = solver.refuses(program)
         if refusal:
             raise ValueError(f"solver: {refusal}")
-        left = limits.deadline.left
-        if left == 0.0:
+        if own.deadline.passed:
             break
-        seconds = left if left < math.inf else None
-        try:
-            with raised_by_ctrl_c():
-                answer = solver.solve(program, SolverLimits(limits.gap, seconds, limits.threads))
-        except KeyboardInterrupt:
-            answer = Answer(None, math.inf, interrupted=True)
+        answer = _answer(program, solver, own)
         if answer.interrupted:
             limits.deadline.end()
         found.n_nodes[c] += answer.n_nodes
-        slack = ROUNDING * (1.0 + float(np.abs(program.scores).sum()))
-        bound[c] = max(answer.bound + slack, program.masked)
+        bound[c] = answer.bound
         if answer.values is not None:
             on = np.zeros(found.layout.n_variables, dtype=bool)
             on[program.variables] = answer.values > 0.5
@@ -139,6 +165,45 @@ def hand_over(assignment: Assignment, solver: MapSolver, limits: SearchLimits) -
     found.interrupted = limits.deadline.cut
     found.gap, found.solver = max(found.gap, SMALLEST_GAP), solver.name
     return found
+
+
+def _answer(program: Program, solver: MapSolver, limits: SearchLimits) -> Answer:
+    """Return what a solver finds in a program; masks count where nothing can do without."""
+    answer = _solved(program, solver, limits)
+    masked = program.masked
+    if answer.bound == -math.inf and masked > -math.inf:
+        counting = program.with_masks()
+        if counting is None or limits.deadline.passed:
+            return Answer(None, masked, answer.n_nodes)
+        answer, n_before = _solved(counting.program, solver, limits), answer.n_nodes
+        answer = answer._replace(
+            bound=counting.bound(answer.bound), n_nodes=n_before + answer.n_nodes
+        )
+        masked = min(masked, answer.bound)
+    return answer._replace(bound=max(answer.bound, masked))
+
+
+def _solved(program: Program, solver: MapSolver, limits: SearchLimits) -> Answer:
+    """Return what a solver finds, its bound with what rounding may hide."""
+    left = limits.deadline.left
+    given = SolverLimits(limits.gap, left if left < math.inf else None, limits.threads)
+    try:
+        with raised_by_ctrl_c():
+            answer = solver.solve(program, given)
+    except KeyboardInterrupt:
+        return Answer(None, math.inf, interrupted=True)
+    slack = ROUNDING * (1.0 + float(np.abs(program.scores).sum()))
+    return answer._replace(bound=answer.bound + slack)
+
+
+def _take(found: Assignment, other: Assignment) -> None:
+    """Take from another assignment of the same graph what is better, and its bounds."""
+    part, better = found.layout.part, other.score > found.score
+    values = np.where(better[part.component], *(a.values[part.variables] for a in (other, found)))
+    found.score = np.where(better, other.score, found.score)
+    found.bound = np.maximum(np.minimum(found.bound, other.bound), found.score)
+    found.interrupted |= other.interrupted
+    _write(found, np.nan_to_num(values) > 0.0)
 
 
 def _copied(assignment: Assignment) -> Assignment:

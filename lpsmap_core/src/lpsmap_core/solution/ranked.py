@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import functools
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import Any, overload
 
 import numpy as np
 
@@ -14,13 +16,59 @@ from lpsmap_core.decoding.far_scores import as_given, bring_near
 from lpsmap_core.decoding.k_best import Ranked, k_best
 from lpsmap_core.kernels.arrays import FloatArray
 from lpsmap_core.kernels.interrupts import Watch
+from lpsmap_core.model.inputs import count
 from lpsmap_core.solution.assignment import Assignment
 from lpsmap_core.solution.solution import Solution
 
-__all__ = ["ranked_assignments"]
+__all__ = ["RankedAssignments", "most_ranked", "ranked_assignments"]
+
+MOST = 1_000_000
+"""As many assignments of every component can be asked for: all that are found are kept."""
 
 
-def ranked_assignments(relaxed: Solution, k: int, limits: SearchLimits) -> list[Assignment]:
+def most_ranked(k: Any) -> int:
+    """Return how many assignments are asked for, checked.
+
+    Raises
+    ------
+    TypeError
+        If that is no integer.
+    ValueError
+        If it is less than 1, or more than can be kept.
+    """
+    k = count("k_best: k", k)
+    if k > MOST:
+        raise ValueError(f"k_best: k: got {k}; expected at most {MOST}, since all are kept.")
+    return k
+
+
+class RankedAssignments(Sequence[Assignment]):
+    """The k best assignments of a graph, the best first: each is made when it is asked for.
+
+    Where all components have fewer, the last entries are one and the same.
+    """
+
+    def __init__(self, k: int, n_different: int, make: Callable[[int], Assignment]) -> None:
+        self._k, self._n_different = k, n_different
+        self._make = functools.cache(make)
+
+    def __len__(self) -> int:
+        return self._k
+
+    @overload
+    def __getitem__(self, j: int) -> Assignment: ...
+    @overload
+    def __getitem__(self, j: slice) -> list[Assignment]: ...
+    def __getitem__(self, j: int | slice) -> Assignment | list[Assignment]:
+        if isinstance(j, slice):
+            return [self[i] for i in range(*j.indices(self._k))]
+        return self._make(min(range(self._k)[j], self._n_different))
+
+    def __repr__(self) -> str:
+        return f"RankedAssignments({self._k} of them, {self._n_different} different)"
+
+
+def ranked_assignments(relaxed: Solution, k: int, limits: SearchLimits) -> RankedAssignments:
     """Return the k best assignments of every component, the j-th best of all in the j-th entry.
 
     Parameters
@@ -51,13 +99,16 @@ def ranked_assignments(relaxed: Solution, k: int, limits: SearchLimits) -> list[
             ranked.append(k_best(space, space.root(start), 0 if bad[c] else k, limits))
             if ranked[-1].interrupted:
                 limits.deadline.end()
-    found = [_assignment(relaxed, ranked, j, eta_v, limits) for j in range(k)]
-    for one in found:
+
+    def make(j: int) -> Assignment:
+        one = _assignment(relaxed, ranked, j, eta_v, limits)
         chosen = np.nan_to_num(one.values[part.variables]) > 0.0
         v = part.by_bucket(one.additionals, relaxed.factors)
         known = chosen, v, one.score, one.bound
         one.score, one.bound = as_given(part, given, far, *known, limits.gap)
-    return found
+        return one
+
+    return RankedAssignments(k, max((len(one.answers) for one in ranked), default=0), make)
 
 
 def _assignment(

@@ -90,6 +90,11 @@ class Solution:
         """For each component, whether a score of it is NaN or ``+inf``."""
         return self._has(Status.NON_FINITE)
 
+    @property
+    def is_linear(self) -> bool:
+        """Whether this is LP-MAP's, without the quadratic term."""
+        return self.solved.quadratic == 0.0
+
     @functools.cached_property
     def free(self) -> IntArray:
         """Numbers of the variables in no factor, whose values are their scores cut to [0, 1]."""

@@ -120,7 +120,7 @@ def ascend(
         width = max(width, network.scope_offsets[f + 1] - network.scope_offsets[f])
     for k in network.n_states:
         n_states = max(n_states, k)
-    memory, scores = np.zeros(width, dtype=np.int64), np.empty(n_states)
+    memory, scores = np.zeros(width, dtype=np.int64), np.empty(2 * n_states)
     rounded = np.zeros(len(network.n_states), dtype=np.int64)
     spread = np.empty(len(found.marginals))
     for c in range(len(chosen)):

@@ -56,7 +56,7 @@ def tighten(
         width = max(width, network.scope_offsets[f + 1] - network.scope_offsets[f])
     for k in network.n_states:
         n_states = max(n_states, k)
-    state, scores = np.zeros(width, dtype=np.int64), np.empty(n_states)
+    state, scores = np.zeros(width, dtype=np.int64), np.empty(2 * n_states)
     memory = np.empty(3 * n_states * n_states)
     bound, last = np.inf, np.inf
     for t in range(most_rounds):

@@ -13,11 +13,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-from lpsmap_core.kernels.arrays import BoolArray, FloatArray, IntArray
+from lpsmap_core.kernels.arrays import FloatArray, IntArray
 from lpsmap_core.kernels.compile import kernel, leaf
+from lpsmap_core.kernels.interrupts import interrupted
 from lpsmap_core.layout.network import Network, joined
 from lpsmap_core.layout.ragged import offsets_of
-from lpsmap_core.tables.elimination import MOST_NODES
 from lpsmap_core.tables.messages import Potentials, Shares
 
 __all__ = ["Triplets", "no_triplets", "pass_triplets", "subtract_shares"]
@@ -28,6 +28,9 @@ MOST_ENTRIES = 400_000
 
 MOST_FOUND = 100_000
 """Circles that are looked for."""
+
+MOST_PATHS = 20_000_000
+"""Paths of two pairs, along which they are looked for: it takes a quarter of a second."""
 
 
 class Triplets(NamedTuple):
@@ -52,17 +55,19 @@ def triplets_of(network: Network) -> tuple[Network, Triplets] | None:
 
     None if there are none, too many, or tables over more than two nodes.
     """
-    if len(network.n_states) > MOST_NODES:
-        return None
     if not len(network.table) or (np.diff(network.scope_offsets) != 2).any():
         return None
     ends = np.sort(network.scope.reshape(-1, 2), axis=1)
     if len(np.unique(ends, axis=0)) < len(ends):
         return None
-    neighbours = np.zeros((len(network.n_states),) * 2, dtype=bool)
-    neighbours[ends[:, 0], ends[:, 1]] = neighbours[ends[:, 1], ends[:, 0]] = True
+    first, other = np.concatenate([ends, ends[:, ::-1]]).T
+    order = np.lexsort((other, first))
+    degree = np.bincount(first, minlength=len(network.n_states))
+    if (degree * (degree - 1)).sum() > 2 * MOST_PATHS:
+        return None
+    begin = offsets_of(degree)
     found = np.empty((MOST_FOUND, 3), dtype=np.int64)
-    n = _find_triplets(neighbours, found)
+    n = _find_triplets(begin, other[order], found)
     if not 0 < n < MOST_FOUND:
         return None
     nodes = np.unique(np.sort(found[:n], axis=1), axis=0)
@@ -82,33 +87,69 @@ def triplets_of(network: Network) -> tuple[Network, Triplets] | None:
 
 
 @kernel
-def _find_triplets(neighbours: BoolArray, found: IntArray) -> int:
-    """Write the triplets of all circles of three, and of four without chords; return how many."""
-    n, count, most = len(neighbours), 0, len(found) - 4
-    common = np.empty(n, dtype=np.int64)
+def _find_triplets(begin: IntArray, neighbours: IntArray, found: IntArray) -> int:
+    """Write the triplets of all circles of three, and of four without chords; return how many.
+
+    It takes as many steps as there are paths of two pairs, and circles: `found` is full if there
+    was no time for them.
+
+    Parameters
+    ----------
+    begin, neighbours
+        Node i has the neighbours ``neighbours[begin[i]:begin[i + 1]]``, in increasing order.
+    found
+        The result.
+    """
+    n, count, most = len(begin) - 1, 0, len(found) - 4
+    middle, following = np.empty((2, len(neighbours)), dtype=np.int64)  # of the paths from i
+    latest, ends, common = np.full(n, -1), np.empty(n, dtype=np.int64), np.empty(n, dtype=np.int64)
+    near = np.full(n, -1)
     for i in range(n):
-        for j in range(i + 1, n):
-            m = 0
-            for k in range(n):
-                if neighbours[i, k] and neighbours[j, k]:
-                    common[m] = k
-                    m += 1
+        n_paths, n_ends = 0, 0
+        for k in neighbours[begin[i] : begin[i + 1]]:
+            near[k] = i
+            for j in neighbours[begin[k] : begin[k + 1]]:
+                if j <= i:
+                    continue
+                if latest[j] < 0:
+                    ends[n_ends] = j
+                    n_ends += 1
+                middle[n_paths], following[n_paths], latest[j] = k, latest[j], n_paths
+                n_paths += 1
+        for j in ends[:n_ends]:
+            m, path, latest[j] = 0, latest[j], -1
+            while path >= 0:
+                common[m], path = middle[path], following[path]
+                m += 1
             for a in range(m):
-                if count >= most:
+                if count >= most or interrupted():
                     return len(found)
-                if neighbours[i, j]:
+                if near[j] == i:
                     found[count] = i, j, common[a]
                     count += 1
                     continue
                 for b in range(a):
                     if count >= most:
                         return len(found)
-                    if not neighbours[common[a], common[b]]:
+                    if not _are_neighbours(begin, neighbours, common[a], common[b]):
                         # the diagonal i, j here; the other one when these two are looked at
                         found[count] = i, j, common[a]
                         found[count + 1] = i, j, common[b]
                         count += 2
     return count
+
+
+@leaf
+def _are_neighbours(begin: IntArray, neighbours: IntArray, i: int, j: int) -> bool:
+    """Return whether two nodes are neighbours, by bisection."""
+    low, high = begin[i], begin[i + 1]
+    while low < high:
+        at = (low + high) // 2
+        if neighbours[at] < j:
+            low = at + 1
+        else:
+            high = at
+    return low < begin[i + 1] and neighbours[low] == j
 
 
 @leaf

@@ -44,7 +44,7 @@ class Order(NamedTuple):
 def elimination_order(network: Network, limit: float) -> Order:
     """Return the cheaper of two orders, of infinite cost if both are above the limit.
 
-    Or if there are more than `MOST_NODES`.
+    Or if there are more than `MOST_NODES`, or no time to find one.
     """
     if len(network.n_states) > MOST_NODES:
         return Order(np.arange(len(network.n_states)), np.inf)
@@ -81,7 +81,7 @@ def _live_neighbours(node: int, neighbours: BoolArray, gone: BoolArray, found: I
 def least_fill(n_states: IntArray, neighbours: BoolArray, limit: float) -> tuple[IntArray, float]:
     """Return the order that each time joins the fewest nodes which were not, and its cost.
 
-    Overwrites `neighbours`.
+    That is infinite above the limit, or where it was interrupted. Overwrites `neighbours`.
     """
     n = len(n_states)
     gone, stale = np.zeros(n, dtype=np.bool_), np.ones(n, dtype=np.bool_)
@@ -97,6 +97,8 @@ def least_fill(n_states: IntArray, neighbours: BoolArray, limit: float) -> tuple
                 for a in range(k):
                     for b in range(a):
                         fill[i] += not neighbours[near[a], near[b]]
+                if interrupted():
+                    return order, np.inf
             if node < 0 or fill[i] < fill[node]:
                 node = i
         k, size = _live_neighbours(node, neighbours, gone, near), float(n_states[node])
@@ -107,6 +109,8 @@ def least_fill(n_states: IntArray, neighbours: BoolArray, limit: float) -> tuple
             return order, np.inf
         order[t], gone[node] = node, True
         for a in range(k):
+            if interrupted():
+                return order, np.inf
             stale[near[a]] = True
             for b in range(a):
                 if neighbours[near[a], near[b]]:
@@ -149,7 +153,10 @@ def _across(neighbours: BoolArray) -> IntArray:
 
 @kernel
 def _cost(n_states: IntArray, neighbours: BoolArray, order: IntArray, limit: float) -> float:
-    """Return what an order costs; infinite above the limit. Overwrites `neighbours`."""
+    """Return what an order costs; infinite above the limit, or where it was interrupted.
+
+    Overwrites `neighbours`.
+    """
     n, cost = len(order), 0.0
     gone, near = np.zeros(n, dtype=np.bool_), np.empty(n, np.int64)
     for node in order:
@@ -157,7 +164,7 @@ def _cost(n_states: IntArray, neighbours: BoolArray, order: IntArray, limit: flo
         for j in near[:k]:
             size *= n_states[j]
         cost += size
-        if cost > limit:
+        if cost > limit or interrupted():
             return np.inf
         gone[node] = True
         for a in range(k):

@@ -21,8 +21,8 @@ __all__ = ["improve"]
 SHORTEST = 5
 """Moves before a state that was left may be entered again; up to as many more, by chance."""
 
-LOOK_PERIOD = 1000
-"""Moves between two looks at whether to go on."""
+LOOK_PERIOD = 1_000_000
+"""States that are compared between two looks at whether to go on."""
 
 
 @leaf
@@ -58,6 +58,7 @@ def improve(network: Network, given: Potentials, chosen: IntArray, n_moves: int)
         _add_table(f, 1.0, network, given, now, gains)
     score = assignment_score(0, n, network, given, now)
     best, barred, chance = score, np.zeros(len(owner), dtype=np.int64), 1
+    period = 1 + LOOK_PERIOD // max(1, len(owner))
     for t in range(n_moves):
         most, move = -np.inf, -1
         for u in range(len(owner)):
@@ -82,6 +83,6 @@ def improve(network: Network, given: Potentials, chosen: IntArray, n_moves: int)
         if score > best:
             best = score
             chosen[:] = now
-        if t % LOOK_PERIOD == 0 and interrupted():
+        if t % period == 0 and interrupted():
             break
     return assignment_score(0, n, network, given, chosen)

@@ -28,8 +28,8 @@ def round_beliefs(
 ) -> None:
     """Choose states one node after the other, given those before and the messages of those after.
 
-    After a backward pass, as Kolmogorov (2006, section 2.3) does. `scores` is memory for the
-    largest number of states.
+    After a backward pass, as Kolmogorov (2006, section 2.3) does. `scores` is memory for
+    twice the largest number of states.
     """
     at, scope, first_state = network.message_offsets, network.scope, network.first_state
     for i in range(begin, end):
@@ -47,19 +47,20 @@ def round_beliefs(
                 _add_chosen(place, lo + hi - 1 - place, network, given, chosen, scores)
                 continue
             for x in range(k):
-                best = -np.inf
-                state[: hi - lo] = 0
-                for e in range(network.table_offsets[f], network.table_offsets[f + 1]):
-                    score, fits = given.entries[e], state[place - lo] == x
-                    for p in range(lo, hi):
-                        j, y = scope[p], state[p - lo]
-                        if j < i:
-                            fits &= chosen[j] == y
-                        elif j > i:
-                            score += shares.messages[at[p] + y] + given.closed[first_state[j] + y]
-                    best = max(best, score) if fits else best
-                    count_up(network, lo, hi, state)
-                scores[x] += best
+                scores[k + x] = -np.inf
+            state[: hi - lo] = 0
+            for e in range(network.table_offsets[f], network.table_offsets[f + 1]):
+                score, fits, mine = given.entries[e], True, k + state[place - lo]
+                for p in range(lo, hi):
+                    j, y = scope[p], state[p - lo]
+                    if j < i:
+                        fits &= chosen[j] == y
+                    elif j > i:
+                        score += shares.messages[at[p] + y] + given.closed[first_state[j] + y]
+                scores[mine] = max(scores[mine], score) if fits else scores[mine]
+                count_up(network, lo, hi, state)
+            for x in range(k):
+                scores[x] += scores[k + x]
         best, chosen[i] = -np.inf, 0
         for x in range(k):
             if scores[x] > best:

@@ -24,6 +24,8 @@ def small_orders(
 ) -> BoolArray:
     """Write in which order components are to be eliminated, and return which of them are small.
 
+    None that were not looked at before an interrupt.
+
     Parameters
     ----------
     first_node, first_table
@@ -39,6 +41,8 @@ def small_orders(
         n = end - begin
         if n == 0 or n > SMALL_NODES or n_states[begin:end].max() > MOST_STATES:
             continue
+        if interrupted():
+            break
         neighbours = np.zeros((n, n), dtype=np.bool_)
         for f in range(first_table[c], first_table[c + 1]):
             for p in range(offsets[f], offsets[f + 1]):
