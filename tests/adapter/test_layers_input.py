@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from layer_cases import CASES, Case, normal, trained
-from lpsmap import Xor
+from lpsmap import Budget, DepTree, Matching, SequenceDistance, Xor
 from lpsmap_torch import layers
 
 every_layer = pytest.mark.parametrize("case", CASES.values(), ids=CASES)
@@ -75,14 +75,24 @@ WRONG: dict[str, tuple[Any, type[Exception], str]] = {
         r"Use torch.tensor\(lengths\)",
     ),
     "lengths' shape": (
-        lambda: layers.TopK(2)(W, lengths=torch.tensor([1])),
+        lambda: layers.TopK(2)(W, lengths=torch.tensor([1, 2, 3])),
         ValueError,
-        r"lengths has shape \(1,\); expected \(2,\), one for every instance",
+        r"lengths has shape \(3,\); expected \(2,\), one for every instance",
     ),
     "lengths of pairs": (
         lambda: layers.MatchingAttention()(X, lengths=torch.ones(2, 3).long()),
         ValueError,
-        r"expected \(2,\), one for every .*, or \(2, 2\) for rows and columns",
+        r"lengths has shape \(2, 3\); expected \(2, 2\) for rows and columns",
+    ),
+    "one length for pairs": (
+        lambda: layers.MatchingAttention()(X[:, None], lengths=torch.tensor([[3], [2]])),
+        ValueError,
+        r"lengths has shape \(2, 1\); expected \(2, 1, 2\) for rows and columns",
+    ),
+    "lengths of heads": (
+        lambda: layers.TopK(2)(W.expand(4, 3, 2, 5), lengths=torch.tensor([1, 2, 1])),
+        ValueError,
+        r"lengths has shape \(3,\); expected \(4, 3, 2\), one for every instance .* left out",
     ),
     "too long": (
         lambda: layers.LPMatchingAttention()(X, lengths=torch.tensor([[3, 4], [3, 5]])),
@@ -121,6 +131,74 @@ def test_what_is_refused(what: str) -> None:
     call, error, words = WRONG[what]
     with pytest.raises(error, match=words):
         call()
+
+
+AMBIGUOUS = [
+    (layers.MatchingAttention(), (2, 2, 3, 4), (2, 2)),  # two heads
+    (layers.LPMatchingAttention(rescale=True), (2, 2, 3, 4), (1, 2)),
+    (layers.SequenceAttention(), (2, 3, 4), (2,)),
+    (layers.LPSequenceAttention(), (5, 3, 4), (2,)),  # whatever the size of the batch
+    (layers.SparseMAP(Matching), (2, 2, 3, 4), (2, 2)),
+    (layers.SparseMAP(SequenceDistance), (3, 2, 3, 4), (3, 2)),
+]
+
+
+@pytest.mark.parametrize(("layer", "shape", "ends"), AMBIGUOUS)
+def test_lengths_with_two_readings_are_refused(
+    layer: Any, shape: tuple[int, ...], ends: tuple[int, ...]
+) -> None:
+    scores, lengths = torch.zeros(shape), torch.full(ends, 2)
+    more = {"additionals": torch.zeros(9)} if "Distance" in repr(layer) else {}
+    with pytest.raises(ValueError, match=r"two readings .*: 2 lengths .*, or one length") as error:
+        layer(scores, **more, lengths=lengths)
+    assert "lengths.reshape(" in str(error.value)
+
+
+PAIRS = [layers.MatchingAttention(), layers.LPMatchingAttention(rescale=True)]
+
+
+@pytest.mark.parametrize("layer", [*PAIRS, layers.LPSequenceAttention(rescale=True)])
+@pytest.mark.parametrize("heads", [2, 3])
+def test_lengths_of_rows_and_columns_hold_for_all_heads(layer: Any, heads: int) -> None:
+    """The last axis is the pair; axes of the batch are 1, or the last ones left out."""
+    scores = normal(2, heads, 3, 4).detach()
+    lengths = torch.tensor([[2, 4], [3, 1]])
+    expected = torch.stack(
+        [layer(x, lengths=ends[None]) for x, ends in zip(scores, lengths, strict=True)]
+    )
+    found = [layer(scores, lengths=lengths[:, None])]
+    if heads != 2:
+        found.append(layer(scores, lengths=lengths))
+    found.append(layer(scores, lengths=lengths[:, None].expand(2, heads, 2)))
+    for values in found:
+        torch.testing.assert_close(values, expected, rtol=0, atol=2e-6)
+    assert not expected[0, :, 2:].any()
+    assert not expected[1, :, :, 1:].any()
+
+
+SINGLE = [
+    (layers.TopK(2), (5,)),
+    (layers.Rationale(2), (5,)),
+    (layers.LatentTree(), (4, 4)),
+    (layers.SparseMAP(DepTree), (4, 4)),
+    (layers.SparseMAP(Budget, budget=1), (5,)),
+]
+
+
+@pytest.mark.parametrize(("layer", "shape"), SINGLE)
+@pytest.mark.parametrize("heads", [2, 3])
+def test_one_length_holds_for_all_heads(layer: Any, shape: tuple[int, ...], heads: int) -> None:
+    """Two items of two heads, too: axes of lengths are the first ones of the batch."""
+    scores, lengths = normal(2, heads, *shape).detach(), torch.tensor([2, 4])
+    expected = torch.stack(
+        [layer(x, lengths=end.expand(heads)) for x, end in zip(scores, lengths, strict=True)]
+    )
+    for given in (lengths, lengths[:, None], lengths[:, None].expand(2, heads)):
+        torch.testing.assert_close(layer(scores, lengths=given), expected, rtol=0, atol=2e-6)
+    each = torch.arange(1, 1 + heads).expand(2, heads)
+    torch.testing.assert_close(
+        layer(scores, lengths=each[:1]), layer(scores, lengths=each), rtol=0, atol=2e-6
+    )
 
 
 @every_layer

@@ -17,6 +17,7 @@ from lpsmap_torch.layers import (
     LPMatchingAttention,
     Rationale,
     SequenceAttention,
+    TopK,
     operators,
     tickets,
 )
@@ -166,14 +167,25 @@ def test_a_copied_ticket_is_solved_again() -> None:
     torch.testing.assert_close(torch.autograd.grad(value, scores)[0], expected)
 
 
-def test_a_lost_layer_is_named() -> None:
-    layer, scores = trained(CASES["SequenceAttention"]), normal(2, 3, 4)
-    with torch.autograd.graph.saved_tensors_hooks(lambda x: x.clone(), lambda x: x):
-        value = layer(scores).sum()
-    del layer
-    gc.collect()
-    with pytest.raises(RuntimeError, match="the layer that solved is gone; keep a reference"):
-        value.backward()
+def test_a_lost_layer_is_made_again_or_named() -> None:
+    """Of its specification; a layer without one is gone."""
+
+    class Own(TopK):
+        pass
+
+    for layer in (TopK(2), Own(2)):
+        scores = normal(2, 4)
+        (expected,) = torch.autograd.grad(layer(scores).square().sum(), scores)
+        with torch.autograd.graph.saved_tensors_hooks(lambda x: x.clone(), lambda x: x):
+            value = layer(scores).square().sum()
+        lost = isinstance(layer, Own)
+        del layer
+        gc.collect()
+        if lost:
+            with pytest.raises(RuntimeError, match="the layer that solved is gone; keep a ref"):
+                value.backward()
+        else:
+            torch.testing.assert_close(torch.autograd.grad(value, scores)[0], expected)
 
 
 @every_layer

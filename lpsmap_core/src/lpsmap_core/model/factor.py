@@ -479,7 +479,7 @@ class Factor(abc.ABC):
         name, split, axes = type(self).__name__, len(self.batch_shape), self._cut_axes()
         shape, keep, checked = self.variables.shape, None, None
         if lengths is not None:
-            checked = checked_lengths(name, lengths, shape, split, axes)
+            checked = checked_lengths(name, lengths, shape, split, axes, self.length_axes)
             keep = within_lengths(checked, shape, split, axes)
         if mask is not None:
             chosen = checked_mask(name, mask, shape)

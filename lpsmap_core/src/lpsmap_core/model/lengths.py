@@ -10,13 +10,18 @@ import numpy.typing as npt
 from lpsmap_core.kernels.arrays import BoolArray, IntArray
 from lpsmap_core.model.inputs import broadcast, real_numbers, whole_numbers
 
-__all__ = ["checked_lengths", "checked_mask", "within_lengths"]
+__all__ = ["check_one_reading", "checked_lengths", "checked_mask", "within_lengths"]
 
 Shape = tuple[int, ...]
 
 
 def checked_lengths(
-    name: str, lengths: npt.ArrayLike, shape: Shape, split: int, axes: Sequence[int]
+    name: str,
+    lengths: npt.ArrayLike,
+    shape: Shape,
+    split: int,
+    axes: Sequence[int],
+    named: tuple[int, ...] | None = None,
 ) -> IntArray:
     """Return one length for every factor and cut axis.
 
@@ -30,6 +35,8 @@ def checked_lengths(
         Of the variables, and how many of its axes are the batch.
     axes
         The event axes that lengths cut.
+    named
+        Those of them that the type names, which are cut to one length; None if it names none.
     """
     batch, longest = shape[:split], np.array([shape[split + axis] for axis in axes])
     array = whole_numbers(f"{name}: lengths", lengths)
@@ -42,6 +49,8 @@ def checked_lengths(
             f"{name}: lengths has shape {array.shape}; expected {batch}, one for every factor of "
             f"the declaration{f', or {(*batch, len(axes))}' if len(axes) > 1 else ''}."
         )
+    if named is None:
+        check_one_reading(name, array.shape, batch, len(axes))
     if array.shape == batch:
         array = np.stack([array] * len(axes), axis=-1)
     array = array.reshape(-1, len(axes))
@@ -53,6 +62,24 @@ def checked_lengths(
             "event axes."
         )
     return np.ascontiguousarray(array)
+
+
+def check_one_reading(name: str, shape: Shape, batch: Shape, k: int) -> None:
+    """Refuse lengths of the batch's shape that could be `k` lengths for all of its last axis.
+
+    Raises
+    ------
+    ValueError
+        If they could.
+    """
+    if len(batch) > 1 and shape == batch and batch[-1] == k > 1:
+        raise ValueError(
+            f"{name}: lengths has shape {shape}, which has two readings for a batch of shape "
+            f"{batch}: {k} lengths for every entry of its first {len(batch) - 1} axes, or one "
+            f"length for every factor. Expected {(*batch, k)}: for the first, broadcast "
+            f"lengths[..., None, :] to that; for the second, stack lengths {k} times on a last "
+            "axis."
+        )
 
 
 def within_lengths(lengths: IntArray, shape: Shape, split: int, axes: Sequence[int]) -> BoolArray:

@@ -65,8 +65,13 @@ def check_parameters(name: str, parameters: Tensor, scores: Tensor) -> None:
         )
 
 
-def checked_lengths(name: str, lengths: Any, batch: tuple[int, ...], most: int) -> Tensor | None:
-    """Return lengths, if there are any; on whatever device.
+def checked_lengths(
+    name: str, lengths: Any, batch: tuple[int, ...], most: int = 1, one_will_do: bool = True
+) -> Tensor | None:
+    """Return lengths for all instances, if there are any; on whatever device.
+
+    The axes of lengths are the first ones of the batch, each of its size or 1: lengths of shape
+    ``(B,)`` or ``(B, 1)`` hold for all heads of a batch of shape ``(B, H)``.
 
     Parameters
     ----------
@@ -77,14 +82,21 @@ def checked_lengths(name: str, lengths: Any, batch: tuple[int, ...], most: int) 
     batch
         The shape of the batch.
     most
-        How many lengths an instance can have, on an axis of their own.
+        How many lengths an instance can have, on a last axis of their own.
+    one_will_do
+        Whether an instance can have one length instead.
+
+    Returns
+    -------
+    Tensor
+        Of shape `batch`, or of `batch` and an axis more.
 
     Raises
     ------
     TypeError
         If they are no tensor of integers.
     ValueError
-        If they are not of the batch's shape.
+        If their shape does not fit, or fits in two ways.
     """
     if lengths is None:
         return None
@@ -94,13 +106,42 @@ def checked_lengths(name: str, lengths: Any, batch: tuple[int, ...], most: int) 
             f"{name}: lengths is {got}; expected a tensor of integers. Use torch.tensor(lengths)."
         )
     shape = tuple(lengths.shape)
-    if shape != batch and (most == 1 or shape != (*batch, most)):
-        pairs = f", or {(*batch, most)} for rows and columns" if most > 1 else ""
+    of_all = len(shape) == 1 and len(batch) > 0  # one row of lengths for the whole batch
+    one = _leads(shape, batch)
+    many = most > 1 and shape[-1:] == (most,) and _leads(shape[:-1], batch)
+    many = many and not (of_all and one_will_do)
+    if many and (one or of_all):
+        whole = (*shape[:-1], *(1,) * (len(batch) - len(shape) + 1), most)
         raise ValueError(
-            f"{name}: lengths has shape {shape}; expected {batch}, one for every instance of the "
-            f"batch{pairs}."
+            f"{name}: lengths has shape {shape}, which has two readings for a batch of shape "
+            f"{batch}: {most} lengths for every entry of its first {len(shape) - 1} axes, or one "
+            f"length for every entry. Use lengths.reshape{whole} for the first, and "
+            "torch.stack([lengths, lengths], -1) for the second."
         )
-    return lengths
+    if many:
+        return _expanded(lengths, batch, (most,))
+    if one and (most == 1 or one_will_do):
+        return _expanded(lengths, batch, ())
+    expected = [f"{batch}, one for every instance of the batch"] if one_will_do else []
+    if most > 1:
+        what = "rows and columns" if most == 2 else f"{most} axes"
+        expected.append(f"{(*batch, most)} for {what}")
+    raise ValueError(
+        f"{name}: lengths has shape {shape}; expected {', or '.join(expected)}; axes of the batch "
+        "may be 1, and the last of them left out."
+    )
+
+
+def _leads(shape: tuple[int, ...], batch: tuple[int, ...]) -> bool:
+    """Return whether a shape broadcasts to the first axes of the batch."""
+    return len(shape) <= len(batch) and all(a in (1, b) for a, b in zip(shape, batch, strict=False))
+
+
+def _expanded(lengths: Tensor, batch: tuple[int, ...], own: tuple[int, ...]) -> Tensor:
+    """Return lengths for the whole batch, behind which they have axes of their own."""
+    given = lengths.shape[: lengths.ndim - len(own)]
+    left_out = (1,) * (len(batch) - len(given))
+    return lengths.reshape(*given, *left_out, *own).expand(*batch, *own)
 
 
 def checked_mask(name: str, mask: Any, shape: tuple[int, ...]) -> Tensor | None:

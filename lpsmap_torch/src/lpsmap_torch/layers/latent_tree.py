@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -48,6 +48,7 @@ class LatentTree(Layer):
     """
 
     event_ndim: int = 2
+    solved_by: ClassVar[tuple[str, ...]] = ("projective", "single_root", "budget", "budget_root")
 
     def __init__(
         self,

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import math
-from typing import Any
+import weakref
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
@@ -23,13 +23,18 @@ from lpsmap_torch.layers.checks import (
     checked_mask,
 )
 from lpsmap_torch.layers.layout import Declared, Layout, Solved
-from lpsmap_torch.layers.layouts import Layouts
-from lpsmap_torch.layers.operators import marginals, name_for
+from lpsmap_torch.layers.operators import marginals
+from lpsmap_torch.layers.solvers import LayOut, local_solver, solver_of
+from lpsmap_torch.layers.specifications import NotSpecifiable, specification
 
 __all__ = ["Layer", "Lengths", "Mask", "factor_type"]
 
 Lengths = NDArray[np.int64] | None
 Mask = NDArray[np.bool_] | None
+
+OPTIONS = "max_iter", "max_inner_iter", "tol", "threads"
+"""The options that all layers hand on to `FactorGraph.solve`."""
+_is_exporting = getattr(torch.compiler, "is_exporting", lambda: False)
 
 
 class Layer(nn.Module):
@@ -51,6 +56,10 @@ class Layer(nn.Module):
     """How many axes the mask of an instance has."""
     most_lengths: int = 1
     """How many lengths an instance can have."""
+    one_length_will_do: bool = True
+    """Whether an instance can have one length."""
+    solved_by: ClassVar[tuple[str, ...]] = ()
+    """The constructor's arguments that solutions depend on, besides `OPTIONS`; attributes, too."""
 
     def __init__(
         self,
@@ -73,7 +82,6 @@ class Layer(nn.Module):
         )
         self.max_iter, self.max_inner_iter = max_iter, max_inner_iter
         self.tol, self.threads = tol, threads
-        self._make_own()
 
     def forward(
         self, scores: Tensor, *, lengths: Tensor | None = None, mask: Tensor | None = None
@@ -85,7 +93,8 @@ class Layer(nn.Module):
         scores
             The scores, batch first.
         lengths
-            How much of every instance takes part.
+            How much of every instance takes part. Axes of the batch may be 1, and the last ones
+            left out: lengths hold for all of them.
         mask
             What takes part.
 
@@ -158,6 +167,12 @@ class Layer(nn.Module):
     # ---------------------------------------------------------------- solving
 
     def _marginals(self, scores: Tensor, weights: Tensor | None, lengths: Any, mask: Any) -> Tensor:
+        if self._unspecified and _is_exporting():
+            raise RuntimeError(
+                f"{type(self).__name__}: torch.export cannot save this layer: {self._unspecified}. "
+                "Export layers of lpsmap_torch.layers with factor types of installed plugins, "
+                "and options that are numbers, strings, truth values or arrays of NumPy."
+            )
         given = self._checked(scores, weights, lengths, mask)
         return marginals(scores, *given, self._name)
 
@@ -186,27 +201,28 @@ class Layer(nn.Module):
         check_scores(name, scores, self.event_ndim)
         shape = tuple(scores.shape)
         batch = shape[: len(shape) - self.event_ndim]
-        lengths = checked_lengths(name, lengths, batch, self.most_lengths)
+        lengths = self._checked_lengths(lengths, batch)
         mask = checked_mask(name, mask, shape[: len(batch) + self.mask_ndim])
         if weights is not None:
             check_parameters(name, weights, scores)
             weights = weights.expand(*batch, weights.shape[-1])
         return weights, lengths, mask
 
+    def _checked_lengths(self, lengths: Any, batch: tuple[int, ...]) -> Tensor | None:
+        name, one = type(self).__name__, self.one_length_will_do
+        return checked_lengths(name, lengths, batch, self.most_lengths, one)
+
     def solved(
         self, scores: NDArray[Any], weights: NDArray[Any] | None, lengths: Lengths, mask: Mask
     ) -> Solved:
-        """Return the solution for checked arrays: what the operators call."""
-        n = math.prod(scores.shape[: scores.ndim - self.event_ndim])
-        table = np.empty((n, 0)) if weights is None else weights.reshape(n, weights.shape[-1])
-        parts = (None if x is None else (x.shape, x.tobytes()) for x in (lengths, mask))
-        key = (scores.shape, table.shape, *parts)
-        layout = self._layouts.take(key)
-        if layout is None:
-            layout = self._laid_out(FactorGraph(), scores.shape, lengths, mask, table.shape[1])
-        found = layout.solve(scores, table, self._options())
-        self._layouts.give(key, layout)
-        return found
+        """Return the solution for checked arrays."""
+        return self._solver.solved(scores, weights, lengths, mask)
+
+    def lay_out(
+        self, shape: tuple[int, ...], lengths: Lengths, mask: Mask, n_weights: int
+    ) -> tuple[Layout, dict[str, Any]]:
+        """Return the layout for scores of a shape, and the options of its solves."""
+        return self._laid_out(FactorGraph(), shape, lengths, mask, n_weights), self._options()
 
     def _laid_out(
         self,
@@ -220,21 +236,47 @@ class Layer(nn.Module):
         return Layout(graph, u, self.declare(u, lengths, mask, n_weights))
 
     def _options(self) -> dict[str, Any]:
-        names = "max_iter", "max_inner_iter", "tol", "threads"
-        return {name: getattr(self, name) for name in names}
+        return {name: getattr(self, name) for name in OPTIONS}
 
-    # ---------------------------------------------------------------- copies
+    # ---------------------------------------------------------------- its solver
 
-    def _make_own(self) -> None:
-        """Make what no copy shares with its original."""
-        self._layouts, self._name = Layouts(), name_for(self)
+    def __setattr__(self, name: str, value: Any) -> None:
+        super().__setattr__(name, value)
+        if name in OPTIONS or name in self.solved_by:
+            self._find_solver()
+
+    def _find_solver(self) -> None:
+        """Find the solver of the options as they are, once all are there."""
+        names = *OPTIONS, *self.solved_by
+        if not all(name in vars(self) for name in names):
+            return  # the constructor goes on
+        try:
+            text = specification(type(self), {name: getattr(self, name) for name in names})
+            self._solver, self._unspecified = solver_of(text), ""
+        except NotSpecifiable as error:
+            self._solver, self._unspecified = local_solver(_weakly(self)), str(error)
+        self._name = self._solver.name
 
     def __getstate__(self) -> dict[str, Any]:
-        return {k: v for k, v in vars(self).items() if k not in ("_layouts", "_name")}
+        own = "_solver", "_name", "_unspecified"
+        return {k: v for k, v in vars(self).items() if k not in own}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         super().__setstate__(state)  # type: ignore[no-untyped-call]
-        self._make_own()
+        self._find_solver()
+
+
+def _weakly(layer: Layer) -> LayOut:
+    """Return what lays out for a layer, and does not keep it."""
+    kept = weakref.ref(layer)
+
+    def lay_out(*given: Any) -> tuple[Layout, dict[str, Any]]:
+        alive = kept()
+        if alive is None:
+            raise RuntimeError("the layer that solved is gone; keep a reference to it.")
+        return alive.lay_out(*given)
+
+    return lay_out
 
 
 def factor_type(name: str) -> Any:

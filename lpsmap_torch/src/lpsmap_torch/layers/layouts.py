@@ -1,17 +1,21 @@
-"""The layouts that a layer keeps between its calls."""
+"""The layouts that a solver keeps between its calls."""
 
 from __future__ import annotations
 
 import threading
 from collections import OrderedDict
 from collections.abc import Hashable
+from typing import Any
 
 from lpsmap_torch.layers.layout import Layout
 
 __all__ = ["Layouts"]
 
+Kept = tuple[Layout, dict[str, Any]]
+"""A layout, and the options of its solves."""
+
 MOST_LAYOUTS = 8
-"""Layouts that a layer keeps: one for every shape, and for every ragged batch."""
+"""Layouts that a solver keeps: one for every shape, and for every ragged batch."""
 
 
 class Layouts:
@@ -21,18 +25,18 @@ class Layouts:
     """
 
     def __init__(self) -> None:
-        self._kept: OrderedDict[Hashable, Layout] = OrderedDict()
+        self._kept: OrderedDict[Hashable, Kept] = OrderedDict()
         self._lock = threading.Lock()
 
     def __len__(self) -> int:
         return len(self._kept)
 
-    def take(self, key: Hashable) -> Layout | None:
+    def take(self, key: Hashable) -> Kept | None:
         """Return the layout of a key if there is one, and keep it no longer."""
         with self._lock:
             return self._kept.pop(key, None)
 
-    def give(self, key: Hashable, layout: Layout) -> None:
+    def give(self, key: Hashable, layout: Kept) -> None:
         """Keep a layout; of too many, drop the one that was used longest ago."""
         with self._lock:
             self._kept[key] = layout

@@ -35,8 +35,8 @@ class LPMatchingAttention(RelaxedPairLayer):
     Notes
     -----
     Scores are ``(..., m, n)``. Lengths are integers of the batch's shape with an axis of two, rows
-    and columns. A mask says which pairs are allowed, and broadcasts to the scores; rows and columns
-    of no pair have weights of zero.
+    and columns; axes of the batch may be 1, and the last ones left out. A mask says which pairs are
+    allowed, and broadcasts to the scores; rows and columns of no pair have weights of zero.
     """
 
     def declare(self, u: Variables, lengths: Lengths, mask: Mask, n_weights: int) -> Declared:

@@ -41,8 +41,9 @@ class LPSequenceAttention(RelaxedPairLayer):
     Notes
     -----
     Scores are ``(..., m, n)``. Lengths are integers of the batch's shape with an axis of two, rows
-    and columns. A mask says which pairs are allowed, and broadcasts to the scores; rows and columns
-    of no pair have weights of zero, and have to come last.
+    and columns; axes of the batch may be 1, and the last ones left out. A mask says which pairs are
+    allowed, and broadcasts to the scores; rows and columns of no pair have weights of zero, and
+    have to come last.
     """
 
     def __init__(self, rescale: bool = False, **options: Any) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 from lpsmap_core import Variables
 from lpsmap_torch.layers.layer import Lengths, Mask, factor_type
@@ -29,9 +29,12 @@ class MatchingAttention(PairLayer):
     Notes
     -----
     Scores are ``(..., m, n)``. Lengths are integers of the batch's shape with an axis of two, rows
-    and columns. A mask says which pairs are allowed, and broadcasts to the scores; rows and columns
-    of no pair have weights of zero, and have to come last.
+    and columns; axes of the batch may be 1, and the last ones left out. A mask says which pairs are
+    allowed, and broadcasts to the scores; rows and columns of no pair have weights of zero, and
+    have to come last.
     """
+
+    solved_by: ClassVar[tuple[str, ...]] = ("full",)
 
     def __init__(
         self, full: Literal["rows", "shorter", "none"] = "shorter", **options: Any

@@ -7,44 +7,19 @@ of the products are products again, and gradients of gradients follow.
 
 from __future__ import annotations
 
-import itertools
-import weakref
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Any
 
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
 from lpsmap_torch.layers.layout import Solved
+from lpsmap_torch.layers.solvers import solver_named
 from lpsmap_torch.layers.tickets import solution_of, ticket_for
 from lpsmap_torch.readable import numbers
 
-__all__ = ["Solver", "marginals", "name_for"]
-
-
-class Solver(Protocol):
-    """What operators ask of a layer."""
-
-    def solved(
-        self,
-        scores: NDArray[Any],
-        parameters: NDArray[Any] | None,
-        lengths: NDArray[Any] | None,
-        mask: NDArray[Any] | None,
-    ) -> Solved:
-        """Return the solution for some scores."""
-
-
-_SOLVERS: weakref.WeakValueDictionary[str, Solver] = weakref.WeakValueDictionary()
-_NUMBERS = itertools.count()
-
-
-def name_for(solver: Solver) -> str:
-    """Return a name by which operators find a layer while it lives."""
-    name = f"layer {next(_NUMBERS)}"
-    _SOLVERS[name] = solver
-    return name
+__all__ = ["marginals"]
 
 
 def marginals(
@@ -54,7 +29,10 @@ def marginals(
     mask: Tensor | None,
     name: str,
 ) -> Tensor:
-    """Return the marginals of a layer, in the shape of the scores, in their dtype and place."""
+    """Return the marginals of a layer, in the shape of the scores, in their dtype and place.
+
+    Its solver is found by its `name`: the layer's specification, if it has one.
+    """
     found: Tensor = _call(_solve, _Solve, scores, parameters, lengths, mask, name)[0]
     return found
 
@@ -103,14 +81,8 @@ def _push_forward(
 
 def _solved(given: Any) -> Solved:
     *tensors, name = given
-    solver = _SOLVERS.get(name)
-    if solver is None:
-        raise RuntimeError(
-            f"{name}: the layer that solved is gone; keep a reference to it, or to its model, "
-            "until the backward pass is done."
-        )
     scores, parameters, lengths, mask = tensors
-    return solver.solved(
+    return solver_named(name).solved(
         numbers(scores),
         None if parameters is None else numbers(parameters),
         *(None if x is None else x.detach().cpu().numpy() for x in (lengths, mask)),

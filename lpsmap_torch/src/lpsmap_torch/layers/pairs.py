@@ -21,16 +21,15 @@ class PairLayer(Layer):
     event_ndim: int = 2
     mask_ndim: int = 2
     most_lengths: int = 2
+    one_length_will_do: bool = False
 
     def _allowed(self, shape: tuple[int, ...], lengths: Lengths, mask: Mask) -> NDArray[np.bool_]:
         """Return which pairs are within the lengths and allowed by the mask."""
         allowed = np.ones(shape, dtype=bool) if mask is None else mask
         if lengths is None:
             return allowed
-        ends = lengths if lengths.ndim == len(shape) - 1 else lengths[..., None]
-        ends = np.broadcast_to(ends, (*shape[:-2], 2))
-        check_ends(type(self).__name__, ends, shape[-2:])
-        rows, columns = ends[..., 0, None, None], ends[..., 1, None, None]
+        check_ends(type(self).__name__, lengths, shape[-2:])
+        rows, columns = lengths[..., 0, None, None], lengths[..., 1, None, None]
         inside = (np.arange(shape[-2])[:, None] < rows) & (np.arange(shape[-1]) < columns)
         return allowed & inside
 
@@ -79,7 +78,8 @@ class RelaxedPairLayer(PairLayer):
         scores
             Scores of the pairs, ``(..., m, n)``.
         lengths
-            Numbers of rows and columns.
+            Numbers of rows and columns, ``(..., 2)``. Axes of the batch may be 1, and the last ones
+            left out: ``(B, 1, 2)``, or ``(B, 2)``, for scores ``(B, H, m, n)``.
         mask
             Which pairs are allowed.
 
@@ -89,7 +89,9 @@ class RelaxedPairLayer(PairLayer):
             Like the scores; zeros in the padding.
         """
         weights = super().forward(scores, lengths=lengths, mask=mask)
-        return rescaled(weights, lengths, mask) if self.rescale else weights
+        if not self.rescale:
+            return weights
+        return rescaled(weights, self._checked_lengths(lengths, tuple(scores.shape[:-2])), mask)
 
     def _own_repr(self) -> dict[str, Any]:
         return {"rescale": self.rescale} if self.rescale else {}
@@ -102,17 +104,17 @@ def rescaled(weights: Tensor, lengths: Tensor | None, mask: Tensor | None) -> Te
     ----------
     weights
         ``(..., m, n)``, each word of the shorter side with weights of sum 1, about.
-    lengths, mask
-        As `PairLayer` takes them.
+    lengths
+        ``(..., 2)`` numbers of rows and columns.
+    mask
+        As `PairLayer` takes it.
     """
     shape = weights.shape
     allowed = torch.ones(shape, dtype=torch.bool, device=weights.device)
     if mask is not None:
         allowed = allowed & mask.to(weights.device)
     if lengths is not None:
-        ends = lengths.to(weights.device)
-        ends = ends if ends.ndim == weights.ndim - 1 else ends[..., None]
-        rows, columns = ends.expand(*shape[:-2], 2)[..., None, None].unbind(-3)
+        rows, columns = lengths.to(weights.device)[..., None, None].unbind(-3)
         places = [torch.arange(k, device=weights.device) for k in shape[-2:]]
         allowed = allowed & (places[0][:, None] < rows) & (places[1] < columns)
     wide = allowed.any(-1).sum(-1) <= allowed.any(-2).sum(-1)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
@@ -42,6 +42,8 @@ class Rationale(Layer):
     Scores are ``(..., n)``, of choosing a word; not to choose it scores 0. Lengths are integers of
     the batch's shape. A mask says which words there are, ``(..., n)``; padding has to come last.
     """
+
+    solved_by: ClassVar[tuple[str, ...]] = ("budget",)
 
     def __init__(self, budget: int, transition: float = 0.0, **options: Any) -> None:
         super().__init__(**options)

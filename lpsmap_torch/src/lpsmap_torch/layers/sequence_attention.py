@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
@@ -42,9 +42,12 @@ class SequenceAttention(PairLayer):
     Notes
     -----
     Scores are ``(..., m, n)``. Lengths are integers of the batch's shape with an axis of two, rows
-    and columns. A mask says which pairs are allowed, and broadcasts to the scores; rows and columns
-    of no pair have weights of zero, and have to come last.
+    and columns; axes of the batch may be 1, and the last ones left out. A mask says which pairs are
+    allowed, and broadcasts to the scores; rows and columns of no pair have weights of zero, and
+    have to come last.
     """
+
+    solved_by: ClassVar[tuple[str, ...]] = ("reach",)
 
     def __init__(self, reach: int = 2, **options: Any) -> None:
         super().__init__(**options)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -51,6 +51,8 @@ class SparseMAP(Layer):
             [0.0000, 1.0000, 0.0000]])
     """
 
+    solved_by: ClassVar[tuple[str, ...]] = ("factor_type", "event_ndim", "options")
+
     def __init__(
         self,
         factor_type: type[Factor],
@@ -75,7 +77,9 @@ class SparseMAP(Layer):
             )
         self.factor_type, self.options = factor_type, options
         self.event_ndim = factor_type.variables_ndim if event_ndim is None else event_ndim
-        self.mask_ndim = self.most_lengths = self.event_ndim
+        self.mask_ndim = self.event_ndim
+        # types that name the axes are cut to one length along all of them
+        self.most_lengths = self.event_ndim if factor_type.length_axes is None else 1
 
     def forward(
         self,
@@ -95,7 +99,8 @@ class SparseMAP(Layer):
             Scores of the additionals, for types that have them: flat on the last axis, the same for
             all instances or with the batch's axes in front.
         lengths, mask
-            As the factor type takes them, in tensors.
+            As the factor type takes them, in tensors. Axes of the batch may be 1 in lengths, and
+            the last ones left out: lengths hold for all of them.
 
         Returns
         -------
@@ -126,7 +131,9 @@ class SparseMAP(Layer):
         split = u.ndim - self.event_ndim
         there = _there(u.shape[:split], lengths, mask)
         view, rows = u, None
-        if not there.all():  # some types need a variable in each of their factors
+        # some types need a variable in each of their factors; and one length an instance could be
+        # two for several instances, as long as the batch has several axes
+        if not there.all() or (lengths is not None and split > 1):
             rows = np.flatnonzero(there)
             view = u.reshape(-1, *u.shape[split:])[rows]
             lengths = None if lengths is None else lengths.reshape(there.size, -1)[rows]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -35,6 +35,8 @@ class TopK(Layer):
     Scores are ``(..., n)``. Lengths are integers of the batch's shape. A mask says which elements
     there are, and broadcasts to the scores.
     """
+
+    solved_by: ClassVar[tuple[str, ...]] = ("k", "exact")
 
     def __init__(self, k: int, exact: bool = True, **options: Any) -> None:
         super().__init__(**options)

@@ -1,0 +1,129 @@
+"""The solvers that operators call, by the text that operators carry.
+
+Layers of one specification share a solver, which lives as long as one of them. A program that was
+loaded has no layers: its solvers are made of their specifications, and the latest few are kept.
+"""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import math
+import threading
+import uuid
+import weakref
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lpsmap_torch.layers.layout import Layout, Solved
+from lpsmap_torch.layers.layouts import Layouts
+from lpsmap_torch.layers.specifications import layer_of
+
+__all__ = ["Solver", "local_solver", "solver_named", "solver_of"]
+
+MOST_LOADED = 32
+"""Solvers kept for specifications that no layer of the process has."""
+
+LayOut = Callable[
+    [tuple[int, ...], NDArray[Any] | None, NDArray[Any] | None, int], tuple[Layout, dict[str, Any]]
+]
+"""Makes the layout of a shape, lengths, a mask, a number of parameters; says how to solve it."""
+
+
+class Solver:
+    """What solves for all layers of a specification, with the layouts that it used last.
+
+    Parameters
+    ----------
+    name
+        The text by which operators find it.
+    lay_out
+        Makes layouts.
+    """
+
+    def __init__(self, name: str, lay_out: LayOut) -> None:
+        self.name, self.layouts, self._lay_out = name, Layouts(), lay_out
+
+    def solved(
+        self,
+        scores: NDArray[Any],
+        parameters: NDArray[Any] | None,
+        lengths: NDArray[Any] | None,
+        mask: NDArray[Any] | None,
+    ) -> Solved:
+        """Return the solution for checked arrays."""
+        shape = (1, 0) if parameters is None else parameters.shape
+        table = np.empty((1, 0)) if parameters is None else parameters
+        table = table.reshape(math.prod(shape[:-1]), shape[-1])
+        parts = (None if x is None else (x.shape, x.tobytes()) for x in (lengths, mask))
+        key = (scores.shape, table.shape, *parts)
+        found = self.layouts.take(key)
+        if found is None:
+            found = self._lay_out(scores.shape, lengths, mask, table.shape[1])
+        layout, options = found
+        solved = layout.solve(scores, table, options)
+        self.layouts.give(key, found)
+        return solved
+
+
+_SOLVERS: weakref.WeakValueDictionary[str, Solver] = weakref.WeakValueDictionary()
+_LOCK = threading.RLock()
+_NUMBERS = itertools.count()
+_LOCAL = f"layer of process {uuid.uuid4().hex}, number "
+"""How names begin that mean something here alone; those of forked processes mean the same."""
+
+
+def solver_of(specification: str) -> Solver:
+    """Return the solver of a specification."""
+    with _LOCK:
+        solver = _SOLVERS.get(specification)
+        if solver is None:
+            lay_out = functools.partial(_laid_out, specification)
+            solver = _SOLVERS[specification] = Solver(specification, lay_out)
+        return solver
+
+
+def local_solver(lay_out: LayOut) -> Solver:
+    """Return a solver of a layer that has no specification; it has a name in this process alone."""
+    solver = Solver(f"{_LOCAL}{next(_NUMBERS)}", lay_out)
+    with _LOCK:
+        _SOLVERS[solver.name] = solver
+    return solver
+
+
+def solver_named(name: str) -> Solver:
+    """Return the solver of a name that an operator carries.
+
+    Raises
+    ------
+    RuntimeError
+        If it was the solver of a layer without a specification, which is gone.
+    """
+    solver = _SOLVERS.get(name)
+    if solver is not None:
+        return solver
+    if name.startswith("{"):
+        return _loaded(name)
+    if name.startswith(_LOCAL):
+        raise RuntimeError(
+            f"{name}: the layer that solved is gone; keep a reference to it, or to its model, "
+            "until the backward pass is done."
+        )
+    raise RuntimeError(
+        f"{name}: the layer is of another process, and has no specification that this one could "
+        "make it of. Compile or export the model in this process."
+    )
+
+
+@functools.lru_cache(MOST_LOADED)
+def _loaded(specification: str) -> Solver:
+    layer_of(specification)  # says what is missing
+    return solver_of(specification)
+
+
+def _laid_out(specification: str, *given: Any) -> tuple[Layout, dict[str, Any]]:
+    found: tuple[Layout, dict[str, Any]] = layer_of(specification).lay_out(*given)
+    return found

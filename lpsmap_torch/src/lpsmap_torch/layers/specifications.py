@@ -1,0 +1,122 @@
+"""Specifications: what a layer solves, as text that any process can solve by.
+
+A specification names a layer's type and the options that its solutions depend on, as canonical
+JSON. Operators carry it, so that an exported program means the same wherever it is loaded, and
+compiled code serves all layers of one specification.
+"""
+
+from __future__ import annotations
+
+import importlib
+import json
+from typing import Any
+
+import numpy as np
+
+from lpsmap_core import Factor
+from lpsmap_core.plugins.registry import installed
+
+__all__ = ["NotSpecifiable", "layer_of", "specification"]
+
+LARGEST_ARRAY = 10_000
+"""Entries of an array that a specification holds."""
+
+LAYERS = "lpsmap_torch.layers"
+
+
+class NotSpecifiable(ValueError):
+    """Says why a layer has no specification."""
+
+
+def specification(layer_type: type, options: dict[str, Any]) -> str:
+    """Return what a layer solves as canonical JSON.
+
+    Parameters
+    ----------
+    layer_type
+        The layer's type.
+    options
+        Arguments of its constructor.
+
+    Raises
+    ------
+    NotSpecifiable
+        If another process could not make the same layer of it.
+    """
+    name = layer_type.__name__
+    if getattr(importlib.import_module(LAYERS), name, None) is not layer_type:
+        raise NotSpecifiable(f"its type {name} is not one of {LAYERS}")
+    encoded = {key: _encoded(key, value) for key, value in options.items()}
+    return json.dumps({"layer": name, "options": encoded}, sort_keys=True, separators=(",", ":"))
+
+
+def layer_of(text: str) -> Any:
+    """Return a new layer of a specification.
+
+    Raises
+    ------
+    RuntimeError
+        If this process cannot make it.
+    """
+    try:
+        read = json.loads(text)
+        layer_type = getattr(importlib.import_module(LAYERS), read["layer"])
+        options = {key: _decoded(value) for key, value in read["options"].items()}
+        return layer_type(**options.pop("options", {}), **options)
+    except (AttributeError, ImportError, KeyError, TypeError, ValueError) as error:
+        raise RuntimeError(
+            f"{text}: this process cannot make the layer that the program was exported with "
+            f"({error}). Install the packages that it was exported with, in the same versions."
+        ) from error
+
+
+def _encoded(name: str, value: Any) -> Any:
+    """Return a value as JSON holds it; what JSON does not know is tagged by its type."""
+    if isinstance(value, np.generic):
+        value = value.item()
+    if value is None or type(value) in (bool, int, float, str):
+        return value
+    if type(value) in (list, tuple):
+        return {type(value).__name__: [_encoded(name, x) for x in value]}
+    if type(value) is dict and all(type(key) is str for key in value):
+        return {"dict": {key: _encoded(key, x) for key, x in value.items()}}
+    if type(value) is np.ndarray and value.dtype.kind in "biuf" and value.dtype.itemsize <= 8:
+        if value.size > LARGEST_ARRAY:
+            raise NotSpecifiable(f"its option {name} has more than {LARGEST_ARRAY:,} entries")
+        return {"array": value.tolist(), "dtype": value.dtype.name, "shape": value.shape}
+    if isinstance(value, type) and issubclass(value, Factor):
+        return {"factor": value.__name__, "package": _package_of(value)}
+    raise NotSpecifiable(f"its option {name} is of type {type(value).__name__}")
+
+
+def _decoded(value: Any) -> Any:
+    """Return the value that `_encoded` was given."""
+    if not isinstance(value, dict):
+        return value
+    if "array" in value:
+        return np.array(value["array"], dtype=value["dtype"]).reshape(value["shape"])
+    if "factor" in value:
+        factors = installed().factors
+        if value["factor"] not in factors:
+            raise ImportError(f"the factor type {value['factor']} is not installed")
+        found: type = factors[value["factor"]].value
+        if _package_of(found) != value["package"]:
+            raise ImportError(
+                f"the factor type {value['factor']} is of {_package_of(found)} here; expected that "
+                f"of {value['package']}"
+            )
+        return found
+    if "dict" in value:
+        return {key: _decoded(x) for key, x in value["dict"].items()}
+    ((kind, entries),) = value.items()
+    return {"list": list, "tuple": tuple}[kind](map(_decoded, entries))
+
+
+def _package_of(factor_type: type[Factor]) -> str:
+    """Return the package of an installed factor type."""
+    registration = installed().factors.get(factor_type.__name__)
+    if registration is None or registration.value is not factor_type:
+        raise NotSpecifiable(
+            f"the factor type {factor_type.__name__} is not that of an installed plugin"
+        )
+    return factor_type.__module__.partition(".")[0]
