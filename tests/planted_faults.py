@@ -7,6 +7,7 @@ import time
 import numpy as np
 
 from lpsmap_core import LOWER, Factor, FactorGraph
+from lpsmap_core.model.linear import bounded_sums, one_of_each
 from lpsmap_factors_logic import AtMostOne, Pair
 from sound_types import Allowed, Block, Closed, ClosedKernel, Compiled, OneOf
 
@@ -313,6 +314,18 @@ class BoundsOfMore(AtMostOne):
     @staticmethod
     def count_bounds(factors):
         return 0, 2
+
+
+@caught_by("check_constraints")
+class ConstraintsOfMore(AtMostOne):
+    def linear_constraints(self):
+        return bounded_sums(self, 1.0, 1.0)
+
+
+@caught_by("check_constraints")
+class EverySlotIsOn(OneOf):
+    def necessary_constraints(self):
+        return one_of_each(self, 1)
 
 
 # compiled oracles

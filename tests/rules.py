@@ -197,6 +197,7 @@ RULES: dict[str, Rule] = {
     "AtMostOne": _count(lambda row, on, n: on <= 1),
     "Nand": _count(lambda row, on, n: on < n),
     "Budget": _count(lambda row, on, n: on == row.budget if row.force_budget else on <= row.budget),
+    "ModifierBudget": _count(lambda row, on, n: on <= row.budget),
     "TopK": _count(lambda row, on, n: on == row.k if row.exact else on <= row.k),
     "Bits": _count(lambda row, on, n: True),
     "Imply": _last(lambda others, last: last or not others.all()),

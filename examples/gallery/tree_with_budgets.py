@@ -3,12 +3,12 @@ A tree with budgets
 ===================
 
 A dependency tree over a sentence, and the same tree when no word may have more than two
-dependents: one tree factor, and a ``Budget`` for every head.
+dependents: one tree factor, and a ``ModifierBudget``.
 """
 
 import numpy as np
 
-from lpsmap import Budget, DepTree, FactorGraph
+from lpsmap import DepTree, FactorGraph, ModifierBudget
 from lpsmap_core import plot
 
 words = ["She", "saw", "the", "man", "there", "yesterday"]
@@ -30,10 +30,7 @@ def parse(budget: int | None):
     u = graph.variable_from(scores)
     tree = graph.add(DepTree(u, packed=True, single_root=True))
     if budget is not None:
-        off_diagonal = ~np.eye(n, dtype=bool)
-        dependents = [u[off_diagonal[:, h], h] for h in range(n)]
-        for head in dependents:
-            graph.add(Budget(head, budget))
+        graph.add(ModifierBudget(u, budget))
     graph.solve()
     return graph.structures(tree)[0]
 

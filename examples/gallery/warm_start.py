@@ -10,13 +10,12 @@ has more than two modifiers.
 import matplotlib.pyplot as plt
 import numpy as np
 
-from lpsmap import Budget, DepTree, FactorGraph, WarmStartCache
+from lpsmap import DepTree, FactorGraph, ModifierBudget, WarmStartCache
 
 rng = np.random.default_rng(0)
 n_examples, n_epochs, n = 24, 8, 12
 first = rng.standard_normal((n_examples, n, n))
 drift = rng.standard_normal((n_epochs, n_examples, n, n))
-arcs = np.broadcast_to(~np.eye(n, dtype=bool), (8, n, n))
 
 
 def train(cache: WarmStartCache | None):
@@ -29,7 +28,7 @@ def train(cache: WarmStartCache | None):
             graph = FactorGraph()
             u = graph.variable_from(scores[batch])
             graph.add(DepTree(u))
-            graph.add(Budget(u, 2, axis=-2, mask=arcs))
+            graph.add(ModifierBudget(u, 2))
             start = cache.at(u, batch.tolist()) if cache is not None else None
             iterations.append(graph.solve(warm_start=start).iterations)
         counts.append(np.mean(iterations))

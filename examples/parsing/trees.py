@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from lpsmap import Budget, DepTree, FactorGraph, Pair, Solution, Variables
+from lpsmap import DepTree, FactorGraph, ModifierBudget, Pair, Solution, Variables
 from parsing.bilinear import Bilinear
 from parsing.sentences import Sentence
 
@@ -28,7 +28,7 @@ class Constraints:
     projective, single_root
         As `DepTree` takes them.
     budget
-        Most dependents that a word may have, by a Budget factor on every head; None for any number.
+        Most dependents that a word may have, by a ModifierBudget; None for any number.
     """
 
     projective: bool = False
@@ -104,9 +104,7 @@ def _declared(
         )
     )
     if constraints.budget is not None:
-        inside = np.arange(lengths.max()) < lengths[:, None]
-        arcs = inside[:, :, None] & inside[:, None, :] & ~np.eye(lengths.max(), dtype=bool)
-        graph.add(Budget(u, constraints.budget, axis=1, mask=arcs))
+        graph.add(ModifierBudget(u, constraints.budget, lengths=lengths))
     return graph, u, trees
 
 

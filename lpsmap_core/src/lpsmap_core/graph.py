@@ -383,8 +383,8 @@ class FactorGraph(DeclaredGraph):
         Returns
         -------
         Plan
-            The engine and why it is this one, components, factors and their solvers, threads and
-            memory; prints as tables.
+            The engine and why it is this one, components, factors and their solvers, threads,
+            memory, and which factors can never bind; prints as tables.
 
         Raises
         ------
@@ -396,7 +396,7 @@ class FactorGraph(DeclaredGraph):
         layout = self._laid_out()
         options = Options(threads=threads_or_default(threads))
         choice = choose_engine(engine, layout.part, options)
-        return make_plan(layout, choice, options.threads, flag("limited", limited))
+        return make_plan(self.factors, layout, choice, options.threads, flag("limited", limited))
 
     def value_of(self, variables: Variables) -> Any:
         """Return the marginals of a view; see `Variables.value`."""

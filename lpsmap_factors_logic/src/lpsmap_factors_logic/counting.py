@@ -21,15 +21,16 @@ from lpsmap_core import (
 from lpsmap_core.kernels.arrays import FloatArray, IntArray
 from lpsmap_core.model.inputs import truth_values
 from lpsmap_core.model.linear import LinearConstraints, bounded_sums
-from lpsmap_factors_logic import oracles, sum_constrained
-from lpsmap_factors_logic.rows import LogicFactor
-from lpsmap_factors_logic.sum_constrained import (
+from lpsmap_core.projections.sum_constrained import (
     AT_LEAST,
     AT_MOST,
     EXACTLY,
+    multiply_rows,
     project_box_rows,
     project_simplex_rows,
 )
+from lpsmap_factors_logic import oracles, sum_constrained
+from lpsmap_factors_logic.rows import LogicFactor
 
 __all__ = ["AtMostOne", "Budget", "Or", "Xor"]
 
@@ -153,7 +154,7 @@ def _budgets(factors: Factors) -> tuple[FloatArray, FloatArray]:
 class _Counting(LogicFactor):
     """A constraint ``sum_i delta_i z_i <= B``, ``= B`` or ``>= B``."""
 
-    jvp_kernel = staticmethod(sum_constrained.jvp_kernel)
+    jvp_kernel = staticmethod(multiply_rows)
 
     @classmethod
     def jvp(
@@ -307,6 +308,9 @@ class AtMostOne(_Counting):
 
 class Budget(_Counting):
     """At most, or exactly, so many variables of every row are on.
+
+    For the modifiers of a head of a `DepTree`, use `ModifierBudget`: a row of a tree's arcs holds
+    the possible heads of one word, of which it has one anyway.
 
     Local problem: ``argmin 1/2 ||z - a||^2  s.t.  0 <= z <= 1 / delta, <delta, z> <= B``, or
     ``= B`` (Niculae & Martins 2020, Eq. 82).

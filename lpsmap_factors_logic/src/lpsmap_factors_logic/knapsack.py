@@ -11,9 +11,9 @@ import numpy.typing as npt
 from lpsmap_core import Factor, FactorGraph, LocalSolution, Variables
 from lpsmap_core.kernels.arrays import FloatArray
 from lpsmap_core.model.linear import LinearConstraints, bounded_sums
+from lpsmap_core.projections.sum_constrained import AT_MOST, multiply_rows, project_box_rows
 from lpsmap_factors_logic import oracles, sum_constrained
 from lpsmap_factors_logic.rows import LogicFactor
-from lpsmap_factors_logic.sum_constrained import AT_MOST, project_box_rows
 
 __all__ = ["Knapsack"]
 
@@ -51,7 +51,7 @@ class Knapsack(LogicFactor):
     expected_failures = {
         "check_zero_one": "the polytope is relaxed: a vertex may hold a fraction of one variable"
     }
-    jvp_kernel = staticmethod(sum_constrained.jvp_kernel)
+    jvp_kernel = staticmethod(multiply_rows)
 
     def __init__(
         self,

@@ -23,10 +23,11 @@ from lpsmap_core import (
 )
 from lpsmap_core.kernels.arrays import FloatArray, IntArray
 from lpsmap_core.model.linear import LinearConstraints, bounded_sums
+from lpsmap_core.projections.sum_constrained import EXACTLY, threshold
+from lpsmap_core.projections.tolerance import LEVEL, slack
 from lpsmap_factors_logic import oracles, sum_constrained
 from lpsmap_factors_logic.rows import LogicFactor
-from lpsmap_factors_logic.sum_constrained import EXACTLY, threshold
-from lpsmap_factors_logic.tolerance import LEVEL, bounded, faces, slack, slack_array
+from lpsmap_factors_logic.tolerance import bounded, faces, slack_array
 
 __all__ = ["OrOut"]
 

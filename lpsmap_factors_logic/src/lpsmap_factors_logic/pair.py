@@ -26,9 +26,10 @@ from lpsmap_core import (
 )
 from lpsmap_core.kernels.arrays import FloatArray, IntArray
 from lpsmap_core.model.linear import LinearConstraints
+from lpsmap_core.projections.tolerance import slack
 from lpsmap_factors_logic import oracles
 from lpsmap_factors_logic.scores import as_scores, broadcast_scores
-from lpsmap_factors_logic.tolerance import bounded, faces, slack, slack_array
+from lpsmap_factors_logic.tolerance import bounded, faces, slack_array
 
 __all__ = ["Pair"]
 

@@ -1,31 +1,13 @@
-"""When a marginal counts as being at a bound.
-
-Closed forms find marginals ``m = delta * z`` by arithmetic, so that one which is 0 in truth can
-come out as a little more. Two things make that little: sums over a row, which round relative to the
-row's mean marginal, and the scores themselves, which round relative to their size.
-"""
+"""When a marginal counts as being at a bound: `lpsmap_core.projections.tolerance` for arrays."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from lpsmap_core import FREE, LOWER, UPPER, leaf
+from lpsmap_core import FREE, LOWER, UPPER
+from lpsmap_core.projections.tolerance import EPSILON, LARGEST
 
-__all__ = ["LEVEL", "bounded", "faces", "slack", "slack_array"]
-
-EPSILON = 2.0**-52
-LEVEL = 4096 * EPSILON
-"""Slack relative to the mean marginal of a row: about 1e-12."""
-SCORE_ROUNDING = 8 * EPSILON
-"""Slack relative to the score that a marginal was computed from."""
-LARGEST = 1e-6
-"""Slack whatever the scores: forbidden variables have huge ones."""
-
-
-@leaf
-def slack(level: float, score: float) -> float:
-    """Return how near to a bound a marginal counts as at it."""
-    return min(level + SCORE_ROUNDING * abs(score), LARGEST)
+__all__ = ["bounded", "faces", "slack_array"]
 
 
 def slack_array(xp: Any, level: Any, score: Any) -> Any:

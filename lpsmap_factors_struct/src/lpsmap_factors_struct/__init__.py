@@ -6,6 +6,7 @@ from lpsmap_factors_struct.bits import Bits
 from lpsmap_factors_struct.dep_tree import DepTree
 from lpsmap_factors_struct.head_automaton import HeadAutomaton
 from lpsmap_factors_struct.matching import Matching
+from lpsmap_factors_struct.modifier_budget import ModifierBudget
 from lpsmap_factors_struct.permutation import Permutation
 from lpsmap_factors_struct.semi_markov import SemiMarkov
 from lpsmap_factors_struct.sequence import Sequence
@@ -22,6 +23,7 @@ __all__ = [
     "DepTree",
     "HeadAutomaton",
     "Matching",
+    "ModifierBudget",
     "Permutation",
     "SemiMarkov",
     "Sequence",

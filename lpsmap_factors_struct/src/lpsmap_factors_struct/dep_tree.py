@@ -24,6 +24,7 @@ from lpsmap_core import (
 )
 from lpsmap_core.kernels.arrays import FloatArray, IntArray
 from lpsmap_core.model.inputs import flag
+from lpsmap_core.model.linear import LinearConstraints, one_of_each
 from lpsmap_factors_struct.arborescence import (
     arborescence_memory,
     first_maximum,
@@ -128,6 +129,11 @@ class DepTree(Factor):
     ValueError
         If the variables are not square, if there are no labels to choose from, or if a length is
         negative or beyond `n`.
+
+    See Also
+    --------
+    ModifierBudget : At most so many modifiers for every head. (A `Budget` over rows limits heads of
+        a word, of which a tree has one, and one over columns counts the root's arcs, too.)
 
     Notes
     -----
@@ -249,6 +255,11 @@ class DepTree(Factor):
         """Return the numbers of words: a tree has one arc a word."""
         arcs = np.diff(factors.offsets) / factors.parameters[:, 3]
         return np.rint(np.sqrt(arcs)).astype(np.int64)
+
+    def necessary_constraints(self) -> LinearConstraints:
+        """Return that every word has one head."""
+        arcs = np.diff(self.offsets) / self.n_labels
+        return one_of_each(self, np.rint(np.sqrt(arcs)) * self.n_labels)
 
     def _columns(self, words: IntArray, heads: IntArray) -> IntArray:
         """Return where the rows of `words` have the arcs from `heads`."""

@@ -24,6 +24,7 @@ from lpsmap_core import (
 )
 from lpsmap_core.kernels.arrays import BoolArray, FloatArray, IndexArray, IntArray
 from lpsmap_core.kernels.viterbi import best_arrivals, best_source
+from lpsmap_core.model.linear import LinearConstraints, one_of_each
 from lpsmap_factors_struct.transitions import flat_transitions
 
 __all__ = ["Sequence", "reduced_states", "write_path"]
@@ -297,6 +298,10 @@ class Sequence(DynamicProgram):
         steps = np.arange(max(longest - 1, 0)) >= lengths - 1
         ends = np.broadcast_to(lengths == 0, (self.n_factors, n_states))
         return None, np.concatenate([ends, np.repeat(steps, n_states**2, axis=1), ends], axis=1)
+
+    def necessary_constraints(self) -> LinearConstraints:
+        """Return that every position has one state."""
+        return one_of_each(self, self.n_states)
 
     @classmethod
     def vertex_sizes(cls, factors: Factors) -> IntArray:

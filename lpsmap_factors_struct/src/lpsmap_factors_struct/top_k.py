@@ -23,7 +23,7 @@ from lpsmap_core.kernels.arrays import FloatArray, IndexArray, IntArray
 from lpsmap_core.model.inputs import flag
 from lpsmap_factors_struct.arrays import copy
 
-__all__ = ["TopK"]
+__all__ = ["TopK", "best_indicator", "best_subset"]
 
 
 @leaf
@@ -100,6 +100,16 @@ def best_subset(
         entry[at], value[at] = i, 1.0
         at += 1
     return at - start
+
+
+def best_indicator(eta_u: FloatArray, k: int, exact: bool) -> tuple[int, ...]:
+    """Return the best subset of at most, or exactly, `k` as zeros and ones."""
+    n = len(eta_u)
+    scores, entry = np.ascontiguousarray(eta_u, dtype=np.float64), np.empty(n, dtype=np.int32)
+    size = best_subset(scores, k, exact, np.empty(n), 0, entry, np.empty(n))
+    chosen = np.zeros(n, dtype=int)
+    chosen[entry[:size]] = 1
+    return tuple(chosen.tolist())
 
 
 @kernel
@@ -187,20 +197,7 @@ class TopK(Factor):
 
     def solve_map(self, eta_u: FloatArray, eta_v: FloatArray) -> tuple[int, ...]:
         """Return the variables of the best subset."""
-        n = len(eta_u)
-        entry = np.empty(n, dtype=np.int32)
-        size = best_subset(
-            np.ascontiguousarray(eta_u, dtype=np.float64),
-            int(self.k),
-            bool(self.exact),
-            np.empty(n),
-            0,
-            entry,
-            np.empty(n),
-        )
-        chosen = np.zeros(n, dtype=int)
-        chosen[entry[:size]] = 1
-        return tuple(chosen.tolist())
+        return best_indicator(eta_u, int(self.k), bool(self.exact))
 
     def vertex(self, y: tuple[int, ...]) -> tuple[FloatArray, FloatArray]:
         """Return the variables as an array."""

@@ -10,7 +10,14 @@ import numpy.typing as npt
 from lpsmap_core.kernels.arrays import FloatArray, IntArray
 from lpsmap_core.model.factor import Factor
 
-__all__ = ["LinearConstraints", "LinearlyConstrained", "bounded_sums"]
+__all__ = [
+    "LinearConstraints",
+    "LinearlyConstrained",
+    "PartlyConstrained",
+    "bounded_sums",
+    "constraints_of",
+    "one_of_each",
+]
 
 
 class LinearConstraints:
@@ -71,6 +78,40 @@ class LinearlyConstrained(Protocol):
 
     def linear_constraints(self) -> LinearConstraints:
         """Return constraints on the structures of all factors of the declaration."""
+
+
+@runtime_checkable
+class PartlyConstrained(Protocol):
+    """A factor type of which linear constraints describe the structures in part."""
+
+    def necessary_constraints(self) -> LinearConstraints:
+        """Return constraints that all structures meet, and other assignments may meet, too."""
+
+
+def constraints_of(factor: Factor) -> LinearConstraints | None:
+    """Return constraints that all structures of a declaration meet, or None if none are known."""
+    if isinstance(factor, LinearlyConstrained):
+        return factor.linear_constraints()
+    if isinstance(factor, PartlyConstrained):
+        return factor.necessary_constraints()
+    return None
+
+
+def one_of_each(factor: Factor, group_size: npt.ArrayLike) -> LinearConstraints:
+    """Return that exactly one slot is on of every so many that follow each other in a factor.
+
+    Parameters
+    ----------
+    factor
+        The declaration.
+    group_size
+        The number of slots of a group, a divisor of the factor's: one for each factor.
+    """
+    arity = np.diff(factor.offsets)
+    size = np.maximum(np.broadcast_to(np.asarray(group_size, dtype=np.int64), arity.shape), 1)
+    n_groups = arity // size
+    row = np.repeat(np.arange(n_groups.sum()), np.repeat(size, n_groups))
+    return LinearConstraints(row, np.arange(len(row)), 1.0, np.ones(n_groups.sum()), 1.0)
 
 
 def bounded_sums(

@@ -32,8 +32,8 @@ def write_json(named: NamedGraph, path: Path, read: Reader) -> None:
     """Write a graph, once it is shown that what is written is the same graph.
 
     A factor is written as the call of its type with the values of the attributes that are named
-    like the parameters of its constructor, null for one that is needed and has none. Variables
-    without a name get one.
+    like the parameters of its constructor, or that its method `arguments` returns if it has one;
+    null for one that is needed and has none. Variables without a name get one.
 
     Parameters
     ----------
@@ -118,9 +118,10 @@ def _call(graph: FactorGraph, factor: Factor, kept: dict[str, npt.NDArray[Any]])
     if factor.n_additionals:
         shape = np.shape(factor.additionals)
         scored.additionals = graph.additional_scores(factor).reshape(shape)
+    given: Mapping[str, Any] = getattr(factor, "arguments", dict)()
     over, options = [], {}
     for key, parameter in inspect.signature(type(factor)).parameters.items():
-        value = _attribute(scored, parameter)
+        value = given[key] if key in given else _attribute(scored, parameter)
         if isinstance(value, Variables) or _are_variables(value):
             over.append(_view(value, kept))
         elif value is not None or parameter.default is parameter.empty:

@@ -21,8 +21,8 @@ PACKS = {
         "Xor Or AtMostOne Budget Knapsack Imply Nand XorOut OrOut AndOut Pair Dense Potts"
     ),
     "lpsmap-factors-struct": (
-        "Alignment BinaryTree Bits DepTree HeadAutomaton Matching Permutation SemiMarkov Sequence "
-        "SequenceBudget SequenceDistance TopK"
+        "Alignment BinaryTree Bits DepTree HeadAutomaton Matching ModifierBudget Permutation "
+        "SemiMarkov Sequence SequenceBudget SequenceDistance TopK"
     ),
     "lpsmap-torch": "TorchFactorGraph",
 }

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,7 +20,9 @@ from lpsmap_core.local.active.answers import vertex_sizes
 from lpsmap_core.local.active.memory import block_size
 from lpsmap_core.local.active.sets import first_capacity
 from lpsmap_core.local.solvers import SolverChoice, choose_solver
+from lpsmap_core.model.factor import Factor
 from lpsmap_core.model.levels import override_level
+from lpsmap_core.solution.never_bind import count_never_binding
 from lpsmap_core.solution.tables import text_table
 
 __all__ = ["ComponentPlan", "FactorPlan", "Memory", "Plan", "Share", "make_plan"]
@@ -154,6 +156,10 @@ class Plan:
         Number of threads that could.
     memory
         What a solve takes.
+    never_bind
+        Numbers of factors that can never bind, by the names of their types: what they ask is
+        implied by the number of their variables, or by one other factor, so that leaving them out
+        changes nothing. Only what is cheaply proved is counted.
     """
 
     variables: int
@@ -167,6 +173,7 @@ class Plan:
     threads: int
     available_threads: int
     memory: Memory
+    never_bind: Mapping[str, int]
 
     def to_dict(self) -> dict[str, Any]:
         """Return the plan as plain Python objects, fit for JSON."""
@@ -181,7 +188,7 @@ class Plan:
         tables = [text_table(table, NUMBERS) for table in rows if table]
         engine = f"engine: {self.engine}, which {self.reason}"
         last = f"{self._thread_line}\n{engine}\n{self._memory_line}"
-        return "\n\n".join([size, *tables, last])
+        return "\n\n".join([size, *tables, last, *map(_warning, self.never_bind.items())])
 
     @property
     def _thread_line(self) -> str:
@@ -207,8 +214,14 @@ class Plan:
         return line + ")"
 
 
-def make_plan(layout: Layout, choice: EngineChoice, threads: int, limited: bool) -> Plan:
-    """Return the plan of a laid-out graph; see `FactorGraph.plan`."""
+def make_plan(
+    declarations: Sequence[Factor],
+    layout: Layout,
+    choice: EngineChoice,
+    threads: int,
+    limited: bool,
+) -> Plan:
+    """Return the plan of a graph and its layout; see `FactorGraph.plan`."""
     part = layout.part
     found = [(bucket, choose_solver(bucket.type, limited=limited)) for bucket in part.buckets]
     own = isinstance(choice.engine, CompiledEngine)
@@ -229,6 +242,7 @@ def make_plan(layout: Layout, choice: EngineChoice, threads: int, limited: bool)
         threads=used,
         available_threads=threads,
         memory=_memory(layout, found, used) if own else Memory(_array_bytes(layout), 0, 0),
+        never_bind=count_never_binding(declarations),
     )
 
 
@@ -352,6 +366,15 @@ def _factor_cells(plan: FactorPlan) -> dict[str, str]:
         "calls": ".".join(plan.function.split(".")[-2:]),
         "because": plan.reason,
     }
+
+
+def _warning(counted: tuple[str, int]) -> str:
+    name, n = counted
+    return (
+        f"warning: {n:,} {name} {'factors' if n > 1 else 'factor'} can never bind, because of the "
+        "number of their variables or of what another factor asks; leave them out, or look whether "
+        "they are over the variables that you mean"
+    )
 
 
 def _range(least: int, most: int) -> str:

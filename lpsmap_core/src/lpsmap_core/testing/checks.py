@@ -13,7 +13,7 @@ from lpsmap_core.testing.best import (
     check_ties,
 )
 from lpsmap_core.testing.compiled import check_map_kernel, check_vertex_sizes
-from lpsmap_core.testing.counts import check_count_bounds
+from lpsmap_core.testing.counts import check_constraints, check_count_bounds
 from lpsmap_core.testing.declarations import check_larger, check_lengths, check_lists
 from lpsmap_core.testing.derivatives import (
     check_jvp,
@@ -91,6 +91,7 @@ ORACLE: tuple[Check, ...] = (
     check_unused,
     check_map_is_best,
     check_linear,
+    check_constraints,
     check_ties,
     check_forbidden,
     check_determinism,

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
-import numpy as np
-
 from lpsmap_core import Factor, Variables
 from lpsmap_core.model.inputs import count
 from lpsmap_torch.layers.checks import leading, present
@@ -18,8 +16,7 @@ __all__ = ["LatentTree"]
 class LatentTree(Layer):
     """Marginals of the arcs of a latent dependency tree over every sentence.
 
-    A `DepTree`, and a `Budget` for the modifiers of every head if there is a budget (Niculae &
-    Martins 2020, section 5.1).
+    A `DepTree`, and a `ModifierBudget` if there is a budget (Niculae & Martins 2020, section 5.1).
 
     Parameters
     ----------
@@ -71,7 +68,6 @@ class LatentTree(Layer):
 
     def declare(self, u: Variables, lengths: Lengths, mask: Mask, n_weights: int) -> Declared:
         """Return the trees, and what limits their heads."""
-        n = u.shape[-1]
         words = present(type(self).__name__, u.shape[:-1], lengths, mask)
         own = None if words.all() else leading(type(self).__name__, words, "words")
         trees = factor_type("DepTree")(
@@ -82,12 +78,9 @@ class LatentTree(Layer):
         )
         factors: list[Factor] = [trees]
         if self.budget is not None:
-            budget = factor_type("Budget")
-            arcs = words[..., :, None] & words[..., None, :] & ~np.eye(n, dtype=bool)
-            factors.append(budget(u, self.budget, axis=-2, mask=arcs))
-            if self.budget_root:
-                from_root = u[..., np.arange(n), np.arange(n)]
-                factors.append(budget(from_root, self.budget, lengths=own))
+            root = self.budget if self.budget_root else None
+            limits = factor_type("ModifierBudget")
+            factors.append(limits(u, self.budget, root_budget=root, lengths=own))
         return Declared(factors)
 
     def _own_repr(self) -> dict[str, Any]:

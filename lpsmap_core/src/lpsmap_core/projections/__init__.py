@@ -1,0 +1,1 @@
+"""Closed forms of local problems that factor packs share."""

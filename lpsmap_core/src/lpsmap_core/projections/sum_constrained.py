@@ -1,0 +1,350 @@
+"""Box-constrained projections under one constraint on a weighted sum.
+
+Solves ``argmin 1/2 ||z - a||^2  s.t.  0 <= z <= 1 / delta,  <c * delta, z> = B`` (or ``<=``, or
+``>=``), the quadratic program of Niculae & Martins 2020, appendix D.1.3. In terms of the marginals
+``m = delta * z``, with ``x = delta * a`` and ``q = c * delta^2``, the solution is
+
+    m_i = clip(x_i + tau * q_i, 0, 1),     sum_i c_i m_i = B,
+
+where ``tau`` is 0 if an inequality holds without it (lemma 3). The sum is piecewise linear and
+nondecreasing in ``tau``. On the free slots, those strictly between their bounds, the Jacobian is
+``I - w w^T / <w, w>`` with ``w = c * delta`` if the constraint holds with equality, else ``I``
+(proposition 6).
+
+The kernels index by unsigned integers: signed ones may be negative, and the code that numba adds
+for that costs more than the arithmetic.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from lpsmap_core.kernels.arrays import ByteArray, FloatArray, IntArray
+from lpsmap_core.kernels.compile import kernel, leaf, summing_leaf
+from lpsmap_core.kernels.records import (
+    FREE,
+    LOWER,
+    UPPER,
+    Direction,
+    Factors,
+    LocalScores,
+    LocalSolution,
+    Product,
+    largest_arity,
+)
+from lpsmap_core.projections.tolerance import LEVEL, slack
+
+__all__ = ["AT_LEAST", "AT_MOST", "EXACTLY", "multiply_rows"]
+__all__ += ["project_box_rows", "project_simplex_rows", "threshold"]
+
+AT_MOST, EXACTLY, AT_LEAST = -1.0, 0.0, 1.0
+"""Senses of the sum constraint: the sign of what its two sides may differ by."""
+
+TINY = 4 * 2.0**-52
+"""A guessed threshold begins lower by this, relatively: what rounding may have raised it by."""
+
+FAR = 1000.0
+"""Sum that a row may have at a guess, so that few digits are lost."""
+
+# -------------------------------------------------------------------- kernels: unit costs, B = 1
+
+
+@kernel
+def project_simplex_rows(
+    rows: IntArray, offsets: IntArray, scores: LocalScores, solution: LocalSolution, sense: float
+) -> None:
+    """Project rows under ``sum_i delta_i z_i = 1`` (or ``<=``, or ``>=``, by `sense`).
+
+    The face and the branch may be those of an earlier solution, or rubbish: near ones save steps.
+    Records end here: to hand them on whole weighs where rows are short.
+    """
+    a, delta, _ = scores
+    z, _, face, branch = solution
+    widest = largest_arity(rows, offsets)
+    x, q = np.empty(widest), np.empty(widest)
+    for r in rows:
+        lo, hi = np.uint64(offsets[r]), np.uint64(offsets[r + 1])
+        tight = sense == EXACTLY or (branch[r] == 1 and lo < hi)
+        if not tight:
+            total = _clip_row(lo, hi, a, delta, z, face)
+            branch[r] = (total - 1.0) * sense < 0.0
+            if branch[r] == 0:
+                continue
+        t, s, guessing = 0.0, np.inf, True
+        while s == np.inf:
+            guess = _fill(lo, hi, a, delta, face, x, q)
+            t, s = threshold(hi - lo, guess if guessing else -np.inf, x, q)
+            guessing = False
+        if tight and (t + s) * sense > 0.0:  # the multiplier has the wrong sign
+            _clip_row(lo, hi, a, delta, z, face)
+            branch[r] = 0
+            continue
+        if _write_simplex_row(lo, hi, a, delta, t, s, z, face) < 2:
+            _write_single(lo, hi, a, delta, z, face)
+        branch[r] = 1
+
+
+@summing_leaf
+def _fill(
+    lo: np.uint64,
+    hi: np.uint64,
+    a: FloatArray,
+    delta: FloatArray,
+    face: ByteArray,
+    x: FloatArray,
+    q: FloatArray,
+) -> float:
+    """Write x and q; return the threshold if the earlier face is still right, else -inf."""
+    n, support, sum_x, sum_q = hi - lo, 0.0, 0.0, 0.0
+    for i in range(n):
+        y, w = delta[lo + i] * a[lo + i], delta[lo + i] * delta[lo + i]
+        x[i], q[i] = y, w
+        above = np.float64(face[lo + i] != LOWER)  # a factor: vector instructions know no branches
+        support += above
+        sum_x += y * above
+        sum_q += w * above
+    if support == 0.0 or support == np.float64(n):
+        return -np.inf
+    return (sum_x - 1.0) / sum_q
+
+
+@leaf
+def threshold(n: np.uint64, guess: float, x: FloatArray, q: FloatArray) -> tuple[float, float]:
+    """Return ``t, s`` with ``sum_i max(0, x_i - (t + s) q_i) = 1``.
+
+    Newton's method from the left on a convex function: the slots above the threshold only ever
+    become fewer, and the step from the right ones is exact (Michelot 1986). Whichever slots were to
+    make up the sum alone, their threshold is a lower bound to start from: that of an earlier
+    solution's support (`guess`), or else (-inf) the best of single slots. What is left of x there
+    are numbers around 1, so that neither the rounding of large scores nor forbidden variables reach
+    the sums. A guess so far off that digits would be lost is refused: `s` is inf. Overwrites the
+    first `n` entries of x.
+    """
+    t = guess
+    if t == -np.inf:
+        for i in range(n):
+            t = max(t, (x[i] - 1.0) / q[i])
+    t -= TINY * abs(t)
+    for i in range(n):
+        x[i] -= t * q[i]
+    kept, total, weight = _sum_above(n, 0.0, x, q)
+    if guess > -np.inf and not 0.0 < total < FAR:
+        return t, np.inf
+    s = 0.0
+    while True:
+        before = kept
+        s += (total - 1.0) / weight
+        kept, total, weight = _sum_above(n, s, x, q)
+        if not kept < before:
+            return t, s + (total - 1.0) / weight
+
+
+@summing_leaf
+def _sum_above(n: np.uint64, s: float, x: FloatArray, q: FloatArray) -> tuple[float, float, float]:
+    """Return how many slots are above a threshold, what they exceed it by, and their sum of q."""
+    kept, total, weight = 0.0, 0.0, 0.0
+    for i in range(n):
+        rest = x[i] - s * q[i]
+        above = np.float64(rest > 0.0)
+        kept += above
+        total += max(rest, 0.0)
+        weight += q[i] * above
+    return kept, total, weight
+
+
+@leaf
+def _write_simplex_row(
+    lo: np.uint64,
+    hi: np.uint64,
+    a: FloatArray,
+    delta: FloatArray,
+    t: float,
+    s: float,
+    z: FloatArray,
+    face: ByteArray,
+) -> int:
+    """Write a row at the threshold ``t + s``; return how many slots are above it.
+
+    Of its two parts, `s` is the one that has all its digits.
+    """
+    level, free = LEVEL / (hi - lo), 0
+    for i in range(lo, hi):
+        value = (a[i] - t * delta[i]) - s * delta[i]
+        above = delta[i] * value > slack(level, delta[i] * a[i])
+        z[i] = max(value, 0.0) * above
+        face[i] = not above  # LOWER or FREE
+        free += above
+    return free
+
+
+@leaf
+def _write_single(
+    lo: np.uint64, hi: np.uint64, a: FloatArray, delta: FloatArray, z: FloatArray, face: ByteArray
+) -> None:
+    """Write the one slot that makes up the sum; rounding may have hidden a huge score's."""
+    highest, top = -np.inf, lo
+    for i in range(lo, hi):
+        bound = (delta[i] * a[i] - 1.0) / (delta[i] * delta[i])
+        if bound > highest:
+            highest, top = bound, np.uint64(i)
+    z[top], face[top] = 1.0 / delta[top], UPPER
+
+
+@leaf
+def _clip_row(
+    lo: np.uint64, hi: np.uint64, a: FloatArray, delta: FloatArray, z: FloatArray, face: ByteArray
+) -> float:
+    """Write a row without its sum constraint; return its sum of marginals.
+
+    Zero as a bound needs no slack here: no sum was made.
+    """
+    total = 0.0
+    for i in range(lo, hi):
+        m, upper = delta[i] * a[i], 1.0 / delta[i]
+        at_upper = m >= 1.0 - LEVEL
+        total += min(max(m, 0.0), 1.0)
+        z[i] = upper if at_upper else max(a[i], 0.0)
+        face[i] = (m <= 0.0) * LOWER + at_upper * UPPER
+    return total
+
+
+# -------------------------------------------------------------------- kernels: any costs, any B
+
+
+@kernel
+def project_box_rows(
+    rows: IntArray, factors: Factors, scores: LocalScores, solution: LocalSolution
+) -> None:
+    """Project rows under ``sum_i c_i delta_i z_i <= B``, or ``=`` where that is asked.
+
+    The first parameter is B, and the second, if there is one, says whether the sum is to be exact.
+    The link parameter are the costs c; without, they are 1.
+    """
+    offsets, parameters, costs = factors.offsets, factors.parameters, factors.link_parameter
+    a, delta, _ = scores
+    z, _, face, branch = solution
+    widest = largest_arity(rows, offsets)
+    x, q, c = np.empty(widest), np.empty(widest), np.ones(widest)
+    for r in rows:
+        lo, hi = np.uint64(offsets[r]), np.uint64(offsets[r + 1])
+        n, total, all_costs = np.uint64(0), 0.0, 0.0
+        for i in range(lo, hi):
+            if costs.size > 0:
+                c[n] = costs[i]
+            x[n] = delta[i] * a[i]
+            q[n] = c[n] * delta[i] * delta[i]
+            total += c[n] * min(max(x[n], 0.0), 1.0)
+            all_costs += c[n]
+            n += np.uint64(1)
+        budget = parameters[r, 0]
+        exact = parameters.shape[1] > 1 and parameters[r, 1] != 0.0
+        active = exact or total > budget
+        branch[r] = active
+        if not active:
+            _clip_row(lo, hi, a, delta, z, face)
+            continue
+        tau, correction = _multiplier(n, x, q, c, budget, total)
+        level = LEVEL * min(1.0, budget / all_costs) if all_costs > 0.0 else 0.0
+        _write_box_row(lo, hi, a, delta, costs, tau, correction, level, z, face)
+
+
+@leaf
+def _multiplier(
+    n: np.uint64, x: FloatArray, q: FloatArray, c: FloatArray, budget: float, at_zero: float
+) -> tuple[float, float]:
+    """Return tau, and a small correction, with ``sum_i c_i clip(x_i + tau q_i, 0, 1) = budget``.
+
+    Variable fixing (Bitran & Hax 1981): at a tau that is too large the slots at 0 stay there, at
+    one that is too small those at 1 do. The next tau solves for the others. Every round but the
+    last fixes a slot. `at_zero` is the sum at tau = 0. Overwrites x and q, and c unless all are
+    equal.
+    """
+    tau, total, solved = 0.0, at_zero, False
+    while True:
+        too_large = total > budget
+        kept, sum_x, sum_q, fixed = np.uint64(0), 0.0, 0.0, 0.0
+        for i in range(n):
+            y, w, cost = x[i], q[i], c[i]
+            x[kept], q[kept], c[kept] = y, w, cost
+            m = y + tau * w
+            keep = m > 0.0 if too_large else m < 1.0
+            kept += np.uint64(keep)
+            sum_x += cost * y * keep
+            sum_q += cost * w * keep
+            fixed += cost * (not keep)
+        if sum_q == 0.0:
+            return tau, 0.0
+        if not too_large:
+            budget -= fixed
+        if solved and kept == n:
+            break
+        n, solved = kept, True
+        tau = (budget - sum_x) / sum_q
+        total = 0.0
+        for i in range(n):
+            total += c[i] * min(max(x[i] + tau * q[i], 0.0), 1.0)
+    rest = budget
+    for i in range(n):
+        rest -= c[i] * (x[i] + tau * q[i])
+    return tau, rest / sum_q
+
+
+@leaf
+def _write_box_row(
+    lo: np.uint64,
+    hi: np.uint64,
+    a: FloatArray,
+    delta: FloatArray,
+    costs: FloatArray,
+    tau: float,
+    correction: float,
+    level: float,
+    z: FloatArray,
+    face: ByteArray,
+) -> None:
+    for i in range(lo, hi):
+        w = delta[i] * costs[i] if costs.size > 0 else delta[i]
+        value = (a[i] + tau * w) + correction * w
+        m, margin = delta[i] * value, slack(level, delta[i] * a[i])
+        z[i], face[i] = value, FREE
+        if m <= margin:
+            z[i], face[i] = 0.0, LOWER
+        elif m >= 1.0 - margin:
+            z[i], face[i] = 1.0 / delta[i], UPPER
+
+
+# -------------------------------------------------------------------- kernels: derivative
+
+
+@leaf
+def multiply_rows(rows: IntArray, factors: Factors, direction: Direction, product: Product) -> None:
+    """Project vectors onto the faces: off the free slots 0; orthogonal to w if ``branch`` is 1."""
+    offsets, costs = factors.offsets, factors.link_parameter
+    delta, face, branch = direction.delta, direction.face, direction.branch
+    d_u, out_u = direction.d_u, product.out_u
+    for r in rows:
+        lo, hi = np.uint64(offsets[r]), np.uint64(offsets[r + 1])
+        shift = _shift(lo, hi, delta, costs, face, d_u) if branch[r] == 1 else 0.0
+        for i in range(lo, hi):
+            w = delta[i] * costs[i] if costs.size > 0 else delta[i]
+            out_u[i] = d_u[i] - shift * w if face[i] == FREE else 0.0
+
+
+@summing_leaf
+def _shift(
+    lo: np.uint64,
+    hi: np.uint64,
+    delta: FloatArray,
+    costs: FloatArray,
+    face: ByteArray,
+    d_u: FloatArray,
+) -> float:
+    """Return ``<w, d_u> / <w, w>`` over the free slots. Elsewhere d_u may be anything, and NaN."""
+    along, norm = 0.0, 0.0
+    for i in range(lo, hi):
+        w = delta[i] * costs[i] if costs.size > 0 else delta[i]
+        free = face[i] == FREE
+        moved = d_u[i] if free else 0.0
+        along += w * moved
+        norm += w * w * np.float64(free)
+    return along / norm if norm > 0.0 else 0.0
