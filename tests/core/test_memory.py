@@ -113,6 +113,18 @@ def test_a_block_is_taken_again_once_nobody_holds_it() -> None:
     np.testing.assert_array_equal(kept, 0.0)
 
 
+@pytest.mark.compiled
+def test_what_kernels_are_handed_holds_the_memory() -> None:
+    _, plan = blueprint(5)
+    handle = plan.make(hold(Lent(np.ones((5, 2)), np.arange(5)))).handle  # and nothing else of it
+    other = plan.make(hold(Lent(np.full((5, 2), 7.0), np.arange(5))))
+    fill(handle)
+    assert not other.record.own.more.any()
+    assert not other.record.own.square.any()
+    fill(other.handle)
+    np.testing.assert_array_equal(other.record.own.more, 7.0)
+
+
 @pytest.mark.parametrize("unset", [[0], [1], [2], [1, 2], [0, 3], [4], [0, 1, 2, 3, 4]])
 @pytest.mark.parametrize("n", [1, 3, 8, 13])
 def test_arrays_hold_zeros_unless_they_need_not(n: int, unset: list[int]) -> None:

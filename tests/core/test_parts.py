@@ -83,7 +83,7 @@ def change(outer, i):
     outer.inner.flags[i] = len(outer.cube) == len(outer.numbers)
 
 
-@kernel
+@leaf
 def change_all(outer):
     outer = by_address(outer)
     for i in range(len(outer.numbers)):

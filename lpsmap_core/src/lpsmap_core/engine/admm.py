@@ -185,7 +185,7 @@ def advance_components(
 # -------------------------------------------------------------------- kernels
 
 
-@kernel
+@leaf
 def loop(
     components: IntArray,
     bounds: IntArray,
@@ -199,10 +199,40 @@ def loop(
     limits: Limits,
     trace: FloatArray,
 ) -> None:
-    """Run the loop on shares of some components, one after the other or all together."""
-    problem, polish = problem_at(problem_handle), polish_at(polish_handle)
-    work = work_at(work_handle)
-    solver_table, places, trace = borrowed(solver_table), borrowed(places), borrowed(trace)
+    """Run the loop on shares of some components, one after the other or all together.
+
+    The caller holds the records of the handles.
+    """
+    _run(
+        components,
+        bounds,
+        taken,
+        together,
+        borrowed(solver_table),
+        problem_at(problem_handle),
+        polish_at(polish_handle),
+        work_at(work_handle),
+        borrowed(places),
+        limits,
+        borrowed(trace),
+    )
+
+
+@kernel
+def _run(
+    components: IntArray,
+    bounds: IntArray,
+    taken: IntArray,
+    together: bool,
+    solver_table: Any,
+    problem: LoopProblem,
+    polish: Polish,
+    work: Work,
+    places: IntArray,
+    limits: Limits,
+    trace: FloatArray,
+) -> None:
+    """Run the loop, as `loop` does, on records by their addresses."""
     links, blocks, history = problem.links, problem.blocks, make_history(0)
     if together:
         chosen = np.zeros(len(problem.progress.step_size), dtype=np.bool_)

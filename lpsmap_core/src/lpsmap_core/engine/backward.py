@@ -140,7 +140,7 @@ def _kinds(part: Part) -> list[IntArray]:
     return kinds
 
 
-@kernel
+@leaf
 def _run(
     components: IntArray,
     bounds: IntArray,
@@ -154,10 +154,35 @@ def _run(
 ) -> int:
     """Multiply for shares of components, one after the other or all together.
 
-    Returns how many failed.
+    The caller holds the records of the handles. Returns how many failed.
     """
-    problem, work = problem_at(problem_handle), work_at(work_handle)
-    solver_table, d_v, product = borrowed(solver_table), borrowed(d_v), borrowed(product)
+    failed: int = _run_shares(
+        components,
+        bounds,
+        taken,
+        together,
+        borrowed(solver_table),
+        problem_at(problem_handle),
+        work_at(work_handle),
+        borrowed(d_v),
+        borrowed(product),
+    )
+    return failed
+
+
+@kernel
+def _run_shares(
+    components: IntArray,
+    bounds: IntArray,
+    taken: IntArray,
+    together: bool,
+    solver_table: Any,
+    problem: LoopProblem,
+    work: Work,
+    d_v: FloatArray,
+    product: FloatArray,
+) -> int:
+    """Multiply, as `_run` does, with records by their addresses."""
     links, blocks = problem.links, problem.blocks
     if together:
         chosen = np.zeros(len(problem.progress.step_size), dtype=np.bool_)

@@ -121,7 +121,14 @@ def best_vertex(program: CountProgram, x: FloatArray, y: FloatArray) -> int:
         np.empty(n),
         np.empty(n, dtype=np.int64),
     )
+    return _find_vertex(program, tableau, y)
+
+
+@leaf
+def _find_vertex(program: CountProgram, tableau: _Tableau, y: FloatArray) -> int:
+    """Find a best vertex, as `best_vertex` does, in memory that the caller holds."""
     program, of = by_address(program), by_address(tableau)
+    n, k, most = len(of.x), len(y), len(of.between)
     _begin(program, of)
     n_lines = 0
     for _ in range(100 + MOST_EXCHANGES * (n + k)):

@@ -4,6 +4,11 @@ A named tuple of fifty arrays is three hundred and fifty arguments in machine co
 a chain of a hundred kernels; most of the time of compiling them went there. `by_address` writes
 what matters of it, addresses and shapes, to memory once, and its fields are read where they are
 named.
+
+An address holds no reference: compiled code frees an array after the last use of its name, whatever
+addresses are left of it. So only a leaf may take addresses. It makes no arrays and counts no
+references, so that all arrays it sees belong to its callers, who hold them until it returns; and it
+must not return an address. Anything else is refused while it is compiled.
 """
 
 from __future__ import annotations
@@ -12,18 +17,20 @@ import hashlib
 from collections.abc import Iterator
 from typing import Any
 
-from lpsmap_core.kernels.compile import COMPILED
+from lpsmap_core.kernels.compile import COMPILED, TAKES_ADDRESS
 from lpsmap_core.kernels.records import Field, kinds_of
 
-__all__ = ["address_type_of", "by_address", "handed_on", "record_at", "type_of"]
+__all__ = ["address_type_of", "by_address", "handed_on", "in_leaf", "record_at", "type_of"]
 
 address_type_of: Any
 handed_on: Any
+in_leaf: Any
 type_of: Any
 
 if COMPILED:
     from lpsmap_core.kernels.numba_names import (
         Intrinsic,
+        NumbaError,
         cgutils,
         extending,
         from_dtype,
@@ -45,11 +52,18 @@ if COMPILED:
         found.__class__ = _HandedOn
         return found
 
+    def in_leaf(name: str, context: Any) -> None:
+        """Raise unless the function that is being compiled counts no references."""
+        if context.enable_nrt:
+            raise NumbaError(f"{name} {TAKES_ADDRESS}")
+
     _WORD = ir.IntType(64)
     _NUMBERS = (types.float64, types.int64)
 
     class ByAddress(types.Type):  # type: ignore[misc]
         """A named tuple of contiguous arrays, of numbers, and of such tuples, in memory."""
+
+        is_address = True
 
         def __init__(self, fields: Any) -> None:
             self.fields = fields
@@ -130,15 +144,13 @@ if COMPILED:
 
     @handed_on  # type: ignore[untyped-decorator]
     def by_address(typing_context: Any, value: Any) -> Any:
-        """Return a named tuple of arrays as an address, for as long as the kernel runs.
-
-        References to the arrays' memory are not counted: they must be held elsewhere.
-        """
+        """Return a named tuple of arrays as an address, for as long as the leaf runs."""
         named = isinstance(value, (types.NamedTuple, types.NamedUniTuple))
         if not (named and _is_plain(value)):
             return None
 
         def generate(context: Any, builder: Any, signature: Any, values: Any) -> Any:
+            in_leaf("by_address", context)
             words = list(_words(context, builder, signature.args[0], values[0]))
             memory = cgutils.alloca_once(builder, _WORD, size=len(words))
             for i, word in enumerate(words):
@@ -166,10 +178,11 @@ if COMPILED:
         return ByAddress(type_of(record))
 
     def record_at(record: type) -> Any:
-        """Return what kernels call to have a record by its address, from the handle of it."""
+        """Return what leaves call to have a record by its address, from the handle of it."""
         found = address_type_of(record)
 
         def generate(context: Any, builder: Any, signature: Any, values: Any) -> Any:
+            in_leaf("record_at", context)
             return context.make_array(signature.args[0])(context, builder, values[0]).data
 
         def read(typing_context: Any, words: Any) -> Any:
@@ -179,7 +192,7 @@ if COMPILED:
 
 else:
     # never called: what is not compiled has no types
-    address_type_of = type_of = handed_on = None
+    address_type_of = type_of = handed_on = in_leaf = None
 
     def by_address(value: Any) -> Any:
         """Return the tuple."""

@@ -11,7 +11,7 @@ from __future__ import annotations
 import functools
 import os
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, Literal, TypeVar
 
 from lpsmap_core.kernels.cache import CompilationNotice, keep_on_disk, locked
@@ -29,6 +29,7 @@ except ImportError:  # a Python newer than numba's wheels
 
 __all__ = [
     "COMPILED",
+    "TAKES_ADDRESS",
     "CompilationNotice",
     "general_position",
     "interpreted_by",
@@ -81,8 +82,9 @@ def leaf(function: Function) -> Function:
     Parameters
     ----------
     function
-        As for `kernel`. It makes no array but views, returns none, and calls other leaves, or
-        kernels that return numbers.
+        As for `kernel`. It makes no array but views, and calls other leaves, or kernels that return
+        numbers. It alone may take addresses of arrays, and hand them to kernels. It returns
+        no addresses, and arrays to other leaves only.
 
     Returns
     -------
@@ -93,7 +95,7 @@ def leaf(function: Function) -> Function:
     ------
     TypeError
         While compiling, if it makes an array, or calls a kernel that returns one and is no leaf,
-        whose memory would never be freed.
+        whose memory would never be freed; or if it returns an address.
     """
     return _compiled(function, counts=False)
 
@@ -159,9 +161,9 @@ def _compiled(
     part: Any = numba.njit(**options, pipeline_class=parts.ForCallers)(function)
     keep_on_disk(dispatcher)
     keep_on_disk(part, is_part=True)
+    parts.offer(part, dispatcher)
     _watch(dispatcher, counts)
     _watch(part, counts)
-    parts.offer(part, dispatcher)
     return dispatcher  # type: ignore[no-any-return]
 
 
@@ -194,36 +196,63 @@ def _watch(dispatcher: Any, counts: bool) -> None:
         with _one_thread, compiling(), locked(dispatcher):
             try:
                 with Deferred():
-                    address = compile_or_load(signature)
+                    return compile_or_load(signature)
             except NumbaError as error:
+                if counts and TAKES_ADDRESS in str(error):
+                    raise _address_taken(name) from error
                 if not counts and any(words in str(error) for words in _MADE_AN_ARRAY):
                     raise TypeError(
                         f"leaf {name} makes an array, by a NumPy function or by "
                         "assigning to a slice from another; expected views only. Make it a kernel."
                     ) from error
                 raise
-        if not counts:
-            for compiled in dispatcher.overloads.values():
-                _check_leaf(name, compiled.type_annotation)
-        return address
 
-    dispatcher.compile = locked_compile
+    def add_checked(compiled: Any) -> None:
+        if _holds(_is_address, compiled.signature.return_type):
+            raise TypeError(
+                f"{name} returns an address, which is valid only until it returns; expected arrays "
+                "or numbers. Take the address in the leaf that uses it."
+            )
+        (_check_kernel if counts else _check_leaf)(name, compiled.type_annotation)
+        add(compiled)  # before which it is not kept on disk
+
+    add = dispatcher.add_overload
+    dispatcher.compile, dispatcher.add_overload = locked_compile, add_checked
 
 
 _one_thread = threading.RLock()  # taken first, so that threads cannot cross numba's lock and ours
 _MADE_AN_ARRAY = ("NRT required", "Only accept returning of array passed into the function")
 """What numba says of it."""
 
+TAKES_ADDRESS = "takes an address, which keeps no array alive"
+"""What is said of kernels that do so."""
+
+
+def _address_taken(name: str) -> TypeError:
+    return TypeError(
+        f"kernel {name} {TAKES_ADDRESS}: its arrays may be freed while the address is in use; "
+        "expected a leaf, whose arrays its callers hold. Make the arrays in a kernel, and hand "
+        "them to a leaf that takes the address."
+    )
+
+
+def _check_kernel(name: str, annotation: Any) -> None:
+    """Raise if a kernel takes an array's address, or an array that a leaf did not count."""
+    typemap = getattr(annotation, "typemap", {})
+    if any(isinstance(kind, numba.types.ArrayCTypes) for kind in typemap.values()):
+        raise _address_taken(name)
+    for callee, kind in _calls(annotation):
+        if not callee.targetoptions.get("_nrt", True) and _holds(_is_array, kind):
+            raise TypeError(
+                f"kernel {name} calls leaf {callee.py_func.__qualname__}, which returns an array "
+                "without a reference to its memory; expected numbers. Make that a kernel."
+            )
+
 
 def _check_leaf(name: str, annotation: Any) -> None:
     """Raise if a leaf calls a kernel that hands it memory to free; loaded ones were checked."""
-    for call, signature in getattr(annotation, "calltypes", {}).items():
-        if getattr(call, "op", None) != "call":
-            continue
-        callee = getattr(annotation.typemap[call.func.name], "dispatcher", None)
-        if callee is None or not callee.targetoptions.get("_nrt", True):
-            continue
-        if _holds_arrays(signature.return_type):
+    for callee, kind in _calls(annotation):
+        if callee.targetoptions.get("_nrt", True) and _holds(_is_array, kind):
             raise TypeError(
                 f"leaf {name} calls {callee.py_func.__qualname__}, which returns arrays that it "
                 "may have allocated; expected leaves, or kernels that return numbers. Make it a "
@@ -231,10 +260,28 @@ def _check_leaf(name: str, annotation: Any) -> None:
             )
 
 
-def _holds_arrays(kind: Any) -> bool:
+def _calls(annotation: Any) -> Iterator[tuple[Any, Any]]:
+    """Yield the compiled functions that a function calls, and what types they return."""
+    for call, signature in getattr(annotation, "calltypes", {}).items():
+        if getattr(call, "op", None) == "call":
+            callee = getattr(annotation.typemap[call.func.name], "dispatcher", None)
+            if callee is not None:
+                yield callee, signature.return_type
+
+
+def _holds(is_one: Callable[[Any], bool], kind: Any) -> bool:
+    """Return whether a type is of some kind, or a tuple that has such a field."""
     if isinstance(kind, numba.types.BaseTuple):
-        return any(_holds_arrays(field) for field in kind.types)
+        return any(_holds(is_one, field) for field in kind.types)
+    return is_one(kind)
+
+
+def _is_array(kind: Any) -> bool:
     return isinstance(kind, numba.types.Array)
+
+
+def _is_address(kind: Any) -> bool:
+    return getattr(kind, "is_address", False)
 
 
 @leaf

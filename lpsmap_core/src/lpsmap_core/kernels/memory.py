@@ -62,10 +62,7 @@ class Memory(Generic[Record]):
 
     @property
     def handle(self) -> Any:
-        """What kernels are handed, which read the record by `record_at`.
-
-        The memory is to be held meanwhile.
-        """
+        """What kernels are handed, which read the record by `record_at`; it holds the memory."""
         return self.record if interprets() else self._words
 
 
@@ -109,7 +106,8 @@ class Blueprint(Generic[Record]):
     def make(self, *given: Given) -> Memory[Record]:
         """Return a copy, with what it is given, in order."""
         block, address = self._take() if self._n_words else _NOTHING
-        words = address * self._own
+        words = _words_that_hold(len(self._words), (self, block, given))
+        np.multiply(self._own, address, out=words)
         words += self._words
         for where, one in zip(self._given, given, strict=True):
             words[where] = one._words if isinstance(one, Memory) else _words(one)
@@ -192,6 +190,21 @@ class Blueprint(Generic[Record]):
         begin = WORD * self._n_words
         self._n_words += -(-math.prod(shape) * dtype.itemsize // WORD)
         return _Piece(shape, dtype, begin)
+
+
+class _Held(bytearray):
+    """Bytes that keep other objects alive."""
+
+    __slots__ = ("objects",)
+    objects: tuple[Any, ...]
+
+
+def _words_that_hold(n: int, objects: tuple[Any, ...]) -> IntArray:
+    """Return n words, which keep some objects alive: those that own what the words point to."""
+    held = _Held(WORD * n)
+    held.objects = objects
+    words: IntArray = np.frombuffer(held, dtype=np.int64)
+    return words
 
 
 class _Block:

@@ -19,8 +19,8 @@ import numpy as np
 import numpy.typing as npt
 
 from lpsmap_core.kernels.arrays import IntArray
-from lpsmap_core.kernels.by_address import handed_on, type_of
-from lpsmap_core.kernels.compile import COMPILED, leaf
+from lpsmap_core.kernels.by_address import handed_on, in_leaf, type_of
+from lpsmap_core.kernels.compile import COMPILED, kernel, leaf
 from lpsmap_core.kernels.records import KERNELS, Factors, Structures, fields_of
 
 __all__ = [
@@ -35,6 +35,7 @@ __all__ = [
     "Callback",
     "address_of",
     "arrays_at",
+    "ask_python",
     "borrowed",
     "bytes_at",
     "call_python",
@@ -123,6 +124,7 @@ factors_at: Any
 structures_at: Any
 invoke: Any
 call_python: Any
+ask_python: Any
 keep_error: Any
 borrowed: Any
 
@@ -196,6 +198,7 @@ if COMPILED:
         numbers = types.UniTuple(types.int64, sum(1 + kind.ndim for kind in kinds))
 
         def generate(context: Any, builder: Any, signature: Any, values: Any) -> Any:
+            in_leaf("pack", context)
             found = []
             for kind, value in zip(kinds, cgutils.unpack_tuple(builder, values[0]), strict=True):
                 array = context.make_array(kind)(context, builder, value)
@@ -215,12 +218,27 @@ if COMPILED:
         for i in range(len(numbers)):
             record[start + i] = numbers[i]
 
+    @kernel
+    def ask_python(address: int, what: int, arrays: Any) -> int:
+        """Call the `Callback` at an address with what `arrays_at` reads; returns 0 without error.
+
+        The arrays have one axis each.
+        """
+        failed: int = _ask(address, what, arrays, np.empty(2 * len(arrays), dtype=np.int64))
+        return failed
+
+    @leaf
+    def _ask(address: int, what: int, arrays: Any, words: IntArray) -> int:
+        pack(words, 0, arrays)
+        failed: int = call_python(address, what, np.int64(words.ctypes.data))
+        return failed
+
     @handed_on  # type: ignore[untyped-decorator]
     def borrowed(typing_context: Any, value: Any) -> Any:
         """Return an array, or a tuple of such, that does not count references to its memory.
 
         A tuple of fifty arrays otherwise costs a hundred atomic additions whenever it is handed to
-        a kernel. The arrays must be held elsewhere for as long as they are used.
+        a kernel. For leaves, whose callers hold the arrays.
         """
 
         def strip(context: Any, builder: Any, kind: Any, value: Any) -> Any:
@@ -238,6 +256,7 @@ if COMPILED:
             return value
 
         def generate(context: Any, builder: Any, signature: Any, values: Any) -> Any:
+            in_leaf("borrowed", context)
             return strip(context, builder, signature.args[0], values[0])
 
         return value(value), generate
@@ -319,7 +338,7 @@ if COMPILED:
 else:
     # never called: what is not compiled calls Python objects
     SIGNATURES = {}
-    pack = invoke = call_python = keep_error = None
+    pack = invoke = call_python = ask_python = keep_error = None
     floats = integers = floats_at = ints_at = bytes_at = factors_at = structures_at = None
 
     def borrowed(value: Any) -> Any:

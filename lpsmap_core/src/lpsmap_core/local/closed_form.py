@@ -26,8 +26,8 @@ from lpsmap_core.kernels.native import (
     Callback,
     address_of,
     arrays_at,
+    ask_python,
     bytes_at,
-    call_python,
     factors_at,
     floats_at,
     invoke,
@@ -306,13 +306,7 @@ def _ask_python(
     third: FloatArray,
     fourth: FloatArray,
 ) -> None:
-    arguments = np.empty(10, dtype=np.int64)
-    arguments[0], arguments[1] = rows.ctypes.data, len(rows)
-    arguments[2], arguments[3] = first.ctypes.data, len(first)
-    arguments[4], arguments[5] = second.ctypes.data, len(second)
-    arguments[6], arguments[7] = third.ctypes.data, len(third)
-    arguments[8], arguments[9] = fourth.ctypes.data, len(fourth)
-    record[FAILED] = call_python(record[CALL], what, np.int64(arguments.ctypes.data))
+    record[FAILED] = ask_python(record[CALL], what, (rows, first, second, third, fourth))
     if record[FAILED]:
         halt()
 

@@ -41,6 +41,27 @@ class Ascent(NamedTuple):
     """For each component, the pairs of passes that were made."""
 
 
+class _Memory(NamedTuple):
+    """What is written before it is read."""
+
+    state: IntArray
+    """A number for each node of the widest table."""
+    scores: FloatArray
+    """Two numbers for each state of the node that has most."""
+    rounded: IntArray
+    """A state of each node."""
+    spread: FloatArray
+    """A number for each state of all nodes."""
+
+
+class _Limits(NamedTuple):
+    """When passes end, see `ascend`."""
+
+    most_passes: int
+    tol: float
+    still: float
+
+
 def new_ascent(network: Network, n_components: int) -> Ascent:
     """Return that nothing was found yet."""
     score, bound = np.full(n_components, -np.inf), np.full(n_components, np.inf)
@@ -114,15 +135,37 @@ def ascend(
     tol, still
         How near is met, and how little is still, relative to the bound.
     """
-    network, given, shares = by_address(network), by_address(given), by_address(shares)
     width, n_states = 1, 1
     for f in range(len(network.scope_offsets) - 1):
         width = max(width, network.scope_offsets[f + 1] - network.scope_offsets[f])
     for k in network.n_states:
         n_states = max(n_states, k)
-    memory, scores = np.zeros(width, dtype=np.int64), np.empty(2 * n_states)
-    rounded = np.zeros(len(network.n_states), dtype=np.int64)
-    spread = np.empty(len(found.marginals))
+    memory = _Memory(
+        np.zeros(width, dtype=np.int64),
+        np.empty(2 * n_states),
+        np.zeros(len(network.n_states), dtype=np.int64),
+        np.empty(len(found.marginals)),
+    )
+    limits = _Limits(most_passes, tol, still)
+    _ascend(chosen, first_node, of_pairs, network, given, shares, limits, memory, found)
+
+
+@leaf
+def _ascend(
+    chosen: BoolArray,
+    first_node: IntArray,
+    of_pairs: BoolArray,
+    network: Network,
+    given: Potentials,
+    shares: Shares,
+    limits: _Limits,
+    memory: _Memory,
+    found: Ascent,
+) -> None:
+    """Pass messages, as `ascend` does, in memory that the caller holds."""
+    network, given, shares = by_address(network), by_address(given), by_address(shares)
+    state, scores, rounded, spread = memory
+    most_passes, tol, still = limits
     for c in range(len(chosen)):
         if not chosen[c]:
             continue
@@ -131,7 +174,7 @@ def ascend(
         for t in range(most_passes):
             for forward in (True, False):
                 found.bound[c] = pass_messages(
-                    forward, begin, end, network, given, shares, t == 0, np.inf, memory
+                    forward, begin, end, network, given, shares, t == 0, np.inf, state
                 )
             found.passes[c] = t + 1
             if interrupted():
@@ -140,7 +183,7 @@ def ascend(
                 continue
             next_look = t + min(t + 1, max(FEWEST, t // SELDOM))
             size = max(1.0, abs(found.bound[c]))
-            round_beliefs(begin, end, network, given, shares, rounded, scores, memory)
+            round_beliefs(begin, end, network, given, shares, rounded, scores, state)
             _take_rounded(c, begin, end, network, given, rounded, found)
             if of_pairs[c] and found.bound[c] - found.score[c] > tol * size:
                 _take_tied(c, begin, end, network, given, shares, spread, found)

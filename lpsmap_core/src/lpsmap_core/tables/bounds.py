@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 
 from lpsmap_core.kernels.arrays import FloatArray, IntArray
 from lpsmap_core.kernels.by_address import by_address
-from lpsmap_core.kernels.compile import kernel
+from lpsmap_core.kernels.compile import kernel, leaf
 from lpsmap_core.kernels.interrupts import interrupted
 from lpsmap_core.layout.network import Network
 from lpsmap_core.tables.cycles import Triplets, pass_triplets
@@ -17,6 +19,26 @@ __all__ = ["tighten"]
 
 PERIOD = 4
 """Rounds between two looks at whether it pays."""
+
+
+class _Memory(NamedTuple):
+    """What is written before it is read."""
+
+    state: IntArray
+    """A number for each node of the widest table."""
+    scores: FloatArray
+    """Two numbers for each state of the node that has most."""
+    of_pairs: FloatArray
+    """Three tables over two such nodes."""
+
+
+class _Limits(NamedTuple):
+    """When rounds end, see `tighten`."""
+
+    score: float
+    least: float
+    most_rounds: int
+    patience: float
 
 
 @kernel
@@ -50,18 +72,37 @@ def tighten(
     chosen
         The result: the states of a rounding.
     """
-    network, given, shares = by_address(network), by_address(given), by_address(shares)
-    width, n_states, n = 1, 1, len(network.n_states)
+    width, n_states = 1, 1
     for f in range(len(network.scope_offsets) - 1):
         width = max(width, network.scope_offsets[f + 1] - network.scope_offsets[f])
     for k in network.n_states:
         n_states = max(n_states, k)
-    state, scores = np.zeros(width, dtype=np.int64), np.empty(2 * n_states)
-    memory = np.empty(3 * n_states * n_states)
+    memory = _Memory(
+        np.zeros(width, dtype=np.int64), np.empty(2 * n_states), np.empty(3 * n_states * n_states)
+    )
+    limits = _Limits(score, least, most_rounds, patience)
+    return _tighten(network, triplets, given, shares, own, limits, memory, chosen)
+
+
+@leaf
+def _tighten(
+    network: Network,
+    triplets: Triplets,
+    given: Potentials,
+    shares: Shares,
+    own: FloatArray,
+    limits: _Limits,
+    memory: _Memory,
+    chosen: IntArray,
+) -> float:
+    """Return a bound, as `tighten` does, in memory that the caller holds."""
+    network, given, shares = by_address(network), by_address(given), by_address(shares)
+    score, least, most_rounds, patience = limits
+    state, n = memory.state, len(network.n_states)
     bound, last = np.inf, np.inf
     for t in range(most_rounds):
         if len(triplets.nodes) > 0:
-            pass_triplets(t % 2 == 0, network, triplets, given, shares, own, memory)
+            pass_triplets(t % 2 == 0, network, triplets, given, shares, own, memory.of_pairs)
         afresh = t == 0 or len(triplets.nodes) > 0
         for forward in (True, False):
             spare = max(bound - score, 0.0)
@@ -78,5 +119,5 @@ def tighten(
             if (last - bound) * patience < bound - aim:
                 break
             last = bound
-    round_beliefs(0, n, network, given, shares, chosen, scores, state)
+    round_beliefs(0, n, network, given, shares, chosen, memory.scores, state)
     return bound

@@ -5,7 +5,6 @@ from __future__ import annotations
 import numpy as np
 
 from lpsmap_core.kernels.arrays import BoolArray, FloatArray, IntArray
-from lpsmap_core.kernels.by_address import by_address
 from lpsmap_core.kernels.compile import kernel
 from lpsmap_core.kernels.interrupts import interrupted
 from lpsmap_core.layout.network import Network
@@ -33,7 +32,6 @@ def small_orders(
     order
         The result: numbers of nodes, counted from their component's first.
     """
-    network = by_address(network)
     n_states, offsets, scope = network.n_states, network.scope_offsets, network.scope
     small = np.zeros(len(first_node) - 1, dtype=np.bool_)
     for c in range(len(small)):
@@ -78,7 +76,6 @@ def eliminate_small(
     states, entries
         Scores, finite or ``-inf``.
     """
-    network = by_address(network)
     picks = np.zeros(len(network.n_states), dtype=np.int64)
     for c in range(len(chosen)):
         if not chosen[c]:

@@ -8,8 +8,6 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-import numpy as np
-
 from lpsmap_core.kernels.arrays import ByteArray, FloatArray, IntArray
 from lpsmap_core.kernels.compile import interpreted_by, kernel, leaf
 from lpsmap_core.kernels.interrupts import halt, interrupted
@@ -19,8 +17,8 @@ from lpsmap_core.kernels.native import (
     FIRST_FREE,
     FORBIDS,
     STATUS,
+    ask_python,
     bytes_at,
-    call_python,
     factors_at,
     floats,
     floats_at,
@@ -214,13 +212,10 @@ def _end_of_share(rows: IntArray, begin: int, offsets: IntArray) -> int:
 @kernel
 def call_solver(sets: Any, what: int, rows: IntArray, eta_v: FloatArray) -> int:
     """Let Python work on some rows; returns 0 unless it raised, on which all come out."""
-    arguments = np.empty(4, dtype=np.int64)
-    arguments[0], arguments[1] = rows.ctypes.data, len(rows)
-    arguments[2], arguments[3] = eta_v.ctypes.data, len(eta_v)
-    failed = call_python(sets[CALL], what, np.int64(arguments.ctypes.data))
+    failed: int = ask_python(sets[CALL], what, (rows, eta_v))
     if failed:
         halt()
-    return failed  # type: ignore[no-any-return]
+    return failed
 
 
 @interpreted_by(_grow_sets)
