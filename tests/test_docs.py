@@ -125,6 +125,7 @@ def test_broken_links_of_a_site_are_found(tmp_path: Path, monkeypatch: pytest.Mo
     [
         "lpsmap_core.solution.conditional_gradient",
         "lpsmap_core.graph",
+        "lpsmap.earlier",
         "lpsmap_torch.graph",
         "lpsmap_torch.layers.sparse_map",
         "lpsmap_torch.losses.field",

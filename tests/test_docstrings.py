@@ -14,6 +14,7 @@ import pytest
 
 MODULES = [
     "lpsmap",
+    "lpsmap.earlier",
     "lpsmap_core",
     "lpsmap_core.plugins.backends",
     "lpsmap_core.kernels.compile",

@@ -316,4 +316,4 @@ def test_options_are_checked() -> None:
             graph.solve_map(exact=True, **wrong)
     with pytest.raises(TypeError, match="autodetect_acyclic"):
         graph.solve_map(autodetect_acyclic="yes")
-    assert graph.solve_map(100, 1e-6, 0.1, False, True).ok
+    assert graph.solve_map(100, step_size=0.1, adapt=False).ok

@@ -8,6 +8,7 @@ so that importing this package imports neither packs that are not asked for nor 
 from __future__ import annotations
 
 import sys as _sys
+from importlib import import_module as _import_module
 from typing import Any
 
 from lpsmap_core import (
@@ -40,6 +41,8 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
+    if name == "PFactorGraph":
+        return _import_module("lpsmap.earlier").PFactorGraph
     if name.startswith("_"):
         raise AttributeError(f"module 'lpsmap' has no attribute {name!r}")
     registry = _installed()
@@ -55,4 +58,4 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return sorted({*__all__, *_installed().factors})
+    return sorted({*__all__, "PFactorGraph", *_installed().factors})

@@ -49,6 +49,8 @@ class Pair(Factor):
     ----------
     first, second
         Variables whose shapes broadcast: every pair of entries is a factor.
+    vars_i, vars_j, additionals
+        Other names of `first`, `second` and `scores`, which the earlier library used.
     scores
         Scores w, of either sign, that broadcast to the variables' shape: a number, or an array of
         NumPy or any array-API library, through which gradients flow. For a single pair also an
@@ -72,7 +74,19 @@ class Pair(Factor):
     [0.6 0.5]
     """
 
-    def __init__(self, first: Variables, second: Variables, scores: Any) -> None:
+    def __init__(
+        self,
+        first: Variables | None = None,
+        second: Variables | None = None,
+        scores: Any = None,
+        *,
+        vars_i: Variables | None = None,
+        vars_j: Variables | None = None,
+        additionals: Any = None,
+    ) -> None:
+        first = _one_of("first", first, "vars_i", vars_i)
+        second = _one_of("second", second, "vars_j", vars_j)
+        scores = _one_of("scores", scores, "additionals", additionals)
         variables = stack([first, second])
         super().__init__(variables, _broadcast(scores, variables.shape[:-1]))
 
@@ -192,6 +206,14 @@ def _as_tables(factors: Factors) -> Tables:
     additional[:, 0] = np.arange(n)
     twice = np.full(n, 2), np.ones(2 * n, dtype=np.int64)
     return Tables(*twice, False, np.zeros(4 * n), additional.reshape(-1))
+
+
+def _one_of(name: str, value: Any, other_name: str, other: Any) -> Any:
+    """Return an argument that has two names."""
+    if (value is None) == (other is None):
+        given = "neither" if value is None else "both"
+        raise TypeError(f"Pair: got {given} of {name} and {other_name}; expected one of them.")
+    return other if value is None else value
 
 
 def _broadcast(scores: Any, shape: tuple[int, ...]) -> Any:

@@ -164,14 +164,14 @@ class Sequence(DynamicProgram):
         entry of the leading axes.
     transitions
         Array (NumPy, torch, or of any array-API library) that broadcasts to ``(..., L - 1, S, S)``,
-        such as ``(S, S)``: the score of state j after state i at ``[..., t, i, j]``. Or all scores
-        already flat, as `additionals`.
+        such as ``(S, S)``: the score of state j after state i at ``[..., t, i, j]``. Or these flat,
+        ``(..., (L - 1) S^2)``; or all scores already flat, as `additionals`.
     initial, final
         Arrays that broadcast to ``(..., S)``: scores of the first and of the last state; None for
         zeros.
     additionals
         Instead of the three above, an array of shape ``(..., 2 S + (L - 1) S^2)``: the initial
-        scores, then the transitions, then the final scores.
+        scores, then the transitions, then the final scores. Or any form of `transitions`.
     lengths
         Integers of the leading axes' shape: sequence b covers ``[b, :lengths[b]]``. It uses the
         first ``lengths[b] - 1`` transitions; its last position is scored by `final`.
@@ -325,14 +325,8 @@ class Sequence(DynamicProgram):
                 f"{name}: got {given} of transitions and additionals; expected one of them. Pass "
                 "transitions of shape (S, S) or (L - 1, S, S)."
             )
-        if transitions is None:
-            shape = (*self.batch_shape, 2 * n_states + max(length - 1, 0) * n_states**2)
-            if tuple(np.shape(additionals)) != shape:
-                raise ValueError(
-                    f"{name}: additionals has shape {tuple(np.shape(additionals))}; expected "
-                    f"{shape}: initial scores, transitions, final scores, flat."
-                )
-            transitions = additionals
+        argument = "additionals" if transitions is None else "transitions"
+        scores = additionals if transitions is None else transitions
         return flat_transitions(
-            name, self.batch_shape, length, n_states, transitions, initial, final
+            name, self.batch_shape, length, n_states, scores, initial, final, argument
         )

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import array_api_compat
+
 from lpsmap_factors_struct.scores import as_array, flat_scores
 
 __all__ = ["flat_transitions"]
@@ -17,6 +19,7 @@ def flat_transitions(
     transitions: Any,
     initial: Any = None,
     final: Any = None,
+    argument: str = "transitions",
 ) -> Any:
     """Return ``[initial, transitions, final]`` flattened behind the batch axes.
 
@@ -28,10 +31,13 @@ def flat_transitions(
         Shape of the variables: ``batch_shape + (length, n_states)``.
     transitions
         Scores of state j after state i, as an array that broadcasts to ``batch_shape + (length - 1,
-        n_states, n_states)``; or all scores already flat.
+        n_states, n_states)``; or these flat; or all scores already flat, ``[initial, transitions,
+        final]``.
     initial, final
         Scores of the first and of the last state, which broadcast to ``batch_shape + (n_states,)``;
         None for zeros.
+    argument
+        What the transitions' argument is called, for messages.
 
     Returns
     -------
@@ -46,16 +52,24 @@ def flat_transitions(
         If a shape does not fit.
     """
     steps = max(length - 1, 0)
-    transitions = as_array(f"{name}: transitions", transitions)
+    transitions = as_array(f"{name}: {argument}", transitions)
+    square, shape = (steps, n_states, n_states), tuple(transitions.shape)
     flat_shape = (*batch_shape, 2 * n_states + steps * n_states**2)
-    if tuple(transitions.shape) == flat_shape:
+    if shape == flat_shape:
         if initial is not None or final is not None:
             raise ValueError(
-                f"{name}: transitions has the flat shape {flat_shape}, which holds initial and "
+                f"{name}: {argument} has the flat shape {flat_shape}, which holds initial and "
                 "final scores already; expected no others. Leave out initial and final."
             )
         return transitions
-    scores = {"initial": initial, "transitions": transitions, "final": final}
-    square = (steps, n_states, n_states)
-    events = {"initial": (n_states,), "transitions": square, "final": (n_states,)}
+    if shape == (*batch_shape, steps * n_states**2):
+        library = array_api_compat.array_namespace(transitions)
+        transitions = library.reshape(transitions, (*batch_shape, *square))
+    elif argument == "additionals" and shape[-2:] != (n_states, n_states):
+        raise ValueError(
+            f"{name}: {argument} has shape {shape}; expected {flat_shape}: initial scores, "
+            f"transitions, final scores, flat; or transitions alone, {square} or {square[1:]}."
+        )
+    scores = {"initial": initial, argument: transitions, "final": final}
+    events = {"initial": (n_states,), argument: square, "final": (n_states,)}
     return flat_scores(name, batch_shape, scores, events)

@@ -59,6 +59,11 @@ class DeclaredGraph(abc.ABC):
             views.append(Variables(self, index, np.zeros(shape, dtype=bool), span))
         return views
 
+    @property
+    def variables(self) -> list[Variables]:
+        """All variables: `blocks`, by the name that the earlier library had for them."""
+        return self.blocks
+
     def variable_from(self, scores: Any) -> Variables:
         """Make variables with given scores.
 

@@ -119,4 +119,4 @@ def _package_of(factor_type: type[Factor]) -> str:
         raise NotSpecifiable(
             f"the factor type {factor_type.__name__} is not that of an installed plugin"
         )
-    return factor_type.__module__.partition(".")[0]
+    return str(factor_type.__module__).partition(".")[0]

@@ -1,0 +1,237 @@
+"""The calls of the earlier library's graph of single variables, on a graph of this one."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+import lpsmap
+from lpsmap_core import Assignment, FactorGraph, Solution, Status, Variables
+
+__all__ = ["PBinaryVariable", "PFactorGraph", "PMultiVariable"]
+
+LOGIC = {
+    "XOR": "Xor",
+    "OR": "Or",
+    "ATMOSTONE": "AtMostOne",
+    "IMPLY": "Imply",
+    "XOROUT": "XorOut",
+    "OROUT": "OrOut",
+    "ANDOUT": "AndOut",
+}
+"""Factor types by the names that `create_factor_logic` takes."""
+
+INTEGRAL, FRACTIONAL, INFEASIBLE, UNSOLVED = range(4)
+"""How a solve of the earlier library ended."""
+
+Answer = tuple[float, list[float], list[float], int]
+"""The value, the marginals of variables and of additionals, and how the solve ended."""
+
+
+class PBinaryVariable:
+    """A binary variable of a `PFactorGraph`."""
+
+    def __init__(self, view: Variables) -> None:
+        self.view = view
+
+    def set_log_potential(self, score: float) -> None:
+        """Set the variable's score."""
+        self.view.graph.rescore(self.view, score)
+
+
+class PMultiVariable:
+    """A variable of several states: as many binary variables, of which a factor turns on one."""
+
+    def __init__(self, view: Variables) -> None:
+        self.view = view
+        self._scores = np.zeros(view.shape)
+
+    def __len__(self) -> int:
+        return len(self._scores)
+
+    def get_state(self, state: int) -> PBinaryVariable:
+        """Return the binary variable of a state."""
+        return PBinaryVariable(self.view[state])
+
+    def set_log_potential(self, state: int, score: float) -> None:
+        """Set the score of a state."""
+        self._scores[state] = score
+        self.view.graph.rescore(self.view, self._scores.copy())
+
+
+class PFactorGraph(FactorGraph):
+    """A factor graph by the calls of the earlier library and of AD3, a variable at a time.
+
+    For code that is moved here step by step: it is a `FactorGraph`, with all that those have.
+    New code declares many factors at once, `Xor(u)` of a matrix, which is much faster.
+
+    Examples
+    --------
+    >>> from lpsmap import PFactorGraph
+    >>> graph = PFactorGraph()
+    >>> variables = [graph.create_binary_variable() for _ in range(3)]
+    >>> for variable, score in zip(variables, [0.2, 0.9, 0.5]):
+    ...     variable.set_log_potential(score)
+    >>> graph.create_factor_logic("XOR", variables)
+    Xor(over variables of shape (3,))
+    >>> value, posteriors, additionals, status = graph.solve_lp_map_ad3()
+    >>> posteriors
+    [0.0, 1.0, 0.0]
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._options: dict[str, Any] = {}
+        self._multi: list[PMultiVariable] = []
+        self._in_tables: set[int] = set()
+
+    def create_binary_variable(self) -> PBinaryVariable:
+        """Make a binary variable with score 0."""
+        return PBinaryVariable(self.variable())
+
+    def create_multi_variable(self, num_states: int) -> PMultiVariable:
+        """Make a variable of several states with scores 0."""
+        self._multi.append(PMultiVariable(self.variable(num_states)))
+        return self._multi[-1]
+
+    def create_factor_logic(
+        self,
+        factor_type: str,
+        p_variables: Sequence[PBinaryVariable],
+        negated: Sequence[bool] | None = None,
+    ) -> Any:
+        """Add a factor of logic, whose output is the last variable if it has one.
+
+        Raises
+        ------
+        ValueError
+            If there is no such type.
+        """
+        if factor_type not in LOGIC:
+            raise ValueError(
+                f"create_factor_logic: factor_type is {factor_type!r}; expected one of "
+                f"{', '.join(LOGIC)}."
+            )
+        return self.add(getattr(lpsmap, LOGIC[factor_type])(_views(p_variables, negated)))
+
+    def create_factor_budget(
+        self,
+        p_variables: Sequence[PBinaryVariable],
+        budget: int,
+        force_budget: bool = False,
+        *,
+        negated: Sequence[bool] | None = None,
+    ) -> Any:
+        """Add a `Budget`. `negated` is given by name: it has had two places."""
+        return self.add(lpsmap.Budget(_views(p_variables, negated), budget, force_budget))
+
+    def create_factor_knapsack(
+        self,
+        p_variables: Sequence[PBinaryVariable],
+        costs: Sequence[float],
+        budget: float,
+        negated: Sequence[bool] | None = None,
+    ) -> Any:
+        """Add a `Knapsack`."""
+        return self.add(lpsmap.Knapsack(_views(p_variables, negated), costs, budget))
+
+    def create_factor_pair(
+        self, p_variables: Sequence[PBinaryVariable], edge_log_potential: float
+    ) -> Any:
+        """Add a `Pair`."""
+        first, second = _views(p_variables, None)
+        return self.add(lpsmap.Pair(first, second, edge_log_potential))
+
+    def create_factor_dense(
+        self,
+        p_multi_variables: Sequence[PMultiVariable],
+        additional_log_potentials: Sequence[float],
+    ) -> Any:
+        """Add a `Dense` table, its entries in lexicographic order."""
+        shape = [len(variable) for variable in p_multi_variables]
+        table = np.reshape(np.asarray(additional_log_potentials, dtype=float), shape)
+        self._in_tables |= {id(variable) for variable in p_multi_variables}
+        return self.add(lpsmap.Dense([variable.view for variable in p_multi_variables], table))
+
+    def fix_multi_variables_without_factors(self) -> None:
+        """Turn on one state of each variable that is in no table."""
+        for variable in self._multi:
+            if id(variable) not in self._in_tables:
+                self.add(lpsmap.Xor(variable.view))
+                self._in_tables.add(id(variable))
+
+    def set_eta_ad3(self, eta: float) -> None:
+        """Set `step_size` of the next solves."""
+        self._options["step_size"] = eta
+
+    def adapt_eta_ad3(self, adapt: bool) -> None:
+        """Set `adapt` of the next solves."""
+        self._options["adapt"] = adapt
+
+    def set_max_iterations_ad3(self, max_iterations: int) -> None:
+        """Set `max_iter` of the next solves."""
+        self._options["max_iter"] = max_iterations
+
+    def set_residual_threshold_ad3(self, threshold: float) -> None:
+        """Set `tol` of the next solves."""
+        self._options["tol"] = threshold
+
+    def set_verbosity(self, verbosity: int) -> None:
+        """Set `verbose` of the next solves."""
+        self._options["verbose"] = verbosity
+
+    def solve_lp_map_ad3(self) -> Answer:
+        """Solve the relaxation; see `FactorGraph.solve_map`."""
+        return self._answer(self.solve_map(**self._options))
+
+    def solve_exact_map_ad3(self) -> Answer:
+        """Find the best assignment; see `FactorGraph.solve_map`."""
+        return self._answer(self.solve_map(exact=True, **self._options))
+
+    def solve_qp_ad3(self) -> Answer:
+        """Solve LP-SparseMAP; see `FactorGraph.solve`."""
+        solution = self.solve(**self._options)
+        value, *others = self._answer(solution)
+        return value - 0.5 * float(solution.values @ solution.values), *others  # type: ignore[return-value]
+
+    def _answer(self, found: Solution | Assignment) -> Answer:
+        scores, additionals = self._flat()
+        pairs = [(scores, found.values)]
+        pairs += [
+            (a.reshape(-1), x.reshape(-1))
+            for a, x in zip(additionals, found.additionals, strict=True)
+        ]
+        value = sum(float(a[x != 0.0] @ x[x != 0.0]) for a, x in pairs)
+        used = [x.tolist() for _, x in pairs[1:]]
+        return value, found.values.tolist(), [p for each in used for p in each], _status(found)
+
+
+def _views(variables: Sequence[PBinaryVariable], negated: Sequence[bool] | None) -> list[Variables]:
+    """Return the views of variables, negated where that is asked for.
+
+    Raises
+    ------
+    ValueError
+        If there are more or fewer flags than variables.
+    """
+    flags = [False] * len(variables) if negated is None else list(negated)
+    if len(flags) != len(variables):
+        raise ValueError(
+            f"negated: got {len(flags)} flags for {len(variables)} variables; expected one each."
+        )
+    return [~each.view if flag else each.view for each, flag in zip(variables, flags, strict=True)]
+
+
+def _status(found: Solution | Assignment) -> int:
+    """Return how a solve ended by the earlier library's numbers."""
+    if isinstance(found, Solution):
+        impossible = any(status is Status.INFEASIBLE for status in found.status)
+    else:
+        impossible = bool((~found.found & found.proved).any())
+    if impossible:
+        return INFEASIBLE
+    if not found.ok:
+        return UNSOLVED
+    return INTEGRAL if np.isin(found.values, (0.0, 1.0)).all() else FRACTIONAL
