@@ -10,6 +10,8 @@ STAMP := $(VENV)/.installed
 DOCS_STAMP := $(VENV)/.installed-docs
 COMPILED := $(VENV)/.compiled
 PARALLEL := -n auto --dist worksteal
+OVERWRITTEN := MALLOC_PERTURB_=165 PYTHONMALLOC=malloc
+CHECKED := LD_PRELOAD=libc_malloc_debug.so.0 MALLOC_CHECK_=3 PYTHONMALLOC=malloc
 PACKAGES := lpsmap_core lpsmap_factors_logic lpsmap_factors_struct lpsmap_torch
 
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
@@ -34,6 +36,11 @@ test-slow: $(STAMP)  ## Run the slow tests: wheels in empty environments, many d
 test-bounds: $(STAMP)  ## Run the quick tests with every index in compiled kernels checked, about 25 minutes
 	NUMBA_BOUNDSCHECK=1 $(BIN)/lpsmap compile --all
 	NUMBA_BOUNDSCHECK=1 $(BIN)/python -m pytest -m "not slow" $(PARALLEL)
+
+# Settings of the GNU C library, which Python uses for objects of its own, too.
+test-malloc: $(STAMP) | $(COMPILED)  ## Run the quick tests with freed memory overwritten, and with blocks checked when freed
+	$(OVERWRITTEN) $(BIN)/python -m pytest -m "not slow" $(PARALLEL)
+	$(CHECKED) $(BIN)/python -m pytest -m "not slow" $(PARALLEL)
 
 stress: $(STAMP)  ## Solve random graphs of all installed factors against judges, for 30 minutes
 	$(BIN)/python tests/stress.py --minutes 30
