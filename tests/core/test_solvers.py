@@ -240,14 +240,14 @@ def test_masks_of_several_sizes_have_an_honest_bound() -> None:
 
 
 @HIGHS
-@pytest.mark.parametrize("scale", [1e-3, 1.0, 1e4])
-@pytest.mark.parametrize("seed", range(4))
-def test_what_highs_proves_is_the_best(scale: float, seed: int) -> None:
-    """To the digit: knapsacks have many assignments that score nearly as much."""
+@pytest.mark.parametrize("seed", [0, 41, 49, 58])
+def test_what_highs_proves_is_the_best(seed: int) -> None:
+    """Knapsacks have many assignments that score nearly as much: its own tolerances hide some."""
     rng = np.random.default_rng(seed)
-    n, most = 30, 12
-    costs = rng.integers(20, 200, size=n)
-    scores = scale * (costs + rng.normal(size=n))
+    n, most = 40, 15
+    costs = rng.integers(20, 400, size=n)
+    noise = (1.0, 1e-2, 1e-4)[seed % 3] * rng.normal(size=n)
+    scores = 3.0 * (costs + noise) / costs.sum()
     budget = int(costs.sum() // 3)
     best_by = np.full((most + 1, budget + 1), -np.inf)  # so many are taken, which cost so much
     best_by[0, 0] = 0.0
@@ -262,8 +262,9 @@ def test_what_highs_proves_is_the_best(scale: float, seed: int) -> None:
     assert found.solver == "highs"
     assert found.ok
     truth = float(best_by.max())
-    assert found.bound[0] >= truth * (1.0 - 1e-12)
-    assert found.total == pytest.approx(truth, rel=1e-8)
+    assert found.bound[0] >= truth - 1e-12
+    # the bound has 1e-9 of the scores' sum added, and who stops there may miss as much
+    assert found.total >= truth - 1e-8
 
 
 PRINTS = """

@@ -58,7 +58,7 @@ def limit_options(command: Callable[..., None]) -> Callable[..., None]:
         click.option(
             "--max-time",
             type=NumberRange(0.0, min_open=True),
-            help="Seconds for each model.  [default: no limit]",
+            help="Seconds for each model, compiling aside.  [default: no limit]",
         ),
         click.option(
             "--gap",

@@ -21,6 +21,7 @@ from lpsmap_core.command.limits import (
 from lpsmap_core.command.models import MODEL, told_in_words
 from lpsmap_core.command.narration import Narration
 from lpsmap_core.corpus.work import MAP, SPARSEMAP, TASKS, solve_as
+from lpsmap_core.kernels.deadlines import Deadline
 from lpsmap_core.plugins.blame import blamed, is_of_core
 from lpsmap_core.plugins.files import read_evidence, read_graph
 from lpsmap_core.plugins.formats import NamedGraph
@@ -28,6 +29,9 @@ from lpsmap_core.solution.assignment import Assignment
 from lpsmap_core.solution.solution import Solution
 
 __all__ = ["solve"]
+
+LEAST = 0.01
+"""Seconds to solve in, whatever reading took."""
 
 UNSOLVED = 3
 """Exit code where a component is not solved, or its assignment not proved."""
@@ -104,11 +108,12 @@ def solve(
     is 1 if the file cannot be read or solved, and 2 if the command is wrong; then nothing is
     printed.
     """
+    deadline = Deadline(max_time)
     refuse_search_options(task)
     plot = _plots(trace) if trace else None
     form = form or (TABLE if is_terminal(sys.stdout) else JSON)
     narration = Narration(aloud=not quiet and is_terminal(sys.stderr))
-    options: dict[str, Any] = {"max_iter": max_iter, "tol": tol, "max_time": max_time}
+    options: dict[str, Any] = {"max_iter": max_iter, "tol": tol}
     if task == MAP:
         options |= {"gap": gap, "solver": solver, "progress": narration.search}
     elif trace:
@@ -120,6 +125,8 @@ def solve(
             named = _given(named, evidence, file)
             narration.given(named)
         check_form(form, named)
+        if max_time is not None:
+            options["max_time"] = max(deadline.left, LEAST)
         try:
             found = solve_as(task, named.graph, options)
         except Exception as error:  # an oracle of a plugin can raise anything

@@ -57,7 +57,7 @@ class HighsSolver(MapSolver):
         import highspy
 
         largest = float(np.abs(program.scores).max(initial=0.0))
-        scale = 2.0 ** np.round(np.log2(LARGEST / largest)) if largest > 0.0 else 1.0
+        scale = float(np.exp2(np.round(np.log2(LARGEST / largest)))) if largest > 0.0 else 1.0
         highs = _silent()
         highs.HandleUserInterrupt = True
         options = {**TOLERANCES, "threads": limits.threads}

@@ -36,10 +36,10 @@ def most_ranked(k: Any) -> int:
     ValueError
         If it is less than 1, or more than can be kept.
     """
-    k = count("k_best: k", k)
-    if k > MOST:
-        raise ValueError(f"k_best: k: got {k}; expected at most {MOST}, since all are kept.")
-    return k
+    found = count("k_best: k", k)
+    if found > MOST:
+        raise ValueError(f"k_best: k: got {found}; expected at most {MOST}, since all are kept.")
+    return found
 
 
 class RankedAssignments(Sequence[Assignment]):

@@ -324,7 +324,8 @@ class Solution:
         gap
             A bound within ``gap * max(1, abs(score))`` of the score is a proof.
         max_time
-            Limit of the time in seconds; None for no limit.
+            Limit of the time in seconds, compiling aside; None for no limit. A node of a network of
+            thousands of tables takes a good part of a second, and all of them minutes.
         max_nodes
             Limit of the nodes of each component's search; None for no limit.
         threads

@@ -149,7 +149,8 @@ def _are_neighbours(begin: IntArray, neighbours: IntArray, i: int, j: int) -> bo
             low = at + 1
         else:
             high = at
-    return low < begin[i + 1] and neighbours[low] == j
+    found: bool = low < begin[i + 1] and neighbours[low] == j
+    return found
 
 
 @leaf
