@@ -72,9 +72,8 @@ class TorchGibbs(Gibbs):
     def _tensors(self) -> tuple[Tensor, ...]:
         """Log-partition functions, entropies, marginals and expected counts, flat on the host."""
         eta_u, eta_v, constant = self._local
-        found: list[Tensor] = list(_Beliefs.apply(self, eta_u, eta_v))  # type: ignore[no-untyped-call]
-        found[0] = found[0] + constant
-        return tuple(found)
+        found: tuple[Tensor, ...] = _Beliefs.apply(self, eta_u, eta_v, constant)  # type: ignore[no-untyped-call]
+        return found
 
     @functools.cached_property
     def _local(self) -> tuple[Tensor, Tensor, Tensor]:
@@ -91,11 +90,12 @@ class TorchGibbs(Gibbs):
         constant = constant.index_add(0, _tensor(self._owner)[shown], of_slots[shown])
         return eta_u, eta_v, constant
 
-    def _score(
+    def _log_probabilities(
         self, slots: NDArray[np.float64], additionals: NDArray[np.float64], owner: NDArray[np.int64]
     ) -> Tensor:
+        exact = _tensor(super()._log_probabilities(slots, additionals, owner))
         eta_u, eta_v, constant = self._local
-        score = constant[:, None].repeat(1, len(slots))
+        score = (constant - self._tensors[0])[:, None].repeat(1, len(slots))
         for values, factors, own in (
             (slots, self._owner, torch.where(eta_u == torch.inf, 0.0, eta_u)),
             (additionals, owner, eta_v),
@@ -103,7 +103,8 @@ class TorchGibbs(Gibbs):
             k, place = np.nonzero(values)
             worth = _tensor(values[k, place]) * own[_tensor(place)]
             score = score.index_put((_tensor(factors[place]), _tensor(k)), worth, accumulate=True)
-        return self._cast(score)
+        moves = score - score.detach()  # zeros, which carry the gradient
+        return self._cast(exact + torch.where(score.isfinite(), moves, 0.0))
 
     def _cast(self, tensor: Tensor) -> Tensor:
         return tensor.to(dtype=self._like, device=self._device)
@@ -120,13 +121,16 @@ class TorchGibbs(Gibbs):
 class _Beliefs(torch.autograd.Function):
     """Log-partition functions, entropies, marginals and expected counts of slots' scores.
 
-    With scores s, marginals m and the Hessian H of the log-partition functions, which is symmetric:
+    The log-partition functions are those of the variables: they have the constants in them. With scores s, marginals m and the Hessian H of the log-partition functions, which is symmetric:
     d log Z = m ds, dm = H ds, and the entropy log Z - s m changes by -s H ds.
     """
 
     @staticmethod
-    def forward(ctx: Any, gibbs: Any, eta_u: Tensor, eta_v: Tensor) -> tuple[Tensor, ...]:
-        found = [torch.from_numpy(np.array(x)) for x in gibbs._beliefs]
+    def forward(
+        ctx: Any, gibbs: Any, eta_u: Tensor, eta_v: Tensor, constant: Tensor
+    ) -> tuple[Tensor, ...]:
+        found = [torch.from_numpy(np.array(x)) for x in gibbs._beliefs[:4]]
+        found[0] = torch.from_numpy(np.add(*gibbs._log_partition))
         ctx.gibbs = gibbs
         ctx.set_materialize_grads(False)
         ctx.save_for_backward(eta_u, eta_v, *found[2:])
@@ -141,14 +145,14 @@ class _Beliefs(torch.autograd.Function):
         if of_z is not None:
             out_u, out_v = of_z[owner] * m, of_z.repeat_interleave(n_each) * n
         if of_m is None and of_n is None and of_entropy is None:
-            return None, out_u, out_v
+            return None, out_u, out_v, of_z
         d_u = torch.zeros_like(m) if of_m is None else of_m
         d_v = torch.zeros_like(n) if of_n is None else of_n
         if of_entropy is not None:
             d_u = d_u - of_entropy[owner] * _finite(eta_u)
             d_v = d_v - of_entropy.repeat_interleave(n_each) * _finite(eta_v)
         moved = _HessianProduct.apply(gibbs, eta_u, eta_v, d_u, d_v)  # type: ignore[no-untyped-call]
-        return None, out_u + moved[0], out_v + moved[1]
+        return None, out_u + moved[0], out_v + moved[1], of_z
 
 
 class _HessianProduct(torch.autograd.Function):

@@ -13,6 +13,7 @@ from lpsmap_core.kernels.records import Factors
 __all__ = [
     "DEPTH",
     "HEADER",
+    "ITEMS",
     "LOOK_PERIOD",
     "NONZEROS",
     "Edges",
@@ -23,7 +24,7 @@ __all__ = [
     "switch_on",
 ]
 
-NONZEROS, DEPTH, HEADER = 3, 4, 5
+ITEMS, NONZEROS, DEPTH, HEADER = 0, 3, 4, 5
 """Numbers in front: items, hyperedges, entries, the most nonzeros of a structure, and the most
 hyperedges of a derivation; then the arrays."""
 

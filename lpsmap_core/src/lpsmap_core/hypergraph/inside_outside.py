@@ -15,7 +15,18 @@ from lpsmap_core.kernels.compile import kernel, leaf
 from lpsmap_core.kernels.interrupts import interrupted
 from lpsmap_core.kernels.records import Factors, Scores
 
-__all__ = ["beliefs_of", "hessian_products", "inside"]
+__all__ = [
+    "PLAIN",
+    "beliefs_of",
+    "hessian_products",
+    "inside",
+    "largest_finite",
+    "local_scores",
+]
+
+
+PLAIN = 1e3
+"""Scores up to this are summed in one float, larger ones in two: masks may hide all digits."""
 
 
 @leaf
@@ -25,6 +36,7 @@ def inside(
     eta_u: FloatArray,
     eta_v: FloatArray,
     total: FloatArray,
+    rest: FloatArray,
     local: FloatArray,
     doubt: FloatArray,
 ) -> float:
@@ -36,44 +48,179 @@ def inside(
         The hypergraph.
     arity, eta_u, eta_v
         The factor's scores, any of them -inf.
-    total
-        The result: for I + 1 items, the log of the summed weights of their derivations; -inf for an
-        item of which all derivations are forbidden.
+    total, rest
+        The result: for I + 1 items, the log of the summed weights of their derivations, and what is
+        to be added to it; -inf for an item of which all derivations are forbidden.
     local
         The result: for every hyperedge its probability given its head; zeros below such an item.
     doubt
         The result: for I + 1 items the entropy of these probabilities.
     """
     first_edge, tails = edges.first_edge, edges.tails
-    total[0] = 0.0
+    total[0] = rest[0] = 0.0
     look_at, n_items = LOOK_PERIOD, len(first_edge) - 1
+    exact = max(largest_finite(eta_u), largest_finite(eta_v)) > PLAIN
     for i in range(n_items):
         first, last, most = first_edge[i], first_edge[i + 1], -np.inf
-        for e in range(first, last):
-            score = own_score(edges, e, arity, eta_u, eta_v)
-            local[e] = score + total[tails[2 * e]] + total[tails[2 * e + 1]]
-            most = max(most, local[e])
-        mass = below = 0.0
-        for e in range(first, last):
-            if local[e] > -np.inf:
-                less = local[e] - most
-                local[e] = np.exp(less)
-                mass += local[e]
-                below += local[e] * less
-            else:
-                local[e] = 0.0
-        total[i + 1], doubt[i + 1] = most, 0.0
-        if mass > 0.0:
-            total[i + 1] += np.log(mass)
-            doubt[i + 1] = max(np.log(mass) - below / mass, 0.0)
+        best = first
+        if exact:
+            best, most, low = _compare(edges, i, arity, eta_u, eta_v, total, rest, local)
+            total[i + 1], more = two_sum(most, _normalise(local, first, best, last, doubt, i + 1))
+            rest[i + 1] = low + more
+        else:
             for e in range(first, last):
-                local[e] /= mass
+                score = own_score(edges, e, arity, eta_u, eta_v)
+                score = score + total[tails[2 * e]] + total[tails[2 * e + 1]]
+                local[e] = score
+                best = e if score > most else best
+                most = max(most, score)
+            total[i + 1] = most + _normalise(local, first, best, last, doubt, i + 1)
+            rest[i + 1] = 0.0
         if last > look_at:
             look_at += LOOK_PERIOD
             if interrupted():
                 local[:] = 0.0
                 return -np.inf
     return total[n_items]  # type: ignore[no-any-return]
+
+
+@leaf
+def local_scores(
+    edges: Edges,
+    arity: int,
+    eta_u: FloatArray,
+    eta_v: FloatArray,
+    total: FloatArray,
+    rest: FloatArray,
+    local: FloatArray,
+) -> None:
+    """Write what `inside` does, but the logarithms of local probabilities.
+
+    Those of a derivation sum to its log-probability, however large the scores are.
+    """
+    first_edge = edges.first_edge
+    total[0] = rest[0] = 0.0
+    look_at = LOOK_PERIOD
+    for i in range(len(first_edge) - 1):
+        first, last = first_edge[i], first_edge[i + 1]
+        _, most, low = _compare(edges, i, arity, eta_u, eta_v, total, rest, local)
+        mass = 0.0
+        for e in range(first, last):
+            mass += np.exp(local[e])
+        more = np.log(mass) if mass > 0.0 else 0.0
+        for e in range(first, last):
+            local[e] -= more
+        total[i + 1], more = two_sum(most, more)
+        rest[i + 1] = low + more
+        if last > look_at:
+            look_at += LOOK_PERIOD
+            if interrupted():
+                local[:] = -np.inf
+                return
+
+
+@leaf
+def _normalise(
+    local: FloatArray, first: int, best: int, last: int, doubt: FloatArray, at: int
+) -> float:
+    """Write probabilities for scores, and their entropy; return the logarithm of the mass.
+
+    The mass is in units of the best, which is left out: the others' may be small, and is exact.
+    """
+    most, doubt[at] = local[best], 0.0
+    if not abs(most) < np.inf:
+        for e in range(first, last):
+            local[e] = 0.0
+        return 0.0
+    others = below = 0.0
+    local[best] = -np.inf
+    for e in range(first, last):
+        if local[e] > -np.inf:
+            less = local[e] - most
+            local[e] = np.exp(less)
+            others += local[e]
+            below += local[e] * less
+        else:
+            local[e] = 0.0
+    local[best] = 1.0
+    if others == 0.0:
+        return 0.0
+    mass = 1.0 + others
+    log_mass: float = np.log1p(others) if others < 0.5 else np.log(mass)
+    doubt[at] = log_mass - below / mass
+    for e in range(first, last):
+        local[e] /= mass
+    return log_mass
+
+
+@leaf
+def _compare(
+    edges: Edges,
+    item: int,
+    arity: int,
+    eta_u: FloatArray,
+    eta_v: FloatArray,
+    total: FloatArray,
+    rest: FloatArray,
+    local: FloatArray,
+) -> tuple[int, float, float]:
+    """Write by how much an item's hyperedges score more than its best; return it and its score.
+
+    All in two floats that are exact together, so that nothing depends on how large scores are.
+    """
+    first, last = edges.first_edge[item], edges.first_edge[item + 1]
+    best, most, more = first, -np.inf, 0.0
+    for e in range(first, last):
+        high, low = _score_in_two(edges, e, arity, eta_u, eta_v, total, rest)
+        if high > -np.inf and (most == -np.inf or (high - most) + (low - more) > 0.0):
+            best, most, more = e, high, low
+    for e in range(first, last):
+        high, low = _score_in_two(edges, e, arity, eta_u, eta_v, total, rest)
+        local[e] = -np.inf
+        if high > -np.inf:
+            local[e] = (high - most) + (low - more)
+    return best, most, more
+
+
+@leaf
+def _score_in_two(
+    edges: Edges,
+    e: int,
+    arity: int,
+    eta_u: FloatArray,
+    eta_v: FloatArray,
+    total: FloatArray,
+    rest: FloatArray,
+) -> tuple[float, float]:
+    """Return the score of a hyperedge and what its tails sum to."""
+    left, right = edges.tails[2 * e], edges.tails[2 * e + 1]
+    high, low = two_sum(total[left], total[right])
+    low += rest[left] + rest[right]
+    for k in range(edges.first_entry[e], edges.first_entry[e + 1]):
+        entry = edges.entries[k]
+        high, more = two_sum(high, eta_u[entry] if entry < arity else eta_v[entry - arity])
+        low += more
+    return high, low
+
+
+@leaf
+def largest_finite(scores: FloatArray) -> float:
+    """Return the largest magnitude of the scores that are finite."""
+    largest = 0.0
+    for score in scores:
+        magnitude = abs(score)
+        largest = magnitude if largest < magnitude < np.inf else largest
+    return largest
+
+
+@leaf
+def two_sum(a: float, b: float) -> tuple[float, float]:
+    """Return a sum, and what it lacks of the exact one (Knuth)."""
+    total = a + b
+    if not abs(total) < np.inf:
+        return total, 0.0
+    of_b = total - a
+    return total, (a - (total - of_b)) + (b - of_b)
 
 
 @leaf
@@ -196,6 +343,7 @@ def beliefs_of(
     entropy: FloatArray,
     m: FloatArray,
     n: FloatArray,
+    remainder: FloatArray,
 ) -> None:
     """Write log-partition functions, entropies and marginals of the factors in `rows`.
 
@@ -205,13 +353,14 @@ def beliefs_of(
     offsets, extra = factors.offsets, factors.additional_offsets
     n_items, n_edges = largest_of(rows, factors, 0), largest_of(rows, factors, 1)
     total, reach, doubt = np.empty(n_items + 1), np.empty(n_items + 1), np.empty(n_items + 1)
-    local = np.empty(n_edges)
+    rest, local = np.empty(n_items + 1), np.empty(n_edges)
     for r in rows:
         edges = edges_of(factors.integers, factors.integer_ranges[r, 0])
         eta_u = scores.eta_u[offsets[r] : offsets[r + 1]]
         eta_v = scores.eta_v[extra[r] : extra[r + 1]]
         m_r, n_r = m[offsets[r] : offsets[r + 1]], n[extra[r] : extra[r + 1]]
-        log_partition[r] = inside(edges, len(eta_u), eta_u, eta_v, total, local, doubt)
+        log_partition[r] = inside(edges, len(eta_u), eta_u, eta_v, total, rest, local, doubt)
+        remainder[r] = rest[len(edges.first_edge) - 1]
         entropy[r] = _outside(edges, len(eta_u), local, doubt, reach, m_r, n_r)
 
 
@@ -238,6 +387,6 @@ def hessian_products(
         edges = edges_of(factors.integers, factors.integer_ranges[r, 0])
         u, v = slice(offsets[r], offsets[r + 1]), slice(extra[r], extra[r + 1])
         eta_u, eta_v = scores.eta_u[u], scores.eta_v[v]
-        inside(edges, len(eta_u), eta_u, eta_v, total, local, d_total)
+        inside(edges, len(eta_u), eta_u, eta_v, total, d_reach, local, d_total)
         _tangent(edges, len(eta_u), local, d_u[u], d_v[v], d_total, d_local)
         _outside_tangent(edges, len(eta_u), local, d_local, total, d_reach, out_u[u], out_v[v])

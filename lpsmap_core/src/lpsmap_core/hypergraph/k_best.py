@@ -14,6 +14,7 @@ from lpsmap_core.hypergraph.edges import (
     own_score,
     switch_on,
 )
+from lpsmap_core.hypergraph.inside_outside import PLAIN, largest_finite, local_scores
 from lpsmap_core.kernels.arrays import FloatArray, IndexArray, IntArray
 from lpsmap_core.kernels.compile import kernel, leaf
 from lpsmap_core.kernels.interrupts import interrupted
@@ -106,14 +107,13 @@ def _pop(heap: Heap, size: int) -> int:
 def _rank(
     edges: Edges,
     k: int,
-    arity: int,
-    eta_u: FloatArray,
-    eta_v: FloatArray,
+    weight: FloatArray,
     ranked: Ranked,
     heap: Heap,
 ) -> None:
     """Find the k best derivations of every item (Huang & Chiang 2005, Algorithm 2).
 
+    `weight` has the hyperedges' own scores, or their local log-probabilities, which rank alike.
     The next candidates after ranks (a, b) of a hyperedge's tails are (a, b + 1), and (a + 1, 0) if
     b is 0: each pair comes once, and after a better one.
     """
@@ -126,8 +126,7 @@ def _rank(
         for e in range(first_edge[i - 1], first_edge[i]):
             a, b = tails[2 * e], tails[2 * e + 1]
             if length[a] > 0 and length[b] > 0:
-                own = own_score(edges, e, arity, eta_u, eta_v)
-                size = _push(heap, size, own + score[a * k] + score[b * k], e, 0, 0)
+                size = _push(heap, size, weight[e] + score[a * k] + score[b * k], e, 0, 0)
         while size > 0 and found < k:
             e, left, right, at = heap.edge[0], heap.left[0], heap.right[0], i * k + found
             score[at], ranked.edge[at] = heap.score[0], e
@@ -135,7 +134,7 @@ def _rank(
             found += 1
             size = _pop(heap, size)
             a, b = tails[2 * e], tails[2 * e + 1]
-            own = own_score(edges, e, arity, eta_u, eta_v)
+            own = weight[e]
             if right + 1 < length[b]:
                 more = own + score[a * k + left] + score[b * k + right + 1]
                 size = _push(heap, size, more, e, left, right + 1)
@@ -219,6 +218,8 @@ def k_best_of(
         np.empty(widest, dtype=np.int64),
         np.empty(widest, dtype=np.int64),
     )
+    total, rest = np.empty(n // k), np.empty(n // k)
+    weight = np.empty(largest_of(rows, factors, 1))
     stack = np.empty(largest_of(rows, factors, 4) + 1, dtype=np.int64)
     n_entries = largest_arity(rows, offsets) + largest_arity(rows, extra)
     place = np.full(n_entries, -1, dtype=np.int64)
@@ -226,7 +227,12 @@ def k_best_of(
         edges = edges_of(factors.integers, factors.integer_ranges[r, 0])
         eta_u = scores.eta_u[offsets[r] : offsets[r + 1]]
         eta_v = scores.eta_v[extra[r] : extra[r + 1]]
-        _rank(edges, k, len(eta_u), eta_u, eta_v, ranked, heap)
+        if max(largest_finite(eta_u), largest_finite(eta_v)) > PLAIN:
+            local_scores(edges, len(eta_u), eta_u, eta_v, total, rest, weight)
+        else:
+            for e in range(len(edges.first_entry) - 1):
+                weight[e] = own_score(edges, e, len(eta_u), eta_u, eta_v)
+        _rank(edges, k, weight, ranked, heap)
         goal = len(edges.first_edge) - 1
         for j in range(k):
             s, size[r * k + j] = r * k + j, -1

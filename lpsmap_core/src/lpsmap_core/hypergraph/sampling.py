@@ -89,7 +89,7 @@ def samples_of(
     offsets, extra = factors.offsets, factors.additional_offsets
     start, entry, value, size = structures
     n_items = largest_of(rows, factors, 0)
-    total, doubt = np.empty(n_items + 1), np.empty(n_items + 1)
+    total, rest, doubt = np.empty(n_items + 1), np.empty(n_items + 1), np.empty(n_items + 1)
     local, deepest = np.empty(largest_of(rows, factors, 1)), largest_of(rows, factors, 4)
     stack = np.empty(deepest + 1, dtype=np.int64)
     n_entries = largest_arity(rows, offsets) + largest_arity(rows, extra)
@@ -98,7 +98,7 @@ def samples_of(
         edges = edges_of(factors.integers, factors.integer_ranges[r, 0])
         eta_u = scores.eta_u[offsets[r] : offsets[r + 1]]
         eta_v = scores.eta_v[extra[r] : extra[r + 1]]
-        exists = inside(edges, len(eta_u), eta_u, eta_v, total, local, doubt) > -np.inf
+        exists = inside(edges, len(eta_u), eta_u, eta_v, total, rest, local, doubt) > -np.inf
         for s in range(r * n_samples, (r + 1) * n_samples):
             size[s] = -1
             if exists and not interrupted():

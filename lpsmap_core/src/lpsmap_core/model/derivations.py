@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from lpsmap_core.hypergraph.declaration import Hypergraph
-from lpsmap_core.hypergraph.edges import DEPTH, NONZEROS
+from lpsmap_core.hypergraph.edges import DEPTH, ITEMS, NONZEROS
 from lpsmap_core.hypergraph.inside_outside import beliefs_of, hessian_products
 from lpsmap_core.hypergraph.k_best import k_best_of
 from lpsmap_core.hypergraph.sampling import samples_of
@@ -15,12 +15,16 @@ from lpsmap_core.kernels.arrays import FloatArray, IntArray
 from lpsmap_core.kernels.interrupts import interruptible
 from lpsmap_core.kernels.records import Factors, Scores, Structures
 from lpsmap_core.model.inference import Beliefs, Found
+from lpsmap_core.model.inputs import refuse_beyond_memory
 
 __all__ = ["HypergraphInference"]
 
 MARGIN = 800.0
 """By how much more structures with all forced slots weigh than those without: beyond what float64
 can add up."""
+
+NONZERO, RANKED = 40, 32
+"""Bytes for an entry of a structure, as it is found and handed on, and for a ranked derivation."""
 
 
 class HypergraphInference:
@@ -59,9 +63,8 @@ class HypergraphInference:
         """Return log-partition functions, entropies and marginals."""
         scores, forced, least = self._decided(rows, scores)
         n = len(self._which)
-        found = Beliefs(
-            np.zeros(n), np.zeros(n), np.zeros(len(scores.eta_u)), np.zeros(len(scores.eta_v))
-        )
+        marginals = np.zeros(len(scores.eta_u)), np.zeros(len(scores.eta_v))
+        found = Beliefs(np.zeros(n), np.zeros(n), *marginals, np.zeros(n))
         beliefs_of(rows, self._factors, scores, *found)
         for r in np.flatnonzero(found.log_partition < least).tolist():
             found.log_partition[r], found.entropy[r] = -np.inf, 0.0
@@ -84,16 +87,19 @@ class HypergraphInference:
     @interruptible
     def sample(self, rows: IntArray, scores: Scores, n: int, random: np.random.Generator) -> Found:
         """Draw structures of each factor."""
+        deepest, number = int(self._header(rows, DEPTH).max(initial=0)), len(self._which)
+        refuse_beyond_memory("sample: n", n, self._nonzeros() * NONZERO + number * deepest * 8)
         decided, _, _ = self._decided(rows, scores)
         room = self._room(n)
-        deepest = self._header(rows, DEPTH).max(initial=0)
-        uniform = random.random(len(self._which) * n * deepest)
+        uniform = random.random(number * n * deepest)
         samples_of(rows, self._factors, decided, n, uniform, room)
         return self._scored(scores, room, n)
 
     @interruptible
     def k_best(self, rows: IntArray, scores: Scores, k: int) -> Found:
         """Return the k best structures of each factor."""
+        items = int(self._header(rows, ITEMS).max(initial=0))
+        refuse_beyond_memory("k_best: k", k, self._nonzeros() * NONZERO + (items + 2) * RANKED)
         decided, _, _ = self._decided(rows, scores)
         room = self._room(k)
         k_best_of(rows, self._factors, decided, k, room)
@@ -123,7 +129,8 @@ class HypergraphInference:
             return scores, np.zeros(n), np.full(n, -np.inf)
         magnitudes = [np.where(x < np.inf, np.where(x > -np.inf, abs(x), x), 0.0) for x in scores]
         most = self.beliefs(rows, Scores(*magnitudes)).log_partition
-        enough = 2.0 * np.maximum(most, 0.0) + MARGIN
+        # whose multiples are exact, so that they can be taken off again
+        enough = np.exp2(np.ceil(np.log2(2.0 * np.maximum(most, 0.0) + MARGIN)))
         eta_u = scores.eta_u.copy()
         eta_u[where] = enough[owner]
         n_forced = np.bincount(owner, minlength=n)
@@ -161,6 +168,10 @@ class HypergraphInference:
     def _header(self, rows: IntArray, word: int) -> IntArray:
         found: IntArray = self._factors.integers[self._factors.integer_ranges[rows, 0] + word]
         return found
+
+    def _nonzeros(self) -> int:
+        """Return how many entries one structure of each factor has at most, and one of its own."""
+        return int((1 + self._header(np.arange(len(self._which)), NONZEROS)).sum())
 
     def _room(self, k: int) -> Structures:
         sizes = np.repeat(self._header(np.arange(len(self._which)), NONZEROS), k)

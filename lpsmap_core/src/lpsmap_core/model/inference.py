@@ -24,12 +24,16 @@ class Beliefs(NamedTuple):
         (F,)
     m, n
         One per slot and one per additional: marginals, and expected counts.
+    remainder
+        (F,) what is to be added to `log_partition`, which is rounded: that shows where a huge score
+        is taken off it. None for zeros.
     """
 
     log_partition: FloatArray
     entropy: FloatArray
     m: FloatArray
     n: FloatArray
+    remainder: FloatArray | None = None
 
 
 class Found(NamedTuple):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import operator
+import os
 from collections.abc import Callable
 from numbers import Real
 from typing import Any
@@ -26,6 +27,7 @@ __all__ = [
     "kind_of",
     "number",
     "real_numbers",
+    "refuse_beyond_memory",
     "truth_values",
     "whole_numbers",
 ]
@@ -305,6 +307,30 @@ def count(name: str, given: Any, otherwise: str = "", least: int = 1) -> int:
     if found > MOST_COUNTED:
         raise ValueError(f"{name}: got {found}; expected {expected}, and less than 2**63.")
     return found
+
+
+def refuse_beyond_memory(name: str, number: int, bytes_each: int) -> None:
+    """Refuse a number of things that this machine has no memory for.
+
+    Raises
+    ------
+    ValueError
+        If they take more than all of it.
+    """
+    memory = _memory()
+    if number * bytes_each > memory:
+        raise ValueError(
+            f"{name}: got {number}, for which {number * bytes_each / 2**30:.3g} GiB of memory are "
+            f"needed; expected at most {memory // bytes_each} on this machine."
+        )
+
+
+def _memory() -> int:
+    """Return how many bytes of memory there are; where that is not known, a guess."""
+    try:
+        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    except (AttributeError, OSError, ValueError):
+        return 1 << 35
 
 
 def number(name: str, given: Any, expected: str, accepts: Callable[[float], bool]) -> float:

@@ -14,11 +14,18 @@ from lpsmap_core.kernels.records import Scores
 from lpsmap_core.local.vertices import Vertices
 from lpsmap_core.model.factor import Factor
 from lpsmap_core.model.inference import Beliefs, Found
-from lpsmap_core.model.inputs import count, real_numbers
+from lpsmap_core.model.inputs import count, real_numbers, refuse_beyond_memory
 from lpsmap_core.model.unused import forget_unused
 from lpsmap_core.solution.distribution import Distributions
+from lpsmap_core.solution.exact_sums import add_exactly, sums_in_two
 
 __all__ = ["Gibbs"]
+
+STRUCTURE = 64
+"""Bytes that a structure takes at least."""
+
+LARGEST = 1e300
+"""Magnitudes of scores that sums of float64 certainly hold."""
 
 
 class Gibbs:
@@ -69,17 +76,16 @@ class Gibbs:
         self._wrong: BoolArray = wrong > 0
         self._rows: IntArray = np.flatnonzero(~self._wrong)
         self._scores = Scores(np.where(self._negated, -of_slots, of_slots), additionals.reshape(-1))
-        shown = self._negated & (of_slots > -np.inf)  # such a variable is on while its slot is off
-        self._constant = np.bincount(
-            self._owner[shown], of_slots[shown], minlength=factor.n_factors
-        ).astype(np.float64)
+        shown = self._negated & np.isfinite(of_slots)  # such a variable is on while its slot is off
+        self._constant = sums_in_two(self._owner[shown], of_slots[shown], factor.n_factors)
 
     # ---------------------------------------------------------------- sums over all structures
 
     @property
     def log_partition(self) -> Any:
         """``(*batch_shape,)`` the log-partition functions, ``log Z``."""
-        return (self._beliefs.log_partition + self._constant).reshape(self.factor.batch_shape)
+        high, low = self._log_partition
+        return (high + low).reshape(self.factor.batch_shape)
 
     @property
     def entropy(self) -> Any:
@@ -150,9 +156,10 @@ class Gibbs:
             Of `n` structures of probability ``1 / n`` each.
         """
         n = count("sample: n", n)
+        refuse_beyond_memory("sample: n", n, STRUCTURE * self.factor.n_factors)
         random = np.random.default_rng(seed)
         found = self.factor.inference().sample(self._rows, self._scores, n, random)
-        return self._distributions(found, np.full(len(found.score), 1.0 / n))
+        return self._distributions(found, 1.0 / n)
 
     def k_best(self, k: int) -> Distributions:
         """Return the `k` likeliest structures of every factor, the likeliest first.
@@ -163,10 +170,9 @@ class Gibbs:
             Of the structures with their probabilities; fewer where there are no more.
         """
         k = count("k_best: k", k)
+        refuse_beyond_memory("k_best: k", k, STRUCTURE * self.factor.n_factors)
         found = self.factor.inference().k_best(self._rows, self._scores, k)
-        with np.errstate(invalid="ignore"):
-            log_probability = found.score - np.repeat(self._beliefs.log_partition, k)
-        return self._distributions(found, np.exp(log_probability))
+        return self._distributions(found)
 
     def log_probability(self, variables: Any, additionals: Any = None) -> Any:
         """Return the log-probabilities of given structures.
@@ -209,11 +215,7 @@ class Gibbs:
         if factor.flipped is not None:
             slots = np.where(factor.links(factor.flipped), 1.0 - slots, slots)
         extra = self._extra(additionals, n, k)
-        score = self._score(slots, extra, np.repeat(np.arange(n), factor.n_additionals))
-        row, place = np.nonzero((slots == 0.0) & (self._scores.eta_u == np.inf))
-        score[self._owner[place], row] = -np.inf  # a forced slot is off
-        with np.errstate(invalid="ignore"):
-            found = score - self.log_partition.reshape(n, 1)
+        found = self._log_probabilities(slots, extra, np.repeat(np.arange(n), factor.n_additionals))
         return found.reshape(*shape[:batch], *middle)
 
     def _extra(self, additionals: Any, n: int, k: int) -> FloatArray:
@@ -229,16 +231,37 @@ class Gibbs:
             )
         return given.reshape(shape).swapaxes(0, 1).reshape(k, n * shape[2]).astype(np.float64)
 
-    def _score(self, slots: FloatArray, additionals: FloatArray, owner: IntArray) -> Any:
-        """Return (n_factors, k) scores of (k, ...) structures; `owner` is of the additionals."""
-        score = np.repeat(self._constant[:, None], len(slots), axis=1)
+    def _log_probabilities(
+        self, slots: FloatArray, additionals: FloatArray, owner: IntArray
+    ) -> Any:
+        """Return (n_factors, k) numbers of (k, ...) structures; `owner` is of the additionals."""
+        n, k = self.factor.n_factors, len(slots)
+        rows, entries = [np.empty(0, dtype=np.int64)], [np.empty(0)]
         for values, factors, own in (
             (slots, self._owner, _unforced(self._scores.eta_u)),
             (additionals, owner, self._scores.eta_v),
         ):
-            k, place = np.nonzero(values)
-            np.add.at(score, (factors[place], k), values[k, place] * own[place])
-        return score
+            row, place = np.nonzero(values)
+            rows.append(factors[place] * k + row)
+            entries.append(values[row, place] * own[place])
+        row, entry = np.concatenate(rows), np.concatenate(entries)
+        finite = np.isfinite(entry)
+        score, rest = sums_in_two(row[finite], entry[finite], n * k)
+        found = self._less_log_partition(score, rest, np.repeat(np.arange(n), k))
+        np.add.at(found, row[~finite], entry[~finite])
+        found = found.reshape(n, k)
+        row, place = np.nonzero((slots == 0.0) & (self._scores.eta_u == np.inf))
+        found[self._owner[place], row] = -np.inf  # a forced slot is off
+        return found
+
+    def _less_log_partition(self, score: FloatArray, rest: FloatArray, owner: IntArray) -> Any:
+        """Return log-probabilities of structures, whose slots' scores are given in two parts.
+
+        Before they are rounded, so that huge scores that all structures have cancel.
+        """
+        high, low = self._log_partition_of_slots
+        with np.errstate(invalid="ignore"):
+            return (score - high[owner]) + (rest - low[owner])
 
     def count(self) -> npt.NDArray[np.object_]:
         """Return ``(*batch_shape,)`` numbers of structures that are not forbidden.
@@ -250,14 +273,60 @@ class Gibbs:
 
     # ---------------------------------------------------------------- shapes
 
+    @property
+    def _log_partition(self) -> tuple[FloatArray, FloatArray]:
+        """(n_factors,) log-partition functions, and what they lack."""
+        high, low = self._log_partition_of_slots
+        total, lost = add_exactly(high, self._constant[0])
+        return total, lost + low + self._constant[1]
+
+    @property
+    def _log_partition_of_slots(self) -> tuple[FloatArray, FloatArray]:
+        """The same without the variables that are on while their slots are off."""
+        found = self._beliefs
+        none = np.zeros(len(found.log_partition))
+        return found.log_partition, none if found.remainder is None else found.remainder
+
     @functools.cached_property
     def _beliefs(self) -> Beliefs:
         found = self._sums.beliefs(self._rows, self._scores)
+        self._refuse_overflow(found.log_partition)
         if self._wrong.any():
             found.log_partition[self._wrong] = found.entropy[self._wrong] = np.nan
             found.m[self._wrong[self._owner]] = np.nan
             found.n.reshape(self.factor.n_factors, -1)[self._wrong] = np.nan
         return found
+
+    def _refuse_overflow(self, log_partition: FloatArray) -> None:
+        """Refuse scores of which sums are infinite.
+
+        Raises
+        ------
+        ValueError
+            If a log-partition function is, though structures are allowed and scores are finite.
+        """
+        with np.errstate(over="ignore", invalid="ignore"):
+            doubtful = ~np.isfinite(log_partition + self._constant[0])
+        rows = np.flatnonzero(doubtful & ~self._wrong)
+        if rows.size:
+            largest = self._largest_finite()
+            rows = rows[largest[rows] > LARGEST]
+            plain = (np.where(np.isfinite(x), 0.0, x) for x in self._scores)
+            allowed = self._sums.beliefs(rows, Scores(*plain)).log_partition[rows] > -np.inf
+            for r in rows[allowed].tolist():
+                raise ValueError(
+                    f"gibbs: {self.factor.name_of(r)} of {self.factor!r} has scores of up to "
+                    f"{largest[r]:.3g}, whose sums float64 cannot hold; expected smaller ones. Use "
+                    "-inf for what is forbidden."
+                )
+
+    def _largest_finite(self) -> FloatArray:
+        """(n_factors,) the largest magnitudes of the scores that are finite."""
+        largest, factors = np.zeros(self.factor.n_factors), np.arange(self.factor.n_factors)
+        owners = self._owner, np.repeat(factors, self.factor.n_additionals)
+        for scores, owner in zip(self._scores, owners, strict=True):
+            np.maximum.at(largest, owner, np.where(np.isfinite(scores), np.abs(scores), 0.0))
+        return largest
 
     @property
     def _additional_shape(self) -> tuple[int, ...]:
@@ -277,22 +346,36 @@ class Gibbs:
         placed[factor.keep] = values
         return placed
 
-    def _distributions(self, found: Found, probability: FloatArray) -> Distributions:
+    def _distributions(self, found: Found, probability: float | None = None) -> Distributions:
+        """Return what was found, of the given probability or of its own."""
         start, entry, value, size = found.structures
         chosen = np.flatnonzero(size >= 0)
         n = len(size) // max(self.factor.n_factors, 1)
         ends = np.cumsum(size[chosen])
         place = np.repeat(start[chosen] - (ends - size[chosen]), size[chosen])
         place += np.arange(len(place))
-        vertices = Vertices(
-            chosen // max(n, 1),
-            probability[chosen],
-            np.concatenate([[0], ends]),
-            entry[place].astype(np.int64),
-            value[place],
+        owner, number = chosen // max(n, 1), entry[place].astype(np.int64)
+        rows = np.repeat(np.arange(len(chosen)), size[chosen])
+        score, rest = sums_in_two(
+            rows, value[place] * self._scores_of(owner[rows], number), len(chosen)
         )
-        scores = found.score[chosen] + self._constant[vertices.owner]
+        if probability is None:
+            likely = np.exp(self._less_log_partition(score, rest, owner))
+        else:
+            likely = np.full(len(chosen), probability)
+        vertices = Vertices(owner, likely, np.concatenate([[0], ends]), number, value[place])
+        high, low = self._constant
+        score, lost = add_exactly(score, high[owner])
+        scores = score + (lost + rest + low[owner])
         return _Chosen(self.factor, vertices, scores, self._n_variables)
+
+    def _scores_of(self, owner: IntArray, number: IntArray) -> FloatArray:
+        """Return the scores of entries of factors, zeros for forced ones."""
+        behind = number - np.diff(self.factor.offsets)[owner]
+        eta = np.concatenate([_unforced(self._scores.eta_u), self._scores.eta_v])
+        extra = self.factor.offsets[-1] + owner * self.factor.n_additionals + behind
+        found: FloatArray = eta[np.where(behind < 0, self.factor.offsets[owner] + number, extra)]
+        return found
 
 
 def _unforced(eta_u: FloatArray) -> FloatArray:

@@ -12,6 +12,7 @@ from torch import Tensor
 from lpsmap_core import Factor, Variables
 from lpsmap_core.kernels.arrays import FloatArray
 from lpsmap_core.layout.layout import Layout, build_layout
+from lpsmap_core.solution.exact_sums import add_exactly
 from lpsmap_torch.graph import TorchFactorGraph
 from lpsmap_torch.losses.given import given_additionals, refuse_forbidden
 from lpsmap_torch.losses.labels import Items, Labels, all_variables
@@ -70,7 +71,7 @@ class CRFLoss(StructuredLoss):
             where = torch.tensor(factor.links(factor.variables.index), device=slopes.device)
             slopes = slopes.index_add(0, where, (m - m_given) * sense.to(m))
         compared = Compared(
-            np.maximum(everything.worth - given.worth, 0.0),
+            np.maximum((everything.worth - given.worth) + (everything.rest - given.rest), 0.0),
             slopes,
             [a - b for a, b in zip(everything.additionals, given.additionals, strict=True)],
             items,
@@ -83,6 +84,8 @@ class Sums(NamedTuple):
 
     worth: FloatArray
     """(n_items,) their logarithms."""
+    rest: FloatArray
+    """(n_items,) what these lack: huge scores that both sums have cancel."""
     marginals: list[Tensor]
     """For every declaration one number per slot that takes part, in the sense of its view."""
     additionals: list[Tensor]
@@ -92,14 +95,16 @@ def _sums(
     graph: TorchFactorGraph, own: Sequence[Factor], asked: Sequence[Factor], items: Items
 ) -> Sums:
     """Return the sums of factors of a graph, which are `asked` of the graph that has the items."""
-    worth, marginals, additionals = np.zeros(items.n_items), [], []
+    worth, rest = np.zeros((2, items.n_items))
+    marginals, additionals = [], []
     for factor, original in zip(own, asked, strict=True):
         gibbs = graph.gibbs(factor)
-        log_partition = gibbs._beliefs.log_partition + gibbs._constant  # before it is cast
-        worth += items.sums(items.of_rows(original), log_partition)
+        rows, (high, low) = items.of_rows(original), gibbs._log_partition  # before it is cast
+        worth, lost = add_exactly(worth, items.sums(rows, high))
+        rest += lost + items.sums(rows, low)
         marginals.append(_links(factor, gibbs.marginals))
         additionals.append(gibbs.additionals)
-    return Sums(worth, marginals, additionals)
+    return Sums(worth, rest, marginals, additionals)
 
 
 def _completions(graph: TorchFactorGraph, scores: FloatArray, labels: Labels, items: Items) -> Sums:
@@ -114,7 +119,9 @@ def _completions(graph: TorchFactorGraph, scores: FloatArray, labels: Labels, it
             "ones that its factor allows together, or NaN for what is not known."
         )
     on = np.where(labels.known == 1.0, scores, 0.0)
-    return given._replace(worth=given.worth + items.sums(items.of_variable, on))
+    worth, rest = items.sums_in_two(items.of_variable, on)
+    worth, lost = add_exactly(given.worth, worth)
+    return given._replace(worth=worth, rest=given.rest + rest + lost)
 
 
 def _structure(
@@ -125,7 +132,8 @@ def _structure(
     eta_v = [graph.additional_scores(factor) for factor in graph.factors]
     nu = given_additionals(layout, graph.factors, eta_v, known, items)
     on = np.where(known == 1.0, graph.flat_scores(), 0.0)
-    worth, marginals, additionals = items.sums(items.of_variable, on), [], []
+    marginals, additionals = [], []
+    worth, rest = items.sums_in_two(items.of_variable, on)
     for factor, eta, n, m, like_n in zip(
         graph.factors, eta_v, nu, like.marginals, like.additionals, strict=True
     ):
@@ -134,8 +142,10 @@ def _structure(
         marginals.append(torch.from_numpy(slots).to(m))
         additionals.append(torch.from_numpy(n).to(like_n).reshape(like_n.shape))
         owner = np.repeat(items.of_rows(factor), factor.n_additionals)
-        worth = worth + items.sums(owner, (np.where(n != 0.0, eta, 0.0) * n).reshape(-1))
-    return Sums(worth, marginals, additionals)
+        high, low = items.sums_in_two(owner, (np.where(n != 0.0, eta, 0.0) * n).reshape(-1))
+        worth, lost = add_exactly(worth, high)
+        rest = rest + low + lost
+    return Sums(worth, rest, marginals, additionals)
 
 
 def _links(factor: Factor, values: Tensor) -> Tensor:

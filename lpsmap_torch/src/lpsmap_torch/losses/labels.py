@@ -11,6 +11,7 @@ from lpsmap_core import Factor, FactorGraph, Variables
 from lpsmap_core.kernels.arrays import FloatArray, IntArray
 from lpsmap_core.layout.layout import Layout
 from lpsmap_core.model.inputs import real_numbers
+from lpsmap_core.solution.exact_sums import sums_in_two
 from lpsmap_torch.readable import numbers
 
 __all__ = ["Items", "Labels", "all_variables", "labels_of", "read_target"]
@@ -158,3 +159,8 @@ class Items:
         counted = item >= 0
         total = np.bincount(item[counted], values[counted], minlength=self.n_items)
         return total.astype(np.float64)
+
+    def sums_in_two(self, item: IntArray, values: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """Return the sums, and what they lack of the exact ones."""
+        counted = item >= 0
+        return sums_in_two(item[counted], values[counted], self.n_items)

@@ -1,0 +1,44 @@
+"""Sums in two floats that are exact together, where huge numbers hide the digits of small ones."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from lpsmap_core.kernels.arrays import FloatArray, IntArray
+
+__all__ = ["add_exactly", "sums_in_two"]
+
+PLAIN = 1e3
+"""Numbers up to this are summed plainly: they lose no digit that matters."""
+
+
+def sums_in_two(owner: IntArray, values: FloatArray, n: int) -> tuple[FloatArray, FloatArray]:
+    """Return the sums of `n` groups of finite numbers, and what these sums lack.
+
+    Parameters
+    ----------
+    owner, values
+        The group of each number, and the numbers.
+    n
+        Number of groups.
+    """
+    if not values.size or np.abs(values).max() <= PLAIN:
+        return np.bincount(owner, values, minlength=n).astype(np.float64), np.zeros(n)
+    order = np.argsort(owner, kind="stable")
+    sizes = np.bincount(owner, minlength=n)
+    first = np.cumsum(sizes) - sizes
+    high, low = np.zeros((2, n))
+    for k in range(int(sizes.max())):
+        groups = np.flatnonzero(sizes > k)
+        high[groups], more = add_exactly(high[groups], values[order[first[groups] + k]])
+        low[groups] += more
+    return high, low
+
+
+def add_exactly(a: FloatArray, b: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Return sums, and what these lack (Knuth)."""
+    with np.errstate(invalid="ignore", over="ignore"):
+        total = a + b
+        of_b = total - a
+        lost = (a - (total - of_b)) + (b - of_b)
+    return total, np.where(np.isfinite(total), lost, 0.0)

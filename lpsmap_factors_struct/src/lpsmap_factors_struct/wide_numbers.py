@@ -1,0 +1,156 @@
+"""Positive numbers of any size, with tangents: plain floats, or floats times powers of 2^512.
+
+Both add, multiply and divide without a subtraction, so that results are right to the last digits.
+Plain numbers do so in vector instructions, as long as they neither overflow nor underflow.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from lpsmap_core import kernel, leaf
+from lpsmap_core.kernels.arrays import FloatArray
+
+__all__ = [
+    "LOG_RADIX",
+    "Numbers",
+    "add_multiple",
+    "fill",
+    "log_from",
+    "log_of",
+    "numbers_of",
+    "put_exp",
+    "ratio",
+]
+
+RADIX, LARGE, SMALL = 2.0**512, 2.0**256, 2.0**-256
+"""What powers are of, and between which numbers a wide number's value is."""
+
+LOG_RADIX, BEYOND_LOG_RADIX = 512.0 * 0.6931471805599453, 512.0 * 2.3190468138462996e-17
+"""The radix' logarithm as float64 has it, and what that lacks."""
+
+LOWEST = -690.0
+"""Logarithms of plain numbers that are not rounded to zero."""
+
+
+class Numbers(NamedTuple):
+    """An array of numbers, ``value * RADIX ** power``."""
+
+    value: FloatArray
+    """Zero or more; of wide numbers other than zero from `SMALL` to `LARGE`."""
+    tangent: FloatArray
+    """How the numbers change, in the same units; empty where that is not asked for."""
+    power: FloatArray
+    """Whole numbers; empty if the numbers are plain."""
+
+
+@kernel
+def numbers_of(n: int, moves: bool, wide: bool) -> Numbers:
+    """Return `n` zeros: with tangents if they move, and with powers if they are wide."""
+    return Numbers(np.zeros(n), np.zeros(n if moves else 0), np.zeros(n if wide else 0))
+
+
+@leaf
+def put_exp(to: Numbers, at: int, high: float, low: float, d: float) -> None:
+    """Write ``exp(high + low)``, with the tangent that its logarithm's tangent `d` gives it."""
+    value = power = 0.0
+    if len(to.power) == 0:
+        value = np.exp(high + low) if high + low > LOWEST else 0.0
+    elif high > -np.inf:
+        rest = np.fmod(high, LOG_RADIX)
+        power = np.rint((high - rest) / LOG_RADIX)
+        value = np.exp(rest - power * BEYOND_LOG_RADIX + low)
+    fill(to, at, 1, value, value * d if value > 0.0 else 0.0, power)
+
+
+@leaf
+def fill(to: Numbers, at: int, n: int, value: float, tangent: float, power: float) -> None:
+    """Write a number to `n` places."""
+    if len(to.power) > 0:
+        value, tangent, power = _in_range(value, tangent, power)
+        to.power[at : at + n] = power
+    to.value[at : at + n] = value
+    if len(to.tangent) > 0:
+        to.tangent[at : at + n] = tangent
+
+
+@leaf
+def ratio(a: Numbers, i: int, b: Numbers, j: int) -> tuple[float, float, float]:
+    """Return the quotient of two numbers: value, tangent and power."""
+    value, tangent, power = a.value[i] / b.value[j], 0.0, 0.0
+    if len(a.tangent) > 0:
+        tangent = (a.tangent[i] - value * b.tangent[j]) / b.value[j]
+    if len(a.power) > 0:
+        power = a.power[i] - b.power[j]
+    return value, tangent, power
+
+
+@leaf
+def add_multiple(
+    to: Numbers, at: int, of: Numbers, start: int, n: int, factor: tuple[float, float, float]
+) -> None:
+    """Add a multiple of `n` numbers to others; none of them are the same."""
+    value, tangent, power = factor
+    moves = len(to.tangent) > 0
+    if len(to.power) == 0:
+        target, source = to.value[at : at + n], of.value[start : start + n]
+        for j in range(n):
+            target[j] += value * source[j]
+        if moves:
+            d_target, d_source = to.tangent[at : at + n], of.tangent[start : start + n]
+            for j in range(n):
+                d_target[j] += value * d_source[j] + tangent * source[j]
+        return
+    for j in range(n):
+        x = of.value[start + j]
+        if x > 0.0:
+            dx = value * of.tangent[start + j] + tangent * x if moves else 0.0
+            _add(to, at + j, value * x, dx, power + of.power[start + j])
+
+
+@leaf
+def log_of(a: Numbers, i: int) -> tuple[float, float]:
+    """Return the logarithm of a number's value, and its power; see `log_from`."""
+    return np.log(a.value[i]), a.power[i] if len(a.power) > 0 else 0.0
+
+
+@leaf
+def log_from(log: float, power: float) -> float:
+    """Return the logarithm of a number from that of its value and its power."""
+    return log + power * BEYOND_LOG_RADIX + power * LOG_RADIX
+
+
+@leaf
+def _add(to: Numbers, at: int, value: float, tangent: float, power: float) -> None:
+    """Add a wide number to one of others."""
+    value, tangent, power = _in_range(value, tangent, power)
+    mine, moved = to.value[at], to.tangent[at] if len(to.tangent) > 0 else 0.0
+    if mine > 0.0:
+        ahead = power - to.power[at]
+        if ahead < -1.0:  # nothing beside the other
+            return
+        if ahead == 0.0:
+            value, tangent = value + mine, tangent + moved
+        elif ahead == 1.0:
+            value, tangent = value + mine / RADIX, tangent + moved / RADIX
+        elif ahead == -1.0:
+            value, tangent = mine + value / RADIX, moved + tangent / RADIX
+            power += 1.0
+        value, tangent, power = _in_range(value, tangent, power)
+    to.value[at], to.power[at] = value, power
+    if len(to.tangent) > 0:
+        to.tangent[at] = tangent
+
+
+@leaf
+def _in_range(value: float, tangent: float, power: float) -> tuple[float, float, float]:
+    """Return a number such that its value is in the range of values."""
+    if value == 0.0:
+        return 0.0, 0.0, 0.0
+    if value >= LARGE:
+        value, tangent, power = value / RADIX, tangent / RADIX, power + 1.0
+    elif value < SMALL:
+        value, tangent, power = value * RADIX, tangent * RADIX, power - 1.0
+    return value, tangent, power
