@@ -371,7 +371,8 @@ class Solution:
         Raises
         ------
         ValueError
-            If the factor is not of the solved graph.
+            If the factor is not of the solved graph, or a chain so long that its structures would
+            fill gigabytes.
         """
         position = next((i for i, other in enumerate(self.factors) if other is factor), None)
         if position is None:

@@ -25,7 +25,13 @@ from lpsmap_core.local.flows.handle import (
     SOLVE_FLOWS,
     SOLVE_FORESTS,
 )
-from lpsmap_core.local.flows.paths import flow_edges, forest_edges, read_paths
+from lpsmap_core.local.flows.paths import (
+    MOST_POSITIONS,
+    flow_edges,
+    forest_edges,
+    n_paths,
+    read_paths,
+)
 from lpsmap_core.local.flows.steps import (
     most_structures,
     multiply_chains,
@@ -37,9 +43,9 @@ from lpsmap_core.local.vertices import Vertices, join_vertices
 
 __all__ = ["ChainFlows"]
 
-MOST_EDGES = 2_000_000
-"""Limit of a chain's edges, of which each takes some forty bytes, and as many again while it is
-solved. Larger ones are left to the active set."""
+MOST_EDGES = 20_000_000
+"""Limit of the edges of a flow, of which each takes some forty bytes, and as many again while it is
+solved. Larger chains that forests do not solve are left to the active set."""
 
 FEW = 0.25
 """Share of the structures that an active set may have, below which a later solve has one again."""
@@ -69,8 +75,7 @@ class ChainFlows(ActiveSets):
         column = bucket.type.row_parameters.index(bucket.type.chain_states)
         self.states = bucket.factors.parameters[:, column].astype(np.int64)
         self.lengths = np.diff(bucket.offsets) // self.states
-        n_edges = (self.lengths - 1) * self.states**2
-        fit = (self.lengths > 1) & (n_edges <= MOST_EDGES)
+        fit = self.lengths > 1
         self.methods = np.where(fit, SMALL, NO_CHAIN)
         self.blocks: dict[int, FloatArray] = {}
         self.block_length = np.where(fit, forest_size(self.lengths, self.states), 0)
@@ -124,8 +129,20 @@ class ChainFlows(ActiveSets):
             extra = self.bucket.additional_offsets
             n_additionals = int(extra[f + 1] - extra[f])
             edges = edges_of(self.block_of(f), length, n_states)
+            self._check_listing(n_paths(edges, length, n_states), length)
             found.append(read_paths(edges, f, length, n_states, n_additionals))
         return join_vertices(found)
+
+    def _check_listing(self, n: int, length: int) -> None:
+        """Refuse to list more paths than memory and patience allow."""
+        if n * length > MOST_POSITIONS:
+            name = self.bucket.type.__name__
+            raise ValueError(
+                f"structures: the solution of a {name} of {length} positions is a mixture of about "
+                f"{n} structures; expected at most {MOST_POSITIONS // length} of this length. Read "
+                "its marginals (Variables.value, graph.additionals_of), or its best structure "
+                "(solution.decode())."
+            )
 
     def copy_from(self, other: ActiveSets) -> None:
         """Start from what another solve of the same factors ended with.
@@ -151,9 +168,16 @@ class ChainFlows(ActiveSets):
         return super().nbytes + sum(block.nbytes for block in self.blocks.values())
 
     def make_blocks(self, rows: IntArray) -> None:
-        """Make room for the flows of chains that outgrew their active sets, and forget these."""
+        """Make room for the flows of chains that outgrew their active sets, and forget these.
+
+        The largest chains keep their active sets.
+        """
         for f in rows.tolist():
-            self._keep_block(f, np.zeros(flow_size(int(self.lengths[f]), int(self.states[f]))))
+            length, n_states = int(self.lengths[f]), int(self.states[f])
+            if (length - 1) * n_states**2 > MOST_EDGES:
+                self.methods[f] = NO_CHAIN
+                continue
+            self._keep_block(f, np.zeros(flow_size(length, n_states)))
             self.forget(f)
             self.methods[f] = FLOW
 

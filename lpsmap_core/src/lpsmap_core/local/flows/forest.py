@@ -234,8 +234,8 @@ def make_forest_room(length: int, n_states: int, barred: bool) -> ForestRoom:
 def keep_whole_paths(chain: ForestChain) -> bool:
     """Keep the edges on whole paths, and list the nodes that they use.
 
-    No branch depends on what edges and nodes are, which no processor foresees. Returns false, with
-    all as it was, if no path is left without the edges that leave.
+    No branch depends on what edges and nodes are, which no processor foresees. Returns false if no
+    path is left.
     """
     if not _reach(chain):
         return False
@@ -265,23 +265,67 @@ def keep_whole_paths(chain: ForestChain) -> bool:
 
 @leaf
 def _reach(chain: ForestChain) -> bool:
-    """Mark the nodes with paths from the first layer; returns whether one is in the last."""
+    """Mark the nodes with paths from the first layer; returns whether one is in the last.
+
+    Where the edges that leave would break all paths, all but one stay of those in the last few
+    steps before the break: in twice as many steps each time that this does not mend it. Other
+    places of the chain are not held up by that.
+    """
+    mark, n, steps = chain.room.mark, np.uint64(chain.n_states), chain.length - 1
+    for k in range(n):
+        mark[k] = REACHED
+    t, broken, near = 0, -1, 1
+    while t < steps:
+        if _reach_next(t, chain):
+            t += 1
+            continue
+        near = 2 * near if t == broken else 1
+        first = max(0, t + 1 - near)
+        if _let_one_leave(first, t, chain) == 0 and first == 0:
+            return False
+        t, broken = first, t
+    last = np.uint64(steps) * n
+    for k in range(last, last + n):
+        mark[k] = USED if mark[k] == REACHED else UNUSED
+    return True
+
+
+@leaf
+def _reach_next(t: int, chain: ForestChain) -> bool:
+    """Mark the nodes of the next layer that edges which stay lead to; returns whether any do."""
     forest, mark, n = chain.forest, chain.room.mark, np.uint64(chain.n_states)
     begin, end, flow = forest.begin, forest.end, forest.flow
-    last = np.uint64(chain.length - 1) * n
-    for k in range(last + n):
-        mark[k] = REACHED if k < n else UNUSED
-    for t in range(chain.length - 1):
-        here = np.uint64(t) * n
-        row = here + here
-        for x in range(row, row + np.uint64(forest.n_edges[t])):
-            i, j = here + np.uint64(begin[x]), here + np.uint64(end[x])
-            mark[j] = REACHED if (mark[i] == REACHED) & (flow[x] != LEAVES) else mark[j]
-    reached = False
-    for k in range(last, last + n):
-        reached |= mark[k] == REACHED
-        mark[k] = USED if mark[k] == REACHED else UNUSED
+    here, reached = np.uint64(t) * n, False
+    row = here + here
+    for k in range(here + n, here + n + n):
+        mark[k] = UNUSED
+    for x in range(row, row + np.uint64(forest.n_edges[t])):
+        i, j = here + np.uint64(begin[x]), here + np.uint64(end[x])
+        leads = (mark[i] == REACHED) & (flow[x] != LEAVES)
+        mark[j] = REACHED if leads else mark[j]
+        reached |= leads
     return reached
+
+
+@leaf
+def _let_one_leave(first: int, last: int, chain: ForestChain) -> int:
+    """Let only the edge of least flow leave from some steps; returns how many stay after all.
+
+    On all paths would be an edge whose flow is 1.
+    """
+    forest, target, n = chain.forest, chain.room.target, chain.n_states
+    least, leaving, stay = 0.0, -1, 0
+    for t in range(first, last + 1):
+        for x in range(t * 2 * n, t * 2 * n + forest.n_edges[t]):
+            if forest.flow[x] == LEAVES:
+                leaving = x if target[x] < least else leaving
+                least = min(least, target[x])
+                forest.flow[x] = 0.0
+                stay += 1
+    if leaving >= 0:
+        forest.flow[leaving] = LEAVES
+        stay -= 1
+    return stay
 
 
 # -------------------------------------------------------------------- trees

@@ -23,7 +23,12 @@ from lpsmap_core.local.flows.forest import (
     find_trees,
     keep_whole_paths,
 )
-from lpsmap_core.local.flows.levels import refine_flows, solve_levels, write_flows
+from lpsmap_core.local.flows.levels import (
+    centre_potentials,
+    refine_flows,
+    solve_levels,
+    write_flows,
+)
 
 __all__ = ["multiply_on_forest", "solve_on_forest"]
 
@@ -41,6 +46,10 @@ ROUNDING = 2.0**-46
 
 MOST_MAGNITUDE = 1e5
 """Potentials beyond this leave marginals too few digits."""
+
+LARGE, FAR = 256.0, 8.0
+"""Potentials beyond this are centred. Where that makes them smaller by this factor, the same face
+is solved once more, for the digits that they had lost."""
 
 APART, SHARE = 2, 0.5
 """Edges leave at once where their flow is no less negative than this share of the least flow
@@ -67,11 +76,16 @@ def _settle(chain: ForestChain) -> bool:
     for _ in range(MOST_ROUNDS):
         if interrupted() or not _solve_face(chain, 1.0):
             return False
-        magnitude = 1.0 + _magnitude(chain)
+        magnitude, far = 1.0 + _magnitude(chain), False
+        if magnitude > LARGE:
+            centre_potentials(chain)
+            before, magnitude = magnitude, 1.0 + _magnitude(chain)
+            far = before > FAR * magnitude
         if magnitude > MOST_MAGNITUDE:
             return False
         left = _let_leave(chain)
-        if left + join_best_paths(chain, ROUNDING * magnitude) == 0:
+        changes = left + join_best_paths(chain, ROUNDING * magnitude)
+        if changes == 0 and not far:
             if refine_flows(chain, 1.0) > BALANCED:
                 return False
             _let_leave(chain)
@@ -90,6 +104,11 @@ def multiply_on_forest(chain: ForestChain) -> bool:
     if chain.forest.facts[SOLVED] == 0.0:
         return False
     _forget_trees(chain)
+    if not _solve_face(chain, 0.0):
+        return False
+    if _magnitude(chain) <= LARGE:
+        return True
+    centre_potentials(chain)
     return _solve_face(chain, 0.0)
 
 
@@ -102,11 +121,7 @@ def _forget_trees(chain: ForestChain) -> None:
 @leaf
 def _solve_face(chain: ForestChain, total: float) -> bool:
     """Solve the problem without signs on a forest; returns whether it has a solution."""
-    if not keep_whole_paths(chain):
-        _let_one_leave(chain)
-        if not keep_whole_paths(chain):
-            return False
-    if not (find_trees(chain) and solve_levels(chain, total)):
+    if not (keep_whole_paths(chain) and find_trees(chain) and solve_levels(chain, total)):
         return False
     write_flows(chain)
     return True
@@ -149,17 +164,3 @@ def _let_leave(chain: ForestChain) -> int:
             left += int(leaves)
         room.n_trees[t + 1] = 0
     return left
-
-
-@leaf
-def _let_one_leave(chain: ForestChain) -> None:
-    """Let only the edge of least flow leave: on all paths would be one whose flow is 1."""
-    forest, target, n, least, last = chain.forest, chain.room.target, chain.n_states, 0.0, -1
-    for t in range(chain.length - 1):
-        for x in range(t * 2 * n, t * 2 * n + forest.n_edges[t]):
-            if forest.flow[x] == LEAVES:
-                last = x if target[x] < least else last
-                least = min(least, target[x])
-                forest.flow[x] = 0.0
-    if last >= 0:
-        forest.flow[last] = LEAVES

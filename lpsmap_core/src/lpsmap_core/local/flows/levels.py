@@ -17,7 +17,7 @@ from lpsmap_core.kernels.compile import leaf
 from lpsmap_core.kernels.lanes import LANES, subtract_lanes
 from lpsmap_core.local.flows.forest import ForestChain
 
-__all__ = ["refine_flows", "solve_levels", "write_flows"]
+__all__ = ["centre_potentials", "refine_flows", "solve_levels", "write_flows"]
 
 SINGULAR = 1e-9
 """Pivots below this are rounding: weights are at least 1, and pivots no differences of large ones.
@@ -175,6 +175,30 @@ def write_flows(chain: ForestChain) -> None:
             m[k] = room.weight[k] * (room.score[k] + out[k] - into[k])
     for t in range(length - 1):
         _write_flows_between(t, chain)
+
+
+@leaf
+def centre_potentials(chain: ForestChain) -> None:
+    """Measure the potentials of every layer from those of its widest node, and move the scores so.
+
+    A number that all scores of a layer share matters to no marginal. Without this, potentials add
+    up along a chain, and lose more digits the longer it is.
+    """
+    room, n, following = chain.room, np.uint64(chain.n_states), 0.0
+    for back in range(chain.length):
+        t = chain.length - 1 - back
+        here, widest, level = np.uint64(t) * n, -np.inf, 0.0
+        for y in range(here, here + np.uint64(room.n_used[t])):
+            k = here + np.uint64(room.used[y])
+            level = room.into[k] if room.m[k] > widest else level
+            widest = max(widest, room.m[k])
+            room.out[k] -= following
+        for y in range(here, here + np.uint64(room.n_used[t])):
+            room.into[here + np.uint64(room.used[y])] -= level
+        for node in range(here, here + n):
+            room.score[node] += following - level
+        following = level
+    room.level[0] = 0.0
 
 
 @leaf

@@ -12,10 +12,17 @@ from lpsmap_core.local.flows.chain import carve_flow, make_room
 from lpsmap_core.local.flows.forest import carve_forest
 from lpsmap_core.local.vertices import Vertices
 
-__all__ = ["Edges", "flow_edges", "forest_edges", "read_paths"]
+__all__ = ["MOST_POSITIONS", "Edges", "flow_edges", "forest_edges", "n_paths", "read_paths"]
 
 ROUNDING = 1e-13
 """Flow that is left when paths of less are."""
+
+FIRST_PATHS = 64
+"""Paths that there is room for at first."""
+
+MOST_POSITIONS = 2**25
+"""Positions of all paths that are listed of a chain: about a gigabyte of structures, and a few
+seconds. A long chain's flow takes a path for every few positions, and each has all positions."""
 
 
 class Edges(NamedTuple):
@@ -67,6 +74,16 @@ def _room_for_edges(length: int, n_edges: int) -> Edges:
     return Edges(first, begin, end, np.empty(n_edges))
 
 
+def n_paths(edges: Edges, length: int, n_states: int) -> int:
+    """Return how many paths make a flow at most: one more than its paths have dimensions."""
+    step = np.repeat(np.arange(length - 1), np.diff(edges.first))
+    n_edges = len(step)
+    begins = np.unique(step * n_states + edges.begin[:n_edges])
+    ends = np.unique(step * n_states + edges.end[:n_edges])
+    inner = np.union1d(begins[begins >= n_states], ends[ends < (length - 2) * n_states] + n_states)
+    return n_edges - len(inner)
+
+
 def read_paths(
     edges: Edges, factor: int, length: int, n_states: int, n_additionals: int
 ) -> Vertices:
@@ -108,10 +125,14 @@ def read_paths(
 def _peel(edges: Edges, length: int, n_states: int) -> tuple[IntArray, FloatArray]:
     """Return paths, states by layer, and how wide each is, until no flow is left."""
     most = edges.first[length - 1] + 1
-    paths, weight = np.empty((most, length), dtype=np.int64), np.empty(most)
+    paths, weight = np.empty((min(most, FIRST_PATHS), length), dtype=np.int64), np.empty(most)
     width, source = np.empty(length * n_states), np.empty(length * n_states, dtype=np.int64)
     n = 0
     while n < most:
+        if n == len(paths):
+            larger = np.empty((min(most, 2 * n), length), dtype=np.int64)
+            larger[:n] = paths
+            paths = larger
         weight[n] = _widest(edges, length, n_states, width, source, paths[n])
         if weight[n] <= ROUNDING:
             break

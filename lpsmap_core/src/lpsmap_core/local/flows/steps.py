@@ -55,6 +55,10 @@ __all__ = ["most_structures", "multiply_chains", "multiply_flows", "solve_chains
 PER_LAYER, FEWEST = 2, 32
 """Structures a layer, and beside these, that an active set may have before flows take over."""
 
+MOST_POSITIONS = 2**22
+"""Layers of all structures of an active set, beyond which flows take over, too: the time and the
+memory of a set grow with both its structures and their length."""
+
 FEW_NODES = 300
 """Lone chains of up to so many nodes begin with an active set, too. With 20 positions and 10 states
 it takes four fifths of a forest's time at a score scale of 1."""
@@ -68,7 +72,7 @@ ZERO, ONE = np.uint64(0), np.uint64(1)
 @leaf
 def most_structures(length: int) -> int:
     """Return how many structures the active set of a chain may have."""
-    return FEWEST + PER_LAYER * length
+    return min(FEWEST + PER_LAYER * length, MOST_POSITIONS // length + 1)
 
 
 # -------------------------------------------------------------------- whole solves
