@@ -123,6 +123,29 @@ def test_a_file_that_is_wrong_says_where(tmp_path: Path, content: Any, words: st
     assert len(str(caught.value)) < 1000
 
 
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        (b'{\n "variables": {"u": [1, 2}\n}', r"json: line 2, column 26: Expecting ',' delimiter;"),
+        (b'{\n "variables": {"u": "\xe4"},\n "factors": []}', "line 2, column 22: is not UTF-8"),
+        (
+            b'{"variables": {"v": [1],\n  "u": ["x"]}, "factors": []}',
+            r"line 2, column 8: variables\['u",
+        ),
+        (
+            b'{"factors": [{"type": "Xor", "over": ["u"]},\n\n  {"type": "X", "over": ["u"]}],\n'
+            b' "variables": {"u": [1, 2]}}',
+            r"line 3, column 3: factors\[1\]: ",
+        ),
+    ],
+)
+def test_errors_of_json_have_line_and_column(tmp_path: Path, text: bytes, words: str) -> None:
+    path = tmp_path / "model.json"
+    path.write_bytes(text)
+    with pytest.raises(FileFormatError, match=words):
+        read_graph(path)
+
+
 def test_suffixes_choose_the_format(tmp_path: Path) -> None:
     class Counted(FileFormat):
         name, suffixes = "a number of free variables", (".count",)

@@ -219,11 +219,21 @@ def test_evidence(tmp_path):
         ("1 3 0", "got 3; expected a variable, from 0 to 2"),
         ("1 0 2", "got 2; expected a state of variable 0, from 0 to 1"),
         ("1 0", "the file ends"),
+        ("2\n1 0 0\n1 1 0 0", "line 1, column 1: got 2 samples.*expected one sample"),
         ("1 0 0 0", "expected the end"),
         ("1000000000000", "is more than a file"),
     ):
         with pytest.raises(FileFormatError, match=words):
             read_evidence(written(tmp_path, text, "e.evid"), named, path)
+
+
+def test_evidence_may_begin_with_one_sample(tmp_path):
+    named = read_graph(path := written(tmp_path, GOOD))
+    expected = read_evidence(written(tmp_path, "2 1 2 0 0\n", "plain.evid"), named, path)
+    found = read_evidence(written(tmp_path, "1\n2 1 2 0 0\n", "model.uai.evid"), named, path)
+    for (_, states), (_, others) in zip(found, expected, strict=True):
+        np.testing.assert_array_equal(states, others)
+    assert read_evidence(written(tmp_path, "1\n0\n", "none.evid"), named, path) == []
 
 
 def test_assignments(tmp_path):

@@ -42,6 +42,8 @@ class Arrays:
         if not name or Path(name).name != name:
             raise FileFormatError(f"got {name[:60]!r}; expected the name of a file beside this one")
         path = folder / name
+        if path.exists() and not path.is_file():
+            raise FileFormatError(f"{path}: is no regular file; expected arrays of numpy.savez")
         try:
             with zipfile.ZipFile(path) as whole:
                 if sum(x.file_size for x in whole.infolist()) > path.stat().st_size:

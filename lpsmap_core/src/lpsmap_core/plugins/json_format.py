@@ -25,6 +25,7 @@ from lpsmap_core.plugins.formats import (
     NamedGraph,
     in_words,
 )
+from lpsmap_core.plugins.json_places import line_and_column, place_in
 from lpsmap_core.plugins.json_writing import write_json
 from lpsmap_core.plugins.packed import file_bytes
 
@@ -68,18 +69,18 @@ class JsonFormat(FileFormat):
 
     def read(self, path: Path) -> NamedGraph:
         """Return the graph in a file; see `FileFormat.read`."""
-        content = _contents(path)
+        content, text = _contents(path)
         with _place(path, "arrays"):
             beside = content.get("arrays")
             arrays = Arrays() if beside is None else _arrays(path, _string(beside))
-        return graph_of(path, content, arrays)
+        return graph_of(path, content, arrays, text)
 
     def write(self, named: NamedGraph, path: Path) -> None:
         """Write the graph `named` into the file at `path`; see `FileFormat.write`."""
         write_json(named, path, graph_of)
 
 
-def graph_of(path: Path, content: Mapping[str, Any], arrays: Arrays) -> NamedGraph:
+def graph_of(path: Path, content: Mapping[str, Any], arrays: Arrays, text: str = "") -> NamedGraph:
     """Return the graph that the content of a file describes.
 
     Parameters
@@ -90,13 +91,15 @@ def graph_of(path: Path, content: Mapping[str, Any], arrays: Arrays) -> NamedGra
         The JSON object in it, with the keys ``variables`` and ``factors``.
     arrays
         Those of the file beside it.
+    text
+        What the content was read from, for the places of errors.
     """
     graph, blocks = FactorGraph(), {}
     for name, numbers in content["variables"].items():
-        with _place(path, f"variables[{name!r}]"):
+        with _place(path, f"variables[{name!r}]", text, "variables", name):
             blocks[name] = graph.variable_from(_numbers(arrays.resolved(numbers)))
     for i, declaration in enumerate(content["factors"]):
-        with _place(path, f"factors[{i}]"):
+        with _place(path, f"factors[{i}]", text, "factors", i):
             options = _object(declaration)
             name = _string(_taken(options, "type"))
             factor_type, over = factor_named(name), _taken(options, "over")
@@ -131,23 +134,35 @@ def read_views(path: Path, named: NamedGraph) -> Evidence:
         If it is no such object.
     """
     with _place(path, "evidence"):
-        content = _object(json.loads(_text(path), object_pairs_hook=_distinct))
+        parsed, text = _parsed(path)
+        content = _object(parsed)
     found: Evidence = []
-    for text, numbers in content.items():
-        with _place(path, f"[{text[:60]!r}]"):
+    for view, numbers in content.items():
+        with _place(path, f"[{view[:60]!r}]", text, view):
             values = np.array(numbers, dtype=np.float64)  # null becomes NaN, what is not known
-            found.append((_view(text, named.variables), values))
+            found.append((_view(view, named.variables), values))
     return found
 
 
-def _text(path: Path) -> str:
-    return file_bytes(path).decode("utf-8-sig")
-
-
-def _contents(path: Path) -> dict[str, Any]:
-    """Return the object in a file, with the scores of blocks and the factors over them."""
+def _parsed(path: Path) -> tuple[Any, str]:
+    """Return what JSON makes of a file, and its text; errors have the line and the column."""
+    data = file_bytes(path)
     try:
-        content = _object(json.loads(_text(path), object_pairs_hook=_distinct))
+        text = data.decode()
+    except UnicodeDecodeError as error:
+        place = line_and_column(data[: error.start].decode(), error.start)
+        raise ValueError(f"{place}: is not UTF-8 ({error.reason})") from error
+    try:
+        return json.loads(text, object_pairs_hook=_distinct), text
+    except json.JSONDecodeError as error:
+        raise ValueError(f"{line_and_column(text, error.pos)}: {error.msg}") from error
+
+
+def _contents(path: Path) -> tuple[dict[str, Any], str]:
+    """Return the object in a file, the scores of blocks and the factors over them; and the text."""
+    try:
+        parsed, text = _parsed(path)
+        content = _object(parsed)
         for key in content:
             if key not in KEYS:
                 raise ValueError(_unknown("the file", "key", key, KEYS))
@@ -165,7 +180,7 @@ def _contents(path: Path) -> dict[str, Any]:
             f"{path}: {in_words(error)}; expected a JSON object with the keys "
             '"variables" and "factors". See lpsmap_core.plugins.json_format.JsonFormat.'
         ) from error
-    return content
+    return content, text
 
 
 def _distinct(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -252,14 +267,15 @@ def _argument(value: Any) -> Any:
 
 
 @contextmanager
-def _place(path: Path, where: str) -> Iterator[None]:
+def _place(path: Path, where: str, text: str = "", *keys: str | int) -> Iterator[None]:
     """Say where in a file an error arises; factor types of plugins may raise any."""
     try:
         yield
     except OSError:
         raise
     except Exception as error:
-        raise FileFormatError(f"{path}: {where}: {in_words(error)}") from error
+        at = f"{place_in(text, keys)}: " if text else ""
+        raise FileFormatError(f"{path}: {at}{where}: {in_words(error)}") from error
 
 
 def _argument_view(

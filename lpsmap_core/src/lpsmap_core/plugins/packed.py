@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import gzip
 import io
+import os
+import stat
 import zlib
 from pathlib import Path
 
@@ -14,6 +16,15 @@ __all__ = ["file_bytes", "write_text"]
 GZIP = b"\x1f\x8b"
 """How a compressed file begins."""
 
+MARK = b"\xef\xbb\xbf"
+"""The byte order mark that some editors begin a text in UTF-8 with."""
+
+WIDE_MARKS = (b"\xff\xfe", b"\xfe\xff")
+"""Those of UTF-16."""
+
+MOST_BYTES = 2**30
+"""Bytes of a text that are read."""
+
 UNSUSPICIOUS = 2**18
 """Bytes to which any compressed file may grow."""
 
@@ -22,28 +33,48 @@ MOST_GROWTH = 100
 
 
 def file_bytes(path: Path) -> bytes:
-    """Return what is in a file, unpacked if it is compressed by gzip, whatever its name.
+    """Return the text in a file, unpacked if it is compressed by gzip, whatever its name.
+
+    A pipe is read, too, such as ``/dev/stdin``. A byte order mark of UTF-8 is left out.
 
     Raises
     ------
     OSError
         If the file cannot be read.
     FileFormatError
-        If it is damaged, or a small file that becomes very large.
+        If it is a device, of more than a gigabyte, in UTF-16, damaged, or a small compressed file
+        that becomes very large.
     """
     with path.open("rb") as file:
+        mode = os.fstat(file.fileno()).st_mode
+        if stat.S_ISCHR(mode) or stat.S_ISBLK(mode):
+            raise FileFormatError(f"{path}: is a device; expected a file with a text, or a pipe.")
         head = file.read(2)
-        if head != GZIP:
-            return head + file.read()
-        file.seek(0)
-        return _unpacked(path, file)
+        text = _unpacked(path, head, file) if head == GZIP else _plain(path, head, file)
+    if text.startswith(WIDE_MARKS):
+        raise FileFormatError(f"{path}: is a text in UTF-16; expected UTF-8. Save it as UTF-8.")
+    return text.removeprefix(MARK)
 
 
-def _unpacked(path: Path, file: io.BufferedReader) -> bytes:
+def _plain(path: Path, head: bytes, file: io.BufferedReader) -> bytes:
+    """Return a text that begins with `head`."""
+    found = bytearray(head)
+    while data := file.read(2**20):
+        found += data
+        if len(found) > MOST_BYTES:
+            raise FileFormatError(
+                f"{path}: has more than {MOST_BYTES} bytes; expected a text of fewer. Split it, "
+                "or build the graph in Python."
+            )
+    return bytes(found)
+
+
+def _unpacked(path: Path, head: bytes, file: io.BufferedReader) -> bytes:
     """Return the bytes of a compressed file, which may have several members."""
     found, n_read, unpack = bytearray(), 0, zlib.decompressobj(wbits=31)
+    data = head
     try:
-        while data := file.read(2**16):
+        while data := data or file.read(2**16):
             n_read += len(data)
             while data:
                 found += unpack.decompress(data, 2**20)

@@ -69,6 +69,10 @@ class Tokens:
             self._ahead = next(self._words, None)
         return None if self._ahead is None else self._ahead[1]
 
+    def n_words(self) -> int:
+        """Return how many words the whole file has, comments included."""
+        return len(self._text.split())
+
     def line_ended(self) -> bool:
         """Whether the latest word is the last of its line."""
         self.upcoming()

@@ -71,7 +71,8 @@ class UaiFormat(FileFormat):
     What is written has the same scores. Where exponentials do not fit into numbers, a table is
     divided by its largest, and these constants are tables over no variable.
 
-    Evidence is a file with a number of pairs, and the pairs of a variable and its state.
+    Evidence is a file with a number of pairs, and the pairs of a variable and its state. A line
+    with the number of samples may come first, as older competitions have it; it has to be 1.
     """
 
     name = "UAI"
@@ -142,7 +143,12 @@ class UaiFormat(FileFormat):
         """Return the states that a file fixes; see `FileFormat.read_evidence`."""
         blocks, tokens = list(named.variables.values()), Tokens(path)
         found: Evidence = []
-        for _ in range(tokens.count("the number of pairs")):
+        n = tokens.count("the number of pairs")
+        if tokens.n_words() % 2 == 0 and tokens.line_ended():  # pairs, and two numbers
+            if n != 1:
+                tokens.refuse(f"got {n} samples, or a word is missing; expected one sample")
+            n = tokens.count("the number of pairs")
+        for _ in range(n):
             i = tokens.integer("a variable", 0, len(blocks) - 1)
             n_states = blocks[i].size
             state = tokens.integer(f"a state of variable {i}", 0, n_states - 1)
