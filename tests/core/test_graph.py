@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import logging
+import subprocess
+import sys
 import warnings
 from typing import Any
 
@@ -101,6 +103,19 @@ def test_verbose_goes_to_the_log(caplog: pytest.LogCaptureFixture) -> None:
         assert not caplog.records
         graph.solve(verbose=1)
     assert any("residuals" in record.getMessage() for record in caplog.records)
+
+
+@pytest.mark.parametrize("verbose", [1, True])
+def test_verbose_shows_on_standard_error_where_logging_is_not_set_up(verbose: int) -> None:
+    code = (
+        "from lpsmap_core import FactorGraph; import logging; graph = FactorGraph(); "
+        f"graph.variable((2,)); graph.solve(verbose={verbose}); "
+        "logger = logging.getLogger('lpsmap'); assert not logger.handlers and not logger.level; "
+        "logging.basicConfig(level=logging.WARNING); graph.solve(verbose=1)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == ""
+    assert done.stderr.count("lpsmap: Solution(2 variables") == 1
 
 
 # -------------------------------------------------------------------- corners

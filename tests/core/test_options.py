@@ -39,7 +39,6 @@ def compiled() -> int:
         {"tol": np.array(1e-6)},
         {"max_iter": np.int32(50)},
         {"max_iter": np.uint64(50), "step_size": np.float16(2.0)},
-        {"max_iter": True},
         {"max_inner_iter": np.int8(9)},
         {"adapt": np.True_, "trace": np.False_},
         {"adapt": 1, "trace": 0, "verbose": np.True_},
@@ -64,7 +63,7 @@ def test_options_are_numbers_of_python() -> None:
         adapt=np.False_,
         trace=1,
         max_time=math.inf,
-        threads=True,
+        threads=np.int8(1),
     )
     expected = Options(7, 2**63 - 1, 0.5, math.inf, 0.25, False, trace=True, threads=1)
     assert repr(found) == repr(expected)  # an equal number may be of another type
@@ -99,6 +98,7 @@ def test_options_out_of_range(option: str, value: Any, words: str) -> None:
     ("option", "value", "words"),
     [
         ("max_iter", 50.0, "got 50.0; expected an integer of at least 1."),
+        ("max_iter", True, "got True; expected an integer of at least 1."),
         ("max_iter", None, "got None; expected an integer of at least 1."),
         ("max_inner_iter", "9", "got '9'; expected an integer of at least 1, or None"),
         ("tol", "1e-6", "got '1e-6'; expected a number that is not negative."),
@@ -106,12 +106,16 @@ def test_options_out_of_range(option: str, value: Any, words: str) -> None:
         ("tol", np.complex64(1), r"got .*1\+0j.*; expected a number that is not negative."),
         ("tol", [1e-6], r"got \[1e-06\]; expected a number that is not negative."),
         ("tol", np.full(1, 1e-6), r"got array\(.*\); expected a number that is not negative."),
+        ("tol", np.False_, "got .*False.*; expected a number that is not negative."),
+        ("step_size", True, "got True; expected a number that is not negative, or None"),
         ("step_size", "big", "got 'big'; expected a number that is not negative, or None"),
         ("adapt", "no", "got 'no'; expected True or False."),
         ("adapt", None, "got None; expected True or False."),
         ("trace", 2, "got 2; expected True or False."),
         ("trace", 1.0, "got 1.0; expected True or False."),
         ("max_time", "1 h", "got '1 h'; expected a positive number of seconds, or None"),
+        ("max_time", True, "got True; expected a positive number of seconds, or None"),
+        ("threads", True, "got True; expected an integer of at least 1, or None for all cores."),
         ("threads", "all", "got 'all'; expected an integer of at least 1, or None for all cores."),
         ("verbose", "yes", "got 'yes'; expected an integer of at least 0."),
         (

@@ -33,6 +33,7 @@ from lpsmap_core.plugins.registry import (
     Plugin,
     PluginWarning,
     Registry,
+    installed,
     registered,
 )
 
@@ -183,7 +184,7 @@ def test_names_of_lpsmap_itself_are_contested() -> None:
     with pytest.raises(DuplicateNameError, match=words):
         found.factors["FactorGraph"]
     assert list(found.factors) == ["A"]
-    assert {*FACE, "__version__"} == set(lpsmap.__all__)
+    assert {*FACE, "__version__", *installed().factors} == set(lpsmap.__all__)
 
 
 def test_one_class_offered_twice_is_no_quarrel() -> None:
@@ -485,6 +486,16 @@ def test_the_command_line_without_packs(alone: Path) -> None:
 def test_the_command_line_helps_and_says_its_version() -> None:
     assert lpsmap_core.__version__ in CliRunner().invoke(cli.main, ["--version"]).output
     assert "factors" in CliRunner().invoke(cli.main, ["-h"]).output
+
+
+def test_everything_from_the_face_is_factor_types_too() -> None:
+    """``import *`` brings no graph of an adapter, for which it would import torch."""
+    code = (
+        "import sys; from lpsmap import *; FactorGraph, Xor, DepTree; import lpsmap; "
+        "assert {'FactorGraph', 'Xor', 'DepTree'} <= {*dir(lpsmap)}; "
+        "assert 'torch' not in sys.modules"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)
 
 
 def test_importing_the_face_imports_neither_torch_nor_packs() -> None:

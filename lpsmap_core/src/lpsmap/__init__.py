@@ -38,11 +38,15 @@ __all__ = [
     "solve_many",
     "stack",
 ]
+_NAMES = __all__
+del __all__  # type checkers have read it; `import *` asks `__getattr__`, which adds factor types
 
 
 def __getattr__(name: str) -> Any:
     if name == "PFactorGraph":
         return _import_module("lpsmap.earlier").PFactorGraph
+    if name == "__all__":  # without graphs, for which `import *` would import torch
+        return sorted({*_NAMES, "PFactorGraph", *_installed().factors})
     if name.startswith("_"):
         raise AttributeError(f"module 'lpsmap' has no attribute {name!r}")
     registry = _installed()
@@ -58,4 +62,4 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return sorted({*__all__, "PFactorGraph", *_installed().factors})
+    return sorted({*_NAMES, "PFactorGraph", *_installed().factors})

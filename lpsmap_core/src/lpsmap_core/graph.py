@@ -24,7 +24,7 @@ from lpsmap_core.layout.layout import Layout, build_layout
 from lpsmap_core.model.declared import DeclaredGraph
 from lpsmap_core.model.evidence import Conditioned, condition
 from lpsmap_core.model.factor import Factor
-from lpsmap_core.model.inputs import count, flag, kind_of
+from lpsmap_core.model.inputs import count, count_or_flag, flag, kind_of
 from lpsmap_core.model.unused import forget_unused
 from lpsmap_core.model.variables import Variables
 from lpsmap_core.solution.assignment import Assignment
@@ -115,7 +115,7 @@ class FactorGraph(DeclaredGraph):
         adapt
             Whether to balance the step size of each component on the way.
         verbose
-            With 1 or more, progress goes to the logger ``lpsmap`` at level INFO.
+            From 1 on, how it ended goes to the logger ``lpsmap``, or stderr if it has no handler.
         threads
             Threads among which the components are spread; None for ``LPSMAP_THREADS`` or all cores.
             Results do not depend on it.
@@ -323,7 +323,7 @@ class FactorGraph(DeclaredGraph):
         to_decode: tuple[FloatArray, list[FloatArray]] | None = None,
     ) -> Solution:
         """Solve with checked options; for given scores, what is not solved is not reported."""
-        verbose = count("verbose", verbose, least=0)
+        verbose = count_or_flag("verbose", verbose)
         start = None if warm_start is None else self._own_start(warm_start)
 
         def by_engine() -> Solution:

@@ -187,8 +187,9 @@ class CompiledEngine(Engine):
         if options.step_size != 0.0 or (options.quadratic and part.direct.all()):
             return None
         return (
-            "step_size: got 0, which switches the agreement of factors off, but some factors "
-            "share variables; expected a positive number. Leave it at None."
+            "step_size: got 0, which switches the agreement of factors off, but "
+            + ("some factors share variables" if options.quadratic else "LP-MAP is found by it")
+            + "; expected a positive number. Leave it at None."
         )
 
     def solve(

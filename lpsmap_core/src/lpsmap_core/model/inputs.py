@@ -20,6 +20,7 @@ __all__ = [
     "check_readable",
     "checked_shape",
     "count",
+    "count_or_flag",
     "finite_numbers",
     "flag",
     "given_scores",
@@ -293,13 +294,15 @@ def count(name: str, given: Any, otherwise: str = "", least: int = 1) -> int:
     Raises
     ------
     TypeError
-        If it is none.
+        If it is none, or a truth value, which is more often a slip than a 1.
     ValueError
         If it is too small, or larger than a kernel can count.
     """
     expected = f"an integer of at least {least}{otherwise}"
+    plain = _plain(given)
+    whole: Any = None if isinstance(plain, bool) else plain
     try:
-        found = operator.index(_plain(given))
+        found = operator.index(whole)
     except TypeError:
         raise TypeError(f"{name}: got {given!r}; expected {expected}.") from None
     if found < least:
@@ -333,18 +336,24 @@ def _memory() -> int:
         return 1 << 35
 
 
+def count_or_flag(name: str, given: Any) -> int:
+    """Return one integer of at least 0, or a truth value as 0 or 1; as `count` otherwise."""
+    plain = _plain(given)
+    return count(name, int(plain) if isinstance(plain, bool) else plain, least=0)
+
+
 def number(name: str, given: Any, expected: str, accepts: Callable[[float], bool]) -> float:
     """Return one real number that is accepted, as Python's own.
 
     Raises
     ------
     TypeError
-        If it is none.
+        If it is none, or a truth value.
     ValueError
         If it is not accepted.
     """
     plain = _plain(given)
-    if type(plain) not in (int, float) and not isinstance(plain, Real):
+    if isinstance(plain, bool) or not isinstance(plain, Real):
         raise TypeError(f"{name}: got {given!r}; expected {expected}.")
     try:
         found = float(plain)

@@ -5,7 +5,8 @@ from __future__ import annotations
 import logging
 import math
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 
 import numpy as np
 
@@ -77,13 +78,35 @@ def report(solution: Solution, shapes: Callable[[], Shapes]) -> None:
 
 def log(solution: Solution) -> None:
     """Log how a solve ended."""
-    logger.info(
-        "%r; outer iterations: most %d; largest residuals: %.2e primal, %.2e dual",
-        solution,
-        solution.iterations.max(initial=0),
-        solution.primal_residual.max(initial=0.0),
-        solution.dual_residual.max(initial=0.0),
-    )
+    with _heard():
+        logger.info(
+            "%r; outer iterations: most %d; largest residuals: %.2e primal, %.2e dual",
+            solution,
+            solution.iterations.max(initial=0),
+            solution.primal_residual.max(initial=0.0),
+            solution.dual_residual.max(initial=0.0),
+        )
+
+
+@contextmanager
+def _heard() -> Iterator[None]:
+    """Let the logger write to standard error where no handler would get its messages.
+
+    Where a handler is set up, levels and handlers are the application's.
+    """
+    if logger.hasHandlers():
+        yield
+        return
+    handler, level = logging.StreamHandler(), logger.level
+    handler.setFormatter(logging.Formatter("%(name)s: %(message)s"))
+    logger.addHandler(handler)
+    if level == logging.NOTSET:
+        logger.setLevel(logging.INFO)
+    try:
+        yield
+    finally:
+        logger.removeHandler(handler)
+        logger.setLevel(level)
 
 
 def report_unproved(assignment: Assignment, shapes: Callable[[], Shapes]) -> None:
