@@ -38,7 +38,7 @@ class Factor(abc.ABC):
 
     With scores ``a`` of its variables, scores ``eta_v`` of its additionals and scaled variables
     ``delta * z = M p``, ``v = N p``, a factor's local problem is (Niculae & Martins 2020,
-    Algorithm 1, line 7)::
+    Algorithm 1, line 8)::
 
         minimise 1/2 ||z - a||^2 - <eta_v, v>   over p in the simplex of its structures
 

@@ -95,9 +95,11 @@ class SparseMAPLoss(MaximumLoss):
 
         max  <eta, [mu, nu]> - 1/2 ||mu||^2   -   (<eta, [y, n_y]> - 1/2 ||y||^2)
 
-    It is convex in the scores and never negative. It is zero exactly if y is the solution, which
-    it is as soon as y scores better than every other structure by half the squared distance to it.
-    Its gradient is ``mu - y``, ``nu - n_y``.
+    It is convex in the scores and never negative. It is zero exactly if y is the solution. Of one
+    factor, or of factors that share no variables, y is that as soon as it scores better than every
+    other structure by half the squared distance to it; where factors interact, it has to score so
+    much better than all marginals that the relaxation allows. Its gradient is ``mu - y``,
+    ``nu - n_y``.
 
     Where only a part of y is known, the second term is the maximum over what agrees with that part:
     what is not known does not count. This difference of two convex functions is never negative,
@@ -153,7 +155,8 @@ class PerceptronLoss(MaximumLoss):
 
     What the best structure scores more than y; the maximum is that of the relaxation LP-MAP, which
     is over structures where factors do not interact, and no less elsewhere. It is convex, never
-    negative, and zero if no structure scores better than y. Its (sub)gradient is ``mu - y``. Where
+    negative, and zero if and only if nothing that it is over scores better than y: where factors
+    interact, it can be positive for the best structure, too. Its (sub)gradient is ``mu - y``. Where
     a part of y is known, y is the best that agrees with it (Fernandes & Brefeld 2011).
 
     Parameters
@@ -177,7 +180,8 @@ class StructuredHingeLoss(MarginLoss, PerceptronLoss):
 
     As `PerceptronLoss`, with the Hamming distance to y, `cost` for every known variable that is
     wrong, added to what is maximised (Tsochantaridis et al. 2004: margin rescaling). It is zero if
-    and only if y scores better than every other structure by no less than the cost of that one.
+    and only if y scores better than all that the maximum is over by no less than its cost: every
+    other structure, and where factors interact, mixtures that the relaxation allows besides.
 
     Parameters
     ----------
