@@ -17,6 +17,7 @@ import judges
 from lpsmap import AtMostOne, Budget, DepTree, FactorGraph, Knapsack, Pair, Sequence, Xor
 from lpsmap_core import Assignment, ConvergenceWarning, Solution, Status
 from random_graphs import KINDS, RandomGraph, all_scores, random_graph
+from warned import details_of
 
 FloatArray = npt.NDArray[np.float64]
 
@@ -154,8 +155,9 @@ def test_contradictions_are_said() -> None:
     graph.add(Xor(u))
     graph.add(Budget(u, 0, axis=1))
     graph.add(Xor(graph.variable_from([1.0, 2.0])))
-    with pytest.warns(ConvergenceWarning, match="2 of 3 components have constraints that allow no"):
+    with pytest.warns(ConvergenceWarning, match="have constraints that allow no") as caught:
         found = graph.solve_map(exact=True)
+    assert "2 of 3 components have constraints" in details_of(caught[0])
     assert found.proved.all()
     assert not found.found[:2].any()
     assert np.isnan(u.value).all()
@@ -169,7 +171,7 @@ def test_scores_that_are_not_finite_harm_their_component_alone() -> None:
     with pytest.warns(ConvergenceWarning):
         relaxed = graph.solve_map()
     assert relaxed.status[0] is Status.NON_FINITE
-    with pytest.warns(ConvergenceWarning, match="1 of 2 components have a score that is NaN"):
+    with pytest.warns(ConvergenceWarning, match="have a score that is NaN"):
         graph.solve_map(exact=True)
     np.testing.assert_array_equal(u.value, [[np.nan, np.nan], [0.0, 1.0]])
     graph.rescore(u, np.full((2, 2), np.nan))

@@ -261,7 +261,7 @@ class FactorGraph(DeclaredGraph):
                 lambda: nothing_known(self._laid_out(), self.factors, *flat, limits.gap),
                 self.solution,
             )
-        report_unproved(assignment, self._shapes)
+        report_unproved(assignment, self._shapes, self.refuses_non_finite)
         return assignment
 
     def k_best(
@@ -311,7 +311,7 @@ class FactorGraph(DeclaredGraph):
         with ended_by_ctrl_c(limits.deadline):
             found = ranked_assignments(self._run(options, 0, None, AUTO, self._flat()), k, limits)
         self.solution = found[0]
-        report_unproved(found[0], self._shapes)
+        report_unproved(found[0], self._shapes, self.refuses_non_finite)
         return found
 
     def _run(
@@ -343,7 +343,7 @@ class FactorGraph(DeclaredGraph):
         if isinstance(start, CachedStart):
             start.keep(self._laid_out(), solution.solved)
         if to_decode is None:
-            report(solution, self._shapes)
+            report(solution, self._shapes, self.refuses_non_finite)
         if verbose:
             log(solution)
         return solution

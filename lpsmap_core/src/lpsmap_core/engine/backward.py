@@ -119,9 +119,9 @@ def multiply_jacobian(
     state.raise_errors()
     if n_unfinished:
         warnings.warn(
-            f"lpsmap: the backward pass of {n_unfinished} component(s) stopped after "
-            f"{MAX_PRODUCTS} products, so that their gradients are approximate. Nearly parallel "
-            "faces do this; solving with a smaller tol may separate them.",
+            f"lpsmap: the backward pass of some components stopped after {MAX_PRODUCTS} products, "
+            "so that their gradients are approximate. Nearly parallel faces do this; solving with "
+            "a smaller tol may separate them.",
             RuntimeWarning,
             stacklevel=stacklevel(),
         )

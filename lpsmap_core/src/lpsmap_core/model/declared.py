@@ -22,6 +22,9 @@ AnyFactor = TypeVar("AnyFactor", bound=Factor)
 class DeclaredGraph(abc.ABC):
     """Variables with scores, and factors over them; what is done with it is for subclasses."""
 
+    refuses_non_finite: bool = True
+    """Whether scores that are NaN or +inf in every component are an error, instead of a warning."""
+
     def __init__(self) -> None:
         self._factors: list[Factor] = []
         self._scores: list[Any] = []

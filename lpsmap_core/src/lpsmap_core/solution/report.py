@@ -17,7 +17,7 @@ from lpsmap_core.model.factor import Factor
 from lpsmap_core.solution.assignment import Assignment
 from lpsmap_core.solution.solution import Solution
 
-__all__ = ["ConvergenceWarning", "log", "report", "report_unproved"]
+__all__ = ["ConvergenceWarning", "log", "report", "report_unproved", "warn"]
 
 logger = logging.getLogger("lpsmap")
 
@@ -25,10 +25,26 @@ Shapes = Sequence[tuple[int, ...]]
 
 
 class ConvergenceWarning(UserWarning):
-    """Some components of a graph were not solved; the message says which and why."""
+    """Some components of a graph were not solved.
+
+    The message says why, in words that are the same at every step of a training loop, so that
+    Python's default filter shows it once for every line of yours that solves. The numbers are in
+    `details`, and go to the logger ``lpsmap`` at level INFO.
+
+    Parameters
+    ----------
+    words
+        The message.
+    details
+        Which components, and how far they got.
+    """
+
+    def __init__(self, words: str = "", details: str = "") -> None:
+        super().__init__(words)
+        self.details = details
 
 
-def report(solution: Solution, shapes: Callable[[], Shapes]) -> None:
+def report(solution: Solution, shapes: Callable[[], Shapes], refuses: bool) -> None:
     """Warn once of all components that were not solved.
 
     Parameters
@@ -37,11 +53,13 @@ def report(solution: Solution, shapes: Callable[[], Shapes]) -> None:
         What came of the solve.
     shapes
         Returns those of the blocks in which the variables' scores were given.
+    refuses
+        Whether it is an error that no component has finite scores.
 
     Raises
     ------
     ValueError
-        If no component has finite scores.
+        If no component has finite scores, and that is an error.
     """
     if solution.ok and solution.layout.part.whole:
         return
@@ -52,28 +70,39 @@ def report(solution: Solution, shapes: Callable[[], Shapes]) -> None:
         return
     failed = solution.failed
     statuses = solution.status[failed]
-    if failed.size == len(solution.status) and all(s is Status.NON_FINITE for s in statuses):
+    all_failed = failed.size == len(solution.status) > 0
+    if refuses and all_failed and all(s is Status.NON_FINITE for s in statuses):
         raise ValueError(_non_finite_message(scores, shapes()))
-    lines = []
+    words, details = [], []
     if free.size:
-        lines.append(
-            f"{free.size} variables in no factor have scores that are NaN or +inf, and NaN "
-            f"values: {_place(free[0], scores, shapes())}."
-        )
+        words.append("Variables in no factor have scores that are NaN or +inf, and NaN values.")
+        details.append(f"{free.size} such variables: {_place(free[0], scores, shapes())}.")
     if failed.size:
-        lines.append(f"{failed.size} of {len(solution.status)} components were not solved.")
-    for status in dict.fromkeys(statuses):
+        words.append("Components were not solved; Solution.failed has their numbers.")
+        details.append(f"{failed.size} of {len(solution.status)} components were not solved.")
+    for status in (status for status in Status if status in set(statuses)):
         which = failed[statuses == status]
         numbers = ", ".join(map(str, which[:10])) + (", ..." if len(which) > 10 else "")
-        lines.append(
-            f"Component {numbers}: {status.value} Residuals up to "
+        words.append(f"{status.name}: {status.value}")
+        details.append(
+            f"Component {numbers}: {status.name}. Residuals up to "
             f"{np.nanmax(solution.primal_residual[which]):.1e} (primal), "
             f"{np.nanmax(solution.dual_residual[which]):.1e} (dual)."
         )
     if solution.contradictions:
         component, named = next(iter(solution.contradictions.items()))
-        lines.append(f"Component {component} has no solution because of {_list(named)}.")
-    warnings.warn(" ".join(lines), ConvergenceWarning, stacklevel=stacklevel())
+        details.append(f"Component {component} has no solution because of {_list(named)}.")
+    warn(words, details)
+
+
+def warn(words: Sequence[str], details: Sequence[str]) -> None:
+    """Warn about the line of the user in words without numbers, and log the numbers.
+
+    Python's filters take messages that differ in a number for different ones.
+    """
+    logger.info("%s", " ".join(details))
+    message = ConvergenceWarning("lpsmap: " + " ".join(words), " ".join(details))
+    warnings.warn(message, stacklevel=stacklevel())
 
 
 def log(solution: Solution) -> None:
@@ -109,32 +138,32 @@ def _heard() -> Iterator[None]:
         logger.setLevel(level)
 
 
-def report_unproved(assignment: Assignment, shapes: Callable[[], Shapes]) -> None:
+def report_unproved(assignment: Assignment, shapes: Callable[[], Shapes], refuses: bool) -> None:
     """Warn once of all components whose assignment is not proved to be the best.
 
     Parameters
     ----------
     assignment
         What came of the search.
-    shapes
+    shapes, refuses
         As for `report`.
 
     Raises
     ------
     ValueError
-        If no component has finite scores.
+        If no component has finite scores, and that is an error.
     """
     if assignment.ok:
         return
     n, none, bad = len(assignment.score), ~assignment.found, np.isnan(assignment.bound)
-    if bad.all():
+    if refuses and bad.all():
         raise ValueError(_non_finite_message(assignment.scores, shapes()))
     allowed = ~(np.isneginf(assignment.bound) | bad)
     mend = "raise max_time or max_nodes"
     if assignment.interrupted:
         mend = "Ctrl-C ended the search; search on"
-    lines = []
-    for count, words in (
+    words, details = [], []
+    for count, said in (
         (bad.sum(), "have a score that is NaN or +inf, and NaN values."),
         ((none & ~allowed & ~bad).sum(), "have constraints that allow no assignment."),
         ((none & allowed).sum(), f"have no assignment yet: {mend}."),
@@ -145,8 +174,9 @@ def report_unproved(assignment: Assignment, shapes: Callable[[], Shapes]) -> Non
         ),
     ):
         if count:
-            lines.append(f"{count} of {n} components {words}")
-    warnings.warn("lpsmap: " + " ".join(lines), ConvergenceWarning, stacklevel=stacklevel())
+            words.append(f"Components {said}")
+            details.append(f"{count} of {n} components {said}")
+    warn(words, details)
 
 
 def _non_finite_message(scores: FloatArray, shapes: Shapes) -> str:

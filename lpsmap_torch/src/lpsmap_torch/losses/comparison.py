@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Sequence
 from typing import NamedTuple, TypeAlias
 
@@ -10,9 +9,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from lpsmap_core import Assignment, ConvergenceWarning, Solution, Status, Variables
+from lpsmap_core import Assignment, Solution, Status, Variables
 from lpsmap_core.kernels.arrays import FloatArray
-from lpsmap_core.kernels.callers import stacklevel
+from lpsmap_core.solution.report import warn
 from lpsmap_torch.graph import TorchFactorGraph
 from lpsmap_torch.losses.given import given_additionals, refuse_forbidden
 from lpsmap_torch.losses.labels import Items, Labels, all_variables
@@ -165,11 +164,12 @@ def _report_negative(total: FloatArray, size: FloatArray, best: Found, items: It
     above = total + items.sums(items.of_component, gap)
     wrong = np.flatnonzero(above < -APPROXIMATE * (1.0 + size))
     if wrong.size:
-        warnings.warn(
-            f"The loss of {wrong.size} items (the first is {wrong[0]}) is {total[wrong[0]]:.1e} by "
-            "an approximate solve, and counts as 0: raise max_iter, or lower tol.",
-            ConvergenceWarning,
-            stacklevel=stacklevel(),
+        warn(
+            [
+                "Losses of items are negative by an approximate solve, and count as 0: raise "
+                "max_iter, or lower tol."
+            ],
+            [f"{wrong.size} items; that of item {wrong[0]} is {total[wrong[0]]:.1e}."],
         )
 
 
