@@ -39,9 +39,9 @@ def sentence():
 
 
 def batch(size: int, known: float):
-    """Return kinds and heads, -1 for what is not known."""
+    """Return kinds and heads, -100 for what is not known."""
     kinds, heads = (np.stack(x) for x in zip(*(sentence() for _ in range(size)), strict=True))
-    heads = np.where(rng.random(heads.shape) < known, heads, -1)
+    heads = np.where(rng.random(heads.shape) < known, heads, -100)
     return torch.from_numpy(kinds), torch.from_numpy(heads)
 
 

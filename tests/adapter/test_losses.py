@@ -130,7 +130,7 @@ def test_definition_by_enumeration(loss: type, name: str, partly: bool) -> None:
     problem = PROBLEMS[name]
     target = problem.target.clone()
     if partly:
-        target[0, 1] = target[1, 0] = -1
+        target[0, 1] = target[1, 0] = -100
     found = losses(loss, problem._replace(target=target))
     for b in range(len(target)):
         gold = torch.nn.functional.one_hot(target[b].clamp(min=0), problem.scores.shape[-1])
@@ -157,7 +157,7 @@ def test_relaxations_by_the_judge(partly: bool) -> None:
     problem = PROBLEMS["matchings"]
     target = problem.target.clone()
     if partly:
-        target[:, 0] = -1
+        target[:, 0] = -100
     found = losses(SparseMAPLoss, problem._replace(target=target), tol=1e-10)
     linear = losses(PerceptronLoss, problem._replace(target=target), tol=1e-10)
     one, none = np.eye(4), np.zeros((1, 3))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import gc
 import weakref
 from typing import Any
@@ -13,7 +14,7 @@ from torch import Tensor
 
 from layer_cases import normal
 from loss_cases import ALL, PROBLEMS, TREES, held, limited, losses, matching
-from lpsmap import ConvergenceWarning, DepTree, TorchFactorGraph, Xor
+from lpsmap import ConvergenceWarning, DepTree, Sequence, TorchFactorGraph, Xor
 from lpsmap_torch.losses import (
     CRFLoss,
     MarginSparseMAPLoss,
@@ -216,7 +217,7 @@ def test_masks_and_empty_batches(loss: type) -> None:
         assert gradient[0, 1, 2] == gradient[0, 2, 0] == 0.0
     empty = loss(DepTree, reduction="none")(torch.zeros(0, 3, 3), torch.zeros(0, 3, 3))
     assert empty.shape == (0,)
-    unknown = torch.full((3, 3), -1)
+    unknown = torch.full((3, 3), -100)
     scores = problem.scores.detach().requires_grad_()
     value = losses(loss, problem._replace(target=unknown), scores)
     value.sum().backward()
@@ -244,6 +245,54 @@ def test_what_is_not_solved_is_warned_of() -> None:
     assert (value >= 0.0).all()
 
 
+@pytest.mark.parametrize("packed", [True, False])
+@pytest.mark.parametrize("loss", ALL)
+def test_decoded_trees_are_targets(loss: type, packed: bool) -> None:
+    """The root is -1 in both; what is not known is -100."""
+    scores = torch.zeros(2, 3, 3, dtype=torch.float64)
+    scores[:, :, 1] = 1.0
+    at_root = torch.eye(3, dtype=torch.bool) if packed else torch.arange(3).expand(3, 3) == 0
+    roots = 3.0 * at_root.double()
+
+    def trees(u: Any) -> DepTree:
+        return DepTree(u, packed)
+
+    graph = TorchFactorGraph()
+    tree = graph.add(trees(graph.variable_from(scores + roots)))
+    graph.solve_map()
+    heads = torch.tensor([found[0].decoded["heads"] for found in graph.structures(tree)])
+    assert (heads == -1).all()
+    criterion = loss(trees, reduction="none")
+    table = at_root.double().expand(2, 3, 3)
+    torch.testing.assert_close(criterion(scores, heads), criterion(scores, table), rtol=0, atol=0)
+    assert (criterion(scores, heads) > 0.5).all()
+    heads[0, 1] = -100
+    table = table.clone()
+    table[0, 1] = torch.nan
+    torch.testing.assert_close(criterion(scores, heads), criterion(scores, table), rtol=0, atol=0)
+
+
+def test_rows_of_no_tree_have_no_root() -> None:
+    """Of tags -1 is a mistake, and not a position; beyond the lengths anything goes."""
+    tags = torch.tensor([[0, 1, -1], [1, 0, 2]])
+    criterion = SparseMAPLoss(functools.partial(Sequence, transitions=torch.zeros(3, 3)))
+    with pytest.raises(ValueError, match=r"target holds -1 at \[0, 2\]; .*-100 for what is not"):
+        criterion(SCORES, tags)
+    full = criterion(SCORES, tags.clamp(min=0), lengths=[2, 3])
+    for padding in (-1, -100, -7, 9):
+        tags[0, 2] = padding
+        assert criterion(SCORES, tags, lengths=[2, 3]) == full
+
+
+def test_the_loss_of_a_solved_graph_knows_roots() -> None:
+    graph = TorchFactorGraph()
+    v = graph.variable_from(SCORES.clone())
+    graph.add(DepTree(v[:, :, [1, 0, 2]][:, [1, 0, 2]]))  # a view in another order
+    graph.solve()
+    own = torch.tensor([[0, 1, 2]]).expand(2, 3)
+    assert sparsemap_loss(v, torch.full((2, 3), -1)) == sparsemap_loss(v, own) > 0.5
+
+
 SCORES, HEADS = torch.zeros(2, 3, 3), torch.tensor([[0, 0, 1], [1, 1, 1]])
 REFUSED: list[tuple[Any, Any, type[Exception], str]] = [
     (SCORES.long(), HEADS, TypeError, "scores: got dtype torch.int64; expected .* floating-point"),
@@ -257,7 +306,13 @@ REFUSED: list[tuple[Any, Any, type[Exception], str]] = [
     (SCORES, "heads", TypeError, "target"),
     (SCORES, HEADS.to("meta"), ValueError, "target is on meta, and scores are on cpu"),
     (SCORES - torch.inf, HEADS, ValueError, "a score of -inf forbids"),
-    (SCORES, torch.tensor([[1, 0, -1], [0, 0, 0]]), ValueError, "no structure of (item 0|an item)"),
+    (
+        SCORES,
+        torch.tensor([[1, 0, -100], [0, 0, 0]]),
+        ValueError,
+        "no structure of (item 0|an item)",
+    ),
+    (SCORES, HEADS - 3, ValueError, r"target holds -3 at \[0, 0\]; .*, or -100 for what is not"),
 ]
 
 
@@ -283,6 +338,26 @@ def test_bad_options_are_refused_in_words() -> None:
         CRFLoss(Xor)(SCORES, HEADS)
     with pytest.raises(ValueError, match=r"connect the items \d and \d"):
         SparseMAPLoss(DepTree)(torch.zeros(3, 3), torch.tensor([0, 0, 1]))
+
+
+@pytest.mark.parametrize(
+    ("loss", "options", "error", "words"),
+    [
+        (SparseMAPLoss, {"tol": -1.0}, ValueError, "tol: got -1.0"),
+        (MarginSparseMAPLoss, {"max_iters": 3}, TypeError, "keyword argument 'max_iters'"),
+        (SparseMAPLoss, {"engine": "none"}, ValueError, "engine: got 'none'"),
+        (PerceptronLoss, {"max_iter": 0}, ValueError, "max_iter: got 0"),
+        (PerceptronLoss, {"exact": 2}, TypeError, "exact: got 2"),
+        (PerceptronLoss, {"exact": True, "gap": -1.0}, ValueError, "gap: got -1.0"),
+        (PerceptronLoss, {"exact": True, "solver": "none"}, ValueError, "solver: got 'none'"),
+        (StructuredHingeLoss, {"exact": True, "max_nodes": 0}, ValueError, "max_nodes: got 0"),
+    ],
+)
+def test_options_are_checked_when_a_loss_is_made(
+    loss: Any, options: dict[str, Any], error: type[Exception], words: str
+) -> None:
+    with pytest.raises(error, match=words):
+        loss(DepTree, **options)
 
 
 def test_transforms_are_refused_in_words() -> None:

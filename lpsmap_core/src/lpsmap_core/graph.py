@@ -24,7 +24,7 @@ from lpsmap_core.layout.layout import Layout, build_layout
 from lpsmap_core.model.declared import DeclaredGraph
 from lpsmap_core.model.evidence import Conditioned, condition
 from lpsmap_core.model.factor import Factor
-from lpsmap_core.model.inputs import count, count_or_flag, flag, kind_of
+from lpsmap_core.model.inputs import count_or_flag, flag, kind_of
 from lpsmap_core.model.unused import forget_unused
 from lpsmap_core.model.variables import Variables
 from lpsmap_core.solution.assignment import Assignment

@@ -245,6 +245,13 @@ class DepTree(Factor):
             found["labels"] = arcs[words, columns].argmax(axis=-1).tolist()
         return found
 
+    @property
+    def root_arcs(self) -> Variables:
+        """The arcs from the root, one for every word, or K if labelled: -1 in losses' targets."""
+        arcs, words = self.variables, np.arange(self.event_shape[0])
+        columns = words if np.all(self.packed) else np.zeros_like(words)
+        return arcs[..., words, columns, :] if self.labelled else arcs[..., words, columns]
+
     def log_partition(self) -> LogPartition:
         """Return what sums over trees, by the matrix-tree theorem."""
         parameters = [getattr(self, name) for name in self.row_parameters]

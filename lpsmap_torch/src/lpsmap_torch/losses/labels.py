@@ -2,32 +2,40 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 from torch import Tensor
 
 from lpsmap_core import Factor, FactorGraph, Variables
-from lpsmap_core.kernels.arrays import FloatArray, IntArray
+from lpsmap_core.kernels.arrays import BoolArray, FloatArray, IntArray
 from lpsmap_core.layout.layout import Layout
 from lpsmap_core.model.inputs import real_numbers
 from lpsmap_core.solution.exact_sums import sums_in_two
+from lpsmap_torch.graph import in_factors
 from lpsmap_torch.readable import numbers
 
 __all__ = ["Items", "Labels", "all_variables", "labels_of", "read_target"]
 
 
-def read_target(scores: Tensor, target: Any) -> FloatArray:
+IGNORED, ROOT = -100, -1
+"""What stands for a row that is not known, as PyTorch's ``ignore_index``, and for a root's arc."""
+
+
+def read_target(u: Variables, scores: Tensor, target: Any) -> FloatArray:
     """Return for every variable what it should be: 0, 1, or NaN where that is not known.
 
     Parameters
     ----------
+    u
+        The variables, of shape ``(batch, ...)``, with all factors in their graph. Of rows in no
+        factor nothing is asked.
     scores
-        Of shape ``(batch, ...)``.
+        Their scores, whose device the target has to share.
     target
         Of the same shape: booleans, or numbers 0, 1 and NaN. Or of the shape without the last axis:
         integers, the position on that axis which is on, as `torch.nn.functional.cross_entropy`
-        takes them; negative ones for rows that are not known.
+        takes them; -1 for the root's arc to a word, and -100 for rows that are not known.
 
     Raises
     ------
@@ -61,25 +69,44 @@ def read_target(scores: Tensor, target: Any) -> FloatArray:
             f"target has shape {found.shape}; expected {shape}, that of the scores, with 0 or 1 "
             f"for every variable; or {shape[:-1]}, with positions on the last axis."
         )
-    return _one_of_each_row(found, shape)
+    return _one_of_each_row(found, u)
 
 
-def _one_of_each_row(chosen: Any, shape: tuple[int, ...]) -> FloatArray:
+def _one_of_each_row(chosen: Any, u: Variables) -> FloatArray:
     """Return zeros and ones from positions on the last axis."""
+    shape, graph = u.shape, cast(FactorGraph, u.graph)
     if chosen.dtype.kind not in "iu":
         raise TypeError(
             f"target has dtype {chosen.dtype} and no entry for every variable; expected integers, "
             f"positions on the last axis of the scores, or numbers of shape {shape}."
         )
-    if (chosen >= shape[-1]).any():
-        at = tuple(np.argwhere(chosen >= shape[-1])[0])
+    on = chosen[..., None] == np.arange(shape[-1])
+    to_root = chosen == ROOT
+    if to_root.any():
+        on |= to_root[..., None] & _from_roots(u)
+    unknown = (chosen == IGNORED) | ~in_factors(graph)[u.index].any(axis=-1)
+    wrong = np.argwhere(~unknown & (on.sum(axis=-1) != 1))
+    if len(wrong):
+        at = tuple(wrong[0])
         raise ValueError(
             f"target holds {chosen[at]} at {[int(i) for i in at]}; expected positions on the last "
-            f"axis of the scores, 0 to {shape[-1] - 1}, or a negative number for what is not known."
+            f"axis of the scores, 0 to {shape[-1] - 1}, or {IGNORED} for what is not known; and "
+            f"{ROOT} for the root in rows of dependency trees alone."
         )
-    values: FloatArray = (chosen[..., None] == np.arange(shape[-1])).astype(np.float64)
-    values[chosen < 0] = np.nan
+    values: FloatArray = on.astype(np.float64)
+    values[unknown] = np.nan
     return values
+
+
+def _from_roots(u: Variables) -> BoolArray:
+    """Return which variables of a view are arcs from the root, as factors of its graph say."""
+    graph = cast(FactorGraph, u.graph)
+    found = np.zeros(graph.n_variables, dtype=np.bool_)
+    for factor in graph.factors:
+        arcs = getattr(factor, "root_arcs", None)
+        if arcs is not None:
+            found[arcs.index[~arcs.negated]] = True
+    return found[u.index]
 
 
 def all_variables(graph: FactorGraph) -> Variables:

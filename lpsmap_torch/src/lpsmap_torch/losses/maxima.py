@@ -9,7 +9,11 @@ import torch
 from torch import Tensor
 
 from lpsmap_core import Assignment, Solution, Variables
+from lpsmap_core.decoding.decode import DEFAULT_GAP, search_limits
+from lpsmap_core.decoding.solvers import choose_map_solver
+from lpsmap_core.engine.choice import AUTO
 from lpsmap_core.kernels.arrays import FloatArray
+from lpsmap_core.model.inputs import flag
 from lpsmap_torch.graph import TorchFactorGraph
 from lpsmap_torch.losses.comparison import maxima_compared
 from lpsmap_torch.losses.labels import Labels, labels_of, read_target
@@ -21,6 +25,7 @@ from lpsmap_torch.losses.structured import (
     differentiable,
     reduced,
 )
+from lpsmap_torch.readable import is_compiled
 
 __all__ = [
     "MarginSparseMAPLoss",
@@ -29,6 +34,10 @@ __all__ = [
     "StructuredHingeLoss",
     "sparsemap_loss",
 ]
+
+
+SEARCH = {"gap": DEFAULT_GAP, "max_time": None, "max_nodes": None, "threads": None}
+"""Options of a search for the best structures, and what they are by default."""
 
 
 class MaximumLoss(StructuredLoss):
@@ -45,6 +54,14 @@ class MaximumLoss(StructuredLoss):
     def __init__(self, factors: Factors, *, reduction: str = "mean", **options: Any) -> None:
         super().__init__(factors, reduction=reduction)
         self.options = options
+        if not is_compiled():
+            self._check_options()
+        else:
+            torch.compiler.disable(self._check_options)()  # type: ignore[no-untyped-call]
+
+    def _check_options(self) -> None:
+        """Refuse bad options now, not in the first step: a solve of an empty graph reads them."""
+        self._solve(TorchFactorGraph())
 
     @abc.abstractmethod
     def _solve(self, graph: TorchFactorGraph) -> Solution | Assignment:
@@ -123,7 +140,7 @@ class SparseMAPLoss(MaximumLoss):
     >>> from lpsmap_torch.losses import SparseMAPLoss
     >>> loss = SparseMAPLoss(DepTree)
     >>> scores = torch.zeros(2, 3, 3, requires_grad=True)  # the diagonal is the root's
-    >>> heads = torch.tensor([[0, 0, 1], [1, 1, -1]])  # the second sentence has two words
+    >>> heads = torch.tensor([[-1, 0, 1], [1, -1, -100]])  # the second sentence has two words
     >>> loss(scores, heads, lengths=torch.tensor([3, 2])).backward()
     >>> scores.grad[1]
     tensor([[ 0.2500, -0.2500,  0.0000],
@@ -167,6 +184,15 @@ class PerceptronLoss(MaximumLoss):
         As `TorchFactorGraph.solve_map` takes them; ``exact=True`` compares by the best structures
         themselves.
     """
+
+    def _check_options(self) -> None:
+        options, search = dict(self.options), dict[str, Any](SEARCH)
+        if flag("exact", options.pop("exact", False)):
+            search.update((name, options[name]) for name in SEARCH if name in options)
+            solver = options.pop("solver", AUTO)
+            search_limits(**search, report=None)
+            choose_map_solver(solver, [], [], search["max_nodes"] is not None)
+        TorchFactorGraph().solve_map(**options)  # a search would compile its kernels
 
     def _solve(self, graph: TorchFactorGraph) -> Solution | Assignment:
         found = graph.solve_map(**self.options)
@@ -220,6 +246,6 @@ def sparsemap_loss(u: Variables, target: Any, *, reduction: str = "mean") -> Ten
             "sparsemap_loss: the graph has no solution of its latest scores; call graph.solve() "
             "first."
         )
-    labels = labels_of(u, read_target(u.value, target))
+    labels = labels_of(u, read_target(u, u.value, target))
     losses = maxima_compared(graph, graph.solution, labels, TorchFactorGraph.solve)
     return reduced(differentiable(graph, losses), reduction)

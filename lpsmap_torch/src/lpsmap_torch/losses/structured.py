@@ -80,9 +80,9 @@ class StructuredLoss(nn.Module, abc.ABC):
         target
             What the variables should be: 0, 1, or NaN where that is not known, in the scores'
             shape. Or integers without the last axis: which position on it is on, as
-            `torch.nn.functional.cross_entropy` takes them; negative where that is not known.
-            Variables in no factor, such as those beyond `lengths`, do not count, whatever their
-            targets.
+            `torch.nn.functional.cross_entropy` takes them, and -100 where that is not known. In
+            rows of `DepTree` -1 is the root, as in decoded trees. Variables in no factor, such as
+            those beyond `lengths`, do not count, whatever their targets.
         arguments
             For `factors`, such as ``lengths`` or the scores of additionals.
 
@@ -98,16 +98,18 @@ class StructuredLoss(nn.Module, abc.ABC):
 
     def _loss(self, scores: Tensor, target: Any, arguments: dict[str, Any]) -> Tensor:
         scores = checked_scores(type(self).__name__, scores)
-        known = read_target(scores, target)
-        scores = self._augmented(scores, known)
         graph = TorchFactorGraph()
         u = graph.variable_from(scores)
         made = self.factors(u, **arguments)
         for factor in made if isinstance(made, (list, tuple)) else [made]:
             graph.add(factor)  # type: ignore[type-var]
+        known = read_target(u, scores, target)
+        compared = self._augmented(scores, known)
         padding = ~in_factors(graph)[u.index]
         if padding.any():
-            graph.rescore(u, scores.masked_fill(torch.from_numpy(padding).to(scores.device), 0.0))
+            compared = compared.masked_fill(torch.from_numpy(padding).to(scores.device), 0.0)
+        if compared is not scores:
+            graph.rescore(u, compared)
         return reduced(self._items_losses(u, labels_of(u, known)), self.reduction)
 
     def _augmented(self, scores: Tensor, known: FloatArray) -> Tensor:
