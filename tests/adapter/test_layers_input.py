@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from layer_cases import CASES, Case, normal, trained
-from lpsmap import Budget, DepTree, Matching, SequenceDistance, Xor
+from lpsmap import Budget, ConvergenceWarning, DepTree, Matching, SequenceDistance, Xor
 from lpsmap_torch import layers
 
 every_layer = pytest.mark.parametrize("case", CASES.values(), ids=CASES)
@@ -239,6 +239,81 @@ def test_masks_with_holes() -> None:
         torch.testing.assert_close(layer(scores, mask=mask), layer(forbidden), rtol=0, atol=1e-6)
 
 
+@pytest.mark.parametrize("scale", [1.0, 100.0])
+@pytest.mark.parametrize(
+    "make",
+    [
+        layers.MatchingAttention,
+        lambda: layers.MatchingAttention("rows"),
+        layers.LPMatchingAttention,
+        layers.LPSequenceAttention,
+    ],
+)
+def test_an_item_whose_mask_leaves_no_structure_has_no_weights(make: Any, scale: float) -> None:
+    """Two rows have the same column alone: no weight to masked pairs, nor to half of the rest."""
+    layer, mask = make().double(), torch.ones(3, 3, 4, dtype=torch.bool)
+    mask[1, 1:, 1:] = False
+    scores = (scale * normal(3, 3, 4, seed=3)).detach().requires_grad_()
+    with pytest.warns(ConvergenceWarning, match="INFEASIBLE"):
+        values = layer(scores, mask=mask)
+    assert not values[1].any()
+    expected = layer(scores[[0, 2]])
+    torch.testing.assert_close(values[[0, 2]], expected, rtol=0, atol=1e-6)
+    gradients = torch.autograd.grad(values.square().sum(), [scores, *layer.parameters()])
+    assert not gradients[0][1].any()
+    others = torch.autograd.grad(expected.square().sum(), [scores, *layer.parameters()])
+    for one, other in zip(gradients[1:], others[1:], strict=True):
+        torch.testing.assert_close(one, other, rtol=0, atol=1e-5)
+    with pytest.warns(ConvergenceWarning, match="INFEASIBLE"):
+        found = layer.structures(scores, mask=mask)
+    if len(found) == 3:  # a matching or a sequence an item
+        assert found.counts.tolist()[1] == 0 and found.counts.min(
+            initial=1, where=[True, False, True]
+        )
+
+
+@pytest.mark.parametrize("make", [layers.LatentTree, lambda: layers.SparseMAP(Xor)])
+def test_an_item_that_is_all_forbidden_has_marginals_of_zero(make: Any) -> None:
+    scores = torch.zeros(2, 3, 3)
+    scores[1] = -torch.inf
+    with pytest.warns(ConvergenceWarning, match="INFEASIBLE"):
+        values = make()(scores)
+    assert values[0].any() and not values[1].any()
+
+
+def test_masked_pairs_have_weight_and_gradient_of_zero() -> None:
+    """Exactly, and whatever gradient flows into them."""
+    scores = normal(1, 3, 4, seed=4)
+    mask = ~torch.eye(3, 4, dtype=torch.bool)
+    for layer in (layers.MatchingAttention(), layers.SequenceAttention().double()):
+        values = layer(scores, mask=mask)
+        assert not values[0][~mask].any()
+        cotangent = torch.ones_like(values).masked_fill(~mask, torch.nan)
+        (gradient,) = torch.autograd.grad(values, scores, cotangent)
+        assert gradient.isfinite().all() and not gradient[0][~mask].any()
+
+
+@pytest.mark.parametrize("shape", [(2, 0, 3), (2, 3, 0), (2, 0, 0), (0, 3, 4), (0, 3)])
+@pytest.mark.parametrize(
+    "make",
+    [
+        layers.MatchingAttention,
+        layers.LPMatchingAttention,
+        lambda: layers.LPMatchingAttention(rescale=True),
+        layers.SequenceAttention,
+        layers.LPSequenceAttention,
+    ],
+)
+def test_tables_without_rows_or_columns(make: Any, shape: tuple[int, ...]) -> None:
+    scores = torch.zeros(shape, requires_grad=True)
+    layer = make()
+    values = layer(scores)
+    values.sum().backward()
+    assert values.shape == shape == scores.grad.shape
+    assert not any(parameter.grad.any() for parameter in layer.parameters())
+    assert not layer.structures(scores).counts.any()
+
+
 def test_mixed_dtypes_keep_their_own() -> None:
     """Parameters in single precision serve scores in another."""
     layer, scores = layers.SequenceAttention(), normal(2, 3, 4, dtype=torch.bfloat16)
@@ -256,5 +331,5 @@ def test_one_bad_item_leaves_the_others() -> None:
         values = layers.TopK(2)(scores)
     assert values[1].isnan().all()
     values[[0, 2]].square().sum().backward()
-    assert scores.grad.isfinite().all()
-    assert not scores.grad[1].any()
+    assert scores.grad[[0, 2]].isfinite().all()
+    assert scores.grad[1].isnan().all()

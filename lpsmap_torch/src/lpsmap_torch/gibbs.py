@@ -80,7 +80,6 @@ class TorchGibbs(Gibbs):
         """Scores of slots and additionals, and of the variables that are on while slots are off."""
         blocks = [x.to(device="cpu", dtype=torch.float64).reshape(-1) for x in self._blocks]
         of_slots = torch.cat(blocks)[_tensor(self._index)]
-        of_slots = torch.where(of_slots.isnan(), 0.0, of_slots)  # what counts is in the beliefs
         negated = _tensor(self._negated)
         eta_u, eta_v = torch.where(negated, -of_slots, of_slots), torch.empty(0).double()
         if self._given is not None:
@@ -162,8 +161,17 @@ class _HessianProduct(torch.autograd.Function):
     def forward(
         ctx: Any, gibbs: Any, eta_u: Tensor, eta_v: Tensor, d_u: Tensor, d_v: Tensor
     ) -> tuple[Tensor, ...]:
-        direction = Scores(on_host("backward", d_u), on_host("backward", d_v))
-        product = gibbs._sums.hessian_product(gibbs._rows, gibbs._scores, direction)
+        n = gibbs.factor.n_factors
+        owners = gibbs._owner, np.repeat(np.arange(n), gibbs.factor.n_additionals)
+        lost = np.array(gibbs._wrong)  # NaN comes through, whatever it is multiplied with
+        vectors = [np.array(on_host("backward", d)) for d in (d_u, d_v)]
+        for owner, d in zip(owners, vectors, strict=True):
+            lost[owner[~np.isfinite(d)]] = True
+        for owner, d in zip(owners, vectors, strict=True):
+            d[lost[owner]] = 0.0
+        product = gibbs._sums.hessian_product(gibbs._rows, gibbs._scores, Scores(*vectors))
+        for owner, d in zip(owners, product, strict=True):
+            d[lost[owner]] = np.nan
         return tuple(map(torch.from_numpy, product))
 
     @staticmethod

@@ -45,6 +45,8 @@ class TorchFactorGraph(FactorGraph):
     tensor([ 0.5000, -0.5000,  0.0000], dtype=torch.float64)
     """
 
+    refuses_non_finite = False  # as in a softmax, and as one component's among others
+
     def __init__(self) -> None:
         check_not_compiled("TorchFactorGraph")
         super().__init__()

@@ -148,14 +148,33 @@ class WeightMap:
     def push_forward(self, d_values: FloatArray) -> FloatArray:
         """Return the change of the weights along a change of all marginals."""
         structure, slot, value = self._nonzeros
-        products = value * d_values[self.variable[slot]]
-        return self._solve(_sums(structure, products, len(self.vertices.owner)))
+        d_slots = d_values[self.variable]
+        factor_of_slot = np.repeat(np.arange(len(self.offsets) - 1), np.diff(self.offsets))
+        lost = self._lost(factor_of_slot[~np.isfinite(d_slots)])
+        d_slots[lost[factor_of_slot]] = 0.0
+        products = value * d_slots[slot]
+        out = self._solve(_sums(structure, products, len(self.vertices.owner)))
+        out[lost[self.vertices.owner]] = np.nan
+        return out
 
     def pull_back(self, d_weights: FloatArray) -> FloatArray:
         """Return a gradient in all marginals for one in the weights."""
         structure, slot, value = self._nonzeros
+        lost = self._lost(self.vertices.owner[~np.isfinite(d_weights)])
+        d_weights = np.where(lost[self.vertices.owner], 0.0, d_weights)
         products = value * self._solve(d_weights)[structure]
-        return _sums(self.variable[slot], products, self.n_variables)
+        out = _sums(self.variable[slot], products, self.n_variables)
+        out[self.variable[ranges(self.offsets, np.flatnonzero(lost))]] = np.nan
+        return out
+
+    def _lost(self, factors: IntArray) -> BoolArray:
+        """Return which factors are some that were given numbers that are NaN or infinite.
+
+        Their results are NaN altogether, also where a derivative of zero would hide it.
+        """
+        lost = np.zeros(len(self.offsets) - 1, dtype=np.bool_)
+        lost[factors] = True
+        return lost
 
     @functools.cached_property
     def _nonzeros(self) -> tuple[IntArray, IntArray, FloatArray]:

@@ -247,7 +247,8 @@ class Solution:
         -------
         d_scores, d_additional_scores
             Gradients in the scores of the variables and of each declaration's additionals. They are
-            zero in components of status ``NON_FINITE`` or ``INFEASIBLE``.
+            NaN in components of status ``NON_FINITE`` and in those where a number of the vector is
+            NaN or infinite, and else zero in components of status ``INFEASIBLE``.
 
         Raises
         ------
@@ -264,25 +265,49 @@ class Solution:
                 "variable of the graph."
             )
         d_extra = self._checked_extra(d_additionals)
-        usable = None if self.ok else ~self._has(Status.NON_FINITE, Status.INFEASIBLE)
-
         part = self.layout.part
         flat = np.empty(0)
         if d_extra:
             shaped = [_flat(d, f) for d, f in zip(d_extra, self.factors, strict=True)]
             flat = part.by_bucket(shaped, self.factors)
-        product, product_v = self.solved.multiply(part.of_graph(d), flat, usable, self.threads)
+        product, product_v = self._multiply(part.of_graph(d), flat)
         out = product if part.whole else self._with_free(d, product)
         return out, part.by_declaration(product_v, self.factors)
 
     jvp = vjp
 
+    def _multiply(self, d: FloatArray, d_v: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """Return the engine's product; NaN for whole components where it has no numbers.
+
+        Faces have zeros in their Jacobians, where an engine need not read what it multiplies with:
+        a NaN would be lost, or infinite numbers become finite ones.
+        """
+        if self.ok and np.isfinite(d).all() and np.isfinite(d_v).all():
+            return self.solved.multiply(d, d_v, None, self.threads)
+        part, lost = self.layout.part, self._has(Status.NON_FINITE)
+        lost[part.component[~np.isfinite(d)]] = True
+        if d_v.size:
+            lost[part.additional_component[~np.isfinite(d_v)]] = True
+        d, d_v = np.where(lost[part.component], 0.0, d), d_v.copy()
+        if d_v.size:
+            d_v[lost[part.additional_component]] = 0.0
+        usable = ~(lost | self._has(Status.INFEASIBLE))
+        product, product_v = self.solved.multiply(d, d_v, usable, self.threads)
+        product[lost[part.component]] = np.nan
+        if product_v.size:
+            product_v[lost[part.additional_component]] = np.nan
+        return product, product_v
+
     def _with_free(self, d: FloatArray, product: FloatArray) -> FloatArray:
         """Return the product for all variables, also for those in no factor."""
         out = np.zeros(len(d))
-        if self.free.size and self.solved.quadratic:
-            inside = self.free[(self.scores[self.free] > 0.0) & (self.scores[self.free] < 1.0)]
-            out[inside] = d[inside]
+        if self.free.size:
+            scores, moved = self.scores[self.free], d[self.free]
+            slope = (scores > 0.0) & (scores < 1.0) & (self.solved.quadratic > 0.0)
+            slope = np.where(np.isnan(self.values[self.free]), np.nan, slope)
+            # a NaN that is not used, such as one in padding, has no part in a gradient
+            with np.errstate(invalid="ignore"):
+                out[self.free] = np.where(moved == 0.0, 0.0, slope * moved)
         out[self.layout.part.variables] = product
         return out
 
@@ -357,10 +382,19 @@ class Solution:
             self.layout, self.factors, self.scores, self.additional_scores, relaxed, limits
         )
 
-    def structures(self, factor: Factor) -> Distributions:
+    def structures(
+        self, factor: Factor, without: Sequence[Status] = (Status.NON_FINITE,)
+    ) -> Distributions:
         """Return the sparse distribution over structures of every factor of a declaration.
 
         A factor solved in closed form is decomposed by its MAP oracle at this call.
+
+        Parameters
+        ----------
+        factor
+            The declaration.
+        without
+            What components can be that have no structures.
 
         Returns
         -------
@@ -380,7 +414,7 @@ class Solution:
                 f"structures: {factor!r} is not a factor of the solved graph; pass what fg.add "
                 "returned before this solve."
             )
-        finite = ~self._has(Status.NON_FINITE)
+        finite = ~self._has(*without)
         groups = []
         for b, bucket in enumerate(self.layout.part.buckets):
             if type(factor) is bucket.type:

@@ -73,6 +73,8 @@ def solve(
     if not finite:
         solution.status[bad] = Status.NON_FINITE
         solution.values[np.isin(layout.component, np.flatnonzero(bad))] = np.nan
+        nu = np.where(bad[part.additional_component], np.nan, solved.additionals())
+        solution.additionals = part.by_declaration(nu, factors)
     if options.trace:
         solution.trace = solved.trace()
     return solution

@@ -11,10 +11,11 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn import functional
 
-from lpsmap_core import Distributions, FactorGraph, Variables
+from lpsmap_core import Distributions, Factor, FactorGraph, Status, Variables
 from lpsmap_core.engine.options import checked_options
 from lpsmap_core.plugins.packs import advice
 from lpsmap_core.plugins.registry import installed
+from lpsmap_torch.function import attach_probabilities
 from lpsmap_torch.graph import TorchFactorGraph
 from lpsmap_torch.layers.checks import (
     check_parameters,
@@ -190,8 +191,10 @@ class Layer(nn.Module):
             table = functional.pad(weights.reshape(-1, weights.shape[-1]), (0, 1)).reshape(-1)
             entries = torch.from_numpy(tied.entries(weights.shape[-1])).to(table.device)
             graph.rescore(tied.factor, table[entries].reshape(np.shape(tied.factor.additionals)))
-        graph.solve(**self._options())
-        return graph.structures(layout.declared.factors[0])
+        shown = layout.declared.factors[:1] or [graph.add(_no_factor(layout.variables))]
+        solution = graph.solve(**self._options())
+        found = solution.structures(shown[0], without=(Status.NON_FINITE, Status.INFEASIBLE))
+        return attach_probabilities(found, graph.value_of(layout.variables).reshape(-1))
 
     def _checked(
         self, scores: Tensor, weights: Tensor | None, lengths: Any, mask: Any
@@ -222,7 +225,9 @@ class Layer(nn.Module):
         self, shape: tuple[int, ...], lengths: Lengths, mask: Mask, n_weights: int
     ) -> tuple[Layout, dict[str, Any]]:
         """Return the layout for scores of a shape, and the options of its solves."""
-        return self._laid_out(FactorGraph(), shape, lengths, mask, n_weights), self._options()
+        graph = FactorGraph()
+        graph.refuses_non_finite = TorchFactorGraph.refuses_non_finite
+        return self._laid_out(graph, shape, lengths, mask, n_weights), self._options()
 
     def _laid_out(
         self,
@@ -291,6 +296,12 @@ def factor_type(name: str) -> Any:
     if name not in factors:
         raise ImportError(f"{name}: no such factor type; {advice(name, factors)}")
     return factors[name].value
+
+
+def _no_factor(u: Variables) -> Factor:
+    """Return a declaration of no factors, for a batch in which nothing takes part."""
+    nothing: Factor = factor_type("Xor")(u.reshape(-1)[:0].reshape(0, 1))
+    return nothing
 
 
 def _placed(layout: Layout, scores: Tensor) -> Tensor:

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from lpsmap_core import Factor, FactorGraph, Solution, Variables
+from lpsmap_core import Factor, FactorGraph, Solution, Status, Variables
 from lpsmap_torch.graph import in_factors
 
 __all__ = ["Declared", "Layout", "Solved", "Tied"]
@@ -62,6 +62,8 @@ class Layout:
         for factor in declared.factors:
             graph.add(factor)
         shown = in_factors(graph).reshape(variables.shape)[declared.shown]
+        if declared.forbidden is not None:
+            shown &= ~declared.forbidden
         self.keep = None if shown.all() else shown
 
     def solve(self, scores: FloatArray, parameters: FloatArray, options: dict[str, Any]) -> Solved:
@@ -98,8 +100,17 @@ class Layout:
         return self.kept(whole.reshape(self.variables.shape)[self.declared.shown])
 
     def kept(self, numbers: FloatArray) -> FloatArray:
-        """Return numbers of scores, zeros in the padding."""
+        """Return numbers of scores, zeros in the padding and where the mask forbids."""
         return numbers if self.keep is None else np.where(self.keep, numbers, 0.0)
+
+    def infeasible(self, solution: Solution, n: int) -> NDArray[np.bool_] | None:
+        """Return which of `n` instances contradict themselves, flat; None if none does."""
+        wrong = [status is Status.INFEASIBLE for status in solution.status.tolist()]
+        if not any(wrong):
+            return None
+        of_variable = np.append(wrong, False)[solution.layout.component]  # component -1: padding
+        found: NDArray[np.bool_] = np.any(of_variable.reshape(n, -1), axis=1)
+        return found
 
     def _masked(self, scores: FloatArray) -> FloatArray:
         forbidden, inside = self.declared.forbidden, self.kept(scores)
@@ -121,7 +132,8 @@ class Solved:
 
     def __init__(self, layout: Layout, solution: Solution, shape: tuple[int, ...]) -> None:
         self._layout, self._solution, self._shape = layout, solution, shape
-        self.values = layout.taken(solution.values)
+        self._infeasible = None if solution.ok else layout.infeasible(solution, shape[0])
+        self.values = self._taken(solution.values)
 
     def pull_back(self, gradient: FloatArray) -> tuple[FloatArray, FloatArray]:
         """Return the gradients in scores and parameters that one in the marginals amounts to."""
@@ -131,7 +143,7 @@ class Solved:
         for i, tied in self._tied():
             entries = tied.entries(n_parameters).reshape(-1)
             table += np.bincount(entries, extra[i].reshape(-1), minlength=len(table))
-        return self._layout.taken(d_scores), table.reshape(n, n_parameters + 1)[:, :-1]
+        return self._taken(d_scores), table.reshape(n, n_parameters + 1)[:, :-1]
 
     def push_forward(self, d_scores: FloatArray, d_parameters: FloatArray | None) -> FloatArray:
         """Return the change of the marginals along one of the scores, and of the parameters."""
@@ -141,10 +153,21 @@ class Solved:
             table = with_zeros(d_parameters.reshape(self._shape))
             for i, tied in self._tied():
                 extra[i] = table[tied.entries(self._shape[1])]
-        return self._layout.taken(self._solution.jvp(self._whole(d_scores), extra)[0])
+        return self._taken(self._solution.jvp(self._whole(d_scores), extra)[0])
 
     def _whole(self, numbers: FloatArray) -> FloatArray:
-        return self._layout.placed(self._layout.kept(numbers)).reshape(-1)
+        return self._layout.placed(self._feasible(self._layout.kept(numbers))).reshape(-1)
+
+    def _taken(self, whole: FloatArray) -> FloatArray:
+        return self._feasible(self._layout.taken(whole))
+
+    def _feasible(self, numbers: FloatArray) -> FloatArray:
+        """Return numbers of scores, zeros in instances that no structure fits."""
+        if self._infeasible is None:
+            return numbers
+        rows = numbers.reshape(len(self._infeasible), -1)
+        with np.errstate(invalid="ignore"):  # NaN comes through
+            return (rows * ~self._infeasible[:, None]).reshape(numbers.shape)
 
     def _tied(self) -> list[tuple[int, Tied]]:
         """Return the declarations with parameters, with their numbers in the graph."""

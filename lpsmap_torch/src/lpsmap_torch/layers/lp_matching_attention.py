@@ -42,8 +42,10 @@ class LPMatchingAttention(RelaxedPairLayer):
     def declare(self, u: Variables, lengths: Lengths, mask: Mask, n_weights: int) -> Declared:
         """Return the rows and columns that have a pair at all."""
         m, n = u.shape[-2:]
-        allowed = self._allowed(u.shape, lengths, mask).reshape(-1, m, n)
-        table = u.reshape(-1, m, n)
+        allowed = self._allowed(u.shape, lengths, mask)
+        if not allowed.any():
+            return Declared([])
+        allowed, table = allowed.reshape(-1, m, n), u.reshape(-1, m, n)
         heights, widths = allowed.any(axis=2).sum(axis=1), allowed.any(axis=1).sum(axis=1)
         wide = heights <= widths
         factors = [

@@ -59,6 +59,8 @@ class LPSequenceAttention(RelaxedPairLayer):
         """Return the sequences, and the words that they use."""
         m, n = u.shape[-2:]
         allowed = self._allowed(u.shape, lengths, mask)
+        if not allowed.any():
+            return Declared([])
         rows, columns = self._rectangles(allowed)[0].reshape(-1, 2).T
         in_rows = np.broadcast_to((np.arange(m) < rows[:, None])[:, :, None], (len(rows), m, n))
         in_columns = np.broadcast_to(np.arange(n) < columns[:, None, None], (len(rows), m, n))

@@ -64,7 +64,10 @@ class SequenceAttention(PairLayer):
 
     def declare(self, u: Variables, lengths: Lengths, mask: Mask, n_weights: int) -> Declared:
         """Return a sequence an instance."""
-        rectangles, forbidden = self._rectangles(self._allowed(u.shape, lengths, mask))
+        allowed = self._allowed(u.shape, lengths, mask)
+        if not allowed.any():
+            return Declared([])
+        rectangles, forbidden = self._rectangles(allowed)
         distances = np.zeros((*u.shape[:-2], 2 * self.reach + 1))
         sequence = factor_type("SequenceDistance")(u, distances, lengths=rectangles)
         return Declared([sequence], forbidden, (Tied(sequence, np.arange(n_weights)),))
