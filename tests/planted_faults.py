@@ -56,6 +56,49 @@ class IntegersOfTooFew(Allowed):
         self.allowed = (np.array([1]),) * (self.n_factors - 1)
 
 
+@caught_by("check_parameters")
+class MisspeltAxes(OneOf):
+    variable_ndim = 1
+
+
+@caught_by("check_parameters")
+class MisspeltParameters(OneOf):
+    row_parameter = ("prize",)
+
+
+@caught_by("check_parameters")
+class MisspeltLengths(OneOf):
+    lenght_axes = (0,)
+
+
+@caught_by("check_parameters")
+class HidesRow(OneOf):
+    def __init__(self, variables, *args, **options):
+        super().__init__(variables, *args, **options)
+        self.row = np.zeros(3)
+
+
+@caught_by("check_parameters")
+class HidesLinks(OneOf):
+    links = 0
+
+
+@caught_by("check_indices")
+class KernelFarBeyondItsArrays(Compiled):
+    @staticmethod
+    def map_kernel(rows, factors, scores, structures):
+        Compiled.map_kernel(rows, factors, scores, structures)
+        structures.entry[structures.start[rows[0]] + 10**9] = 0
+
+
+@caught_by("check_indices")
+class ClosedFormFarBeyondItsArrays(ClosedKernel):
+    @staticmethod
+    def projection_kernel(rows, factors, scores, solution):
+        ClosedKernel.projection_kernel(rows, factors, scores, solution)
+        solution.z[factors.offsets[rows[-1]] + 10**9] = 0.0
+
+
 @caught_by("check_shapes")
 class WrongShape(OneOf):
     def vertex(self, y):
@@ -589,6 +632,57 @@ class NeedsAnArray(OneOf):
 
     def __init__(self, variables, additionals=None, *, lengths=None, prize=0.0):
         super().__init__(variables, prize=prize.mean() if np.ndim(prize) else prize)
+
+
+@caught_by("check_lengths")
+class DropsLengths(OneOf):
+    @classmethod
+    def examples(cls):
+        return [cls(FactorGraph().variable((3, 4)), lengths=[4, 1, 2])]
+
+    def __init__(self, variables, additionals=None, *, lengths=None, prize=0.0):
+        super().__init__(variables, additionals, prize=prize)
+
+
+@caught_by("check_lengths")
+class DropsLengthsThatNoExampleHas(DropsLengths):
+    @classmethod
+    def examples(cls):
+        return [cls(FactorGraph().variable((3, 4)))]
+
+
+@caught_by("check_row_alone")
+class BonusOfTheFirstRow(OneOf):
+    @classmethod
+    def examples(cls):
+        return [cls(FactorGraph().variable((3, 4)), bonus=np.array([0.0, 5.0, -5.0]))]
+
+    def __init__(self, variables, additionals=None, *, lengths=None, prize=0.0, bonus=0.0):
+        super().__init__(variables, additionals, lengths=lengths, prize=prize)
+        self.bonus = np.broadcast_to(bonus, self.batch_shape).reshape(-1)
+
+    def solve_map(self, eta_u, eta_v):
+        return super().solve_map(eta_u if self.bonus[0] == 0.0 else -eta_u, eta_v)
+
+
+@caught_by("check_integers")
+class SameIntegersInAllExamples(Allowed):
+    @classmethod
+    def examples(cls):
+        return [cls(FactorGraph().variable((3, 4)), np.array([0, 2]))]
+
+
+@caught_by("check_integers")
+class IntegersOfTheFirstDeclaration(Allowed):
+    @classmethod
+    def examples(cls):
+        u = FactorGraph().variable((3, 4))
+        return [cls(u, np.array([0, 2])), cls(u, np.array([1, 3]))]
+
+    @staticmethod
+    def map_kernel(rows, factors, *records):
+        first = np.zeros_like(factors.integer_ranges) + factors.integer_ranges[0]
+        Allowed.map_kernel(rows, factors._replace(integer_ranges=first), *records)
 
 
 @caught_by("check_larger")

@@ -22,13 +22,22 @@ from lpsmap_core.testing import (
 from lpsmap_factors_logic import Knapsack
 from planted_faults import (
     FAULTS,
+    BonusOfTheFirstRow,
     DecodesToArrays,
+    DropsLengths,
     Halves,
+    HidesLinks,
+    HidesRow,
+    KernelFarBeyondItsArrays,
     KernelOfNoNumbers,
     KernelWritesIntoItsScores,
     KernelWritesTooMuch,
+    MisspeltAxes,
+    MisspeltLengths,
+    MisspeltParameters,
     NegatesAgain,
     NotANumber,
+    SameIntegersInAllExamples,
     TwiceTheJacobian,
 )
 from sound_types import SOUND, Block, OneOf
@@ -241,6 +250,75 @@ def test_parametrisation_refuses_what_is_no_instance():
 def test_pytest_is_imported_only_to_parametrise():
     program = "import lpsmap_core.testing, sys; raise SystemExit('pytest' in sys.modules)"
     subprocess.run([sys.executable, "-c", program], check=True)
+
+
+@pytest.mark.parametrize(
+    ("cls", "words"),
+    [
+        (MisspeltAxes, "the class attribute 'variable_ndim' .*expected 'variables_ndim'"),
+        (MisspeltParameters, "the class attribute 'row_parameter' .*expected 'row_parameters'"),
+        (MisspeltLengths, "the class attribute 'lenght_axes' .*expected 'length_axes'"),
+        (HidesRow, "self.row hides the method Factor.row, which core calls; expected another name"),
+        (HidesLinks, "the class attribute links = 0 hides the method Factor.links, which core"),
+    ],
+)
+def test_names_that_core_would_pass_over_are_refused_where_a_factor_is_declared(cls, words):
+    graph = FactorGraph()
+    with pytest.raises(TypeError, match=f"{cls.__name__}: {words}"):
+        graph.add(cls(graph.variable((2, 3))))
+
+
+def test_a_kernel_far_out_of_bounds_is_named_and_its_line():
+    factor = KernelFarBeyondItsArrays.examples()[0]
+    results = list(run_checks(factor))
+    assert results[-1].check == "check_indices"
+    assert re.search(
+        r"Got: KernelFarBeyondItsArrays.map_kernel: IndexError: index \d+ is out of bounds .*, in "
+        r"line \d+ of planted_faults.py: structures.entry",
+        results[-1].message,
+    )
+
+
+FAR_OUT = """
+import numpy as np
+from lpsmap_core import Factor, FactorGraph, kernel
+from lpsmap_core.testing import check_factor
+
+@kernel
+def far(rows, factors, scores, structures):
+    for r in rows:
+        structures.entry[structures.start[r] + 10**9] = 1
+        structures.size[r] = 1
+
+class FarOut(Factor):
+    map_kernel = staticmethod(far)
+    def solve_map(self, eta_u, eta_v):
+        return int(np.argmax(eta_u))
+    def vertex(self, y):
+        return np.eye(self.event_shape[0])[y], []
+
+check_factor(FarOut(FactorGraph().variable((2, 3))))
+"""
+
+
+@pytest.mark.compiled
+def test_a_compiled_kernel_far_out_of_bounds_does_not_end_the_process():
+    done = subprocess.run(
+        [sys.executable, "-c", FAR_OUT], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 1, done
+    assert "check_indices\nRule: kernels and methods stay within their arrays" in done.stderr
+    assert "Got: FarOut.map_kernel: IndexError" in done.stderr
+
+
+def test_dropped_lengths_and_foreign_data_are_named():
+    for cls, check, words in (
+        (DropsLengths, "check_lengths", "a declaration with lengths, of which DropsLengths covers"),
+        (BonusOfTheFirstRow, "check_row_alone", "as alone; set what differs by row with"),
+        (SameIntegersInAllExamples, "check_integers", "the same allowed in all of"),
+    ):
+        result = next(r for r in run_checks(cls.examples()[0]) if r.check == check)
+        assert words in result.message
 
 
 # -------------------------------------------------------------------- its page in the docs

@@ -337,9 +337,10 @@ class Potts(Dense):
 
     @classmethod
     def examples(cls) -> list[Factor]:
-        """Return small declarations for the conformance kit: a chain, and a pair."""
-        x = FactorGraph().variable((3, 2))
-        return [cls(x[:-1], x[1:], [0.5, -0.5]), cls(x[0], ~x[2], 1.0)]
+        """Return small declarations for the conformance kit: a chain, and pairs."""
+        graph = FactorGraph()
+        x, y = graph.variable((3, 2)), graph.variable((2, 3))
+        return [cls(x[:-1], x[1:], [0.5, -0.5]), cls(x[0], ~x[2], 1.0), cls(y[0], y[1], 0.5)]
 
 
 def _side_by_side(name: str, blocks: Sequence[Variables]) -> tuple[Variables, tuple[int, ...]]:

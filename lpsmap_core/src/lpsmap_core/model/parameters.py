@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from lpsmap_core.model.factor import Factor
+from lpsmap_core.model.names import check_names
 
 __all__ = ["check_arrays"]
 
@@ -17,9 +18,11 @@ def check_arrays(factor: Factor) -> None:
     Raises
     ------
     TypeError
-        If `row_parameters` is one name, or an attribute that it, `link_parameter` or
-        `integer_parameter` names is missing or of another kind or shape.
+        If an attribute is misspelt or hides a method, `row_parameters` is one name, or an attribute
+        that it, `link_parameter` or `integer_parameter` names is missing or of another kind or
+        shape.
     """
+    check_names(factor)
     rows, links, integers = factor.row_parameters, factor.link_parameter, factor.integer_parameter
     if isinstance(rows, str):
         raise TypeError(

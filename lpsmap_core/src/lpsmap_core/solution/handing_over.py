@@ -19,6 +19,7 @@ from lpsmap_core.kernels.interrupts import Watch
 from lpsmap_core.layout.layout import Layout
 from lpsmap_core.model.factor import Factor
 from lpsmap_core.solution.assignment import Assignment
+from lpsmap_core.solution.foreign import check_answer
 from lpsmap_core.solution.solution import Solution
 from lpsmap_core.solution.solve import non_finite_components
 
@@ -189,7 +190,7 @@ def _solved(program: Program, solver: MapSolver, limits: SearchLimits) -> Answer
     given = SolverLimits(limits.gap, left if left < math.inf else None, limits.threads)
     try:
         with raised_by_ctrl_c():
-            answer = solver.solve(program, given)
+            answer = check_answer(solver, program, solver.solve(program, given))
     except KeyboardInterrupt:
         return Answer(None, math.inf, interrupted=True)
     slack = ROUNDING * (1.0 + float(np.abs(program.scores).sum()))

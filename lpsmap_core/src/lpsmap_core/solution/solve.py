@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from lpsmap_core.decoding.far_scores import bring_near
+from lpsmap_core.engine.compiled import CompiledEngine
 from lpsmap_core.engine.options import Options
 from lpsmap_core.engine.protocol import Engine, SolvedGraph
 from lpsmap_core.engine.status import Status
@@ -15,6 +16,7 @@ from lpsmap_core.kernels.arrays import BoolArray, FloatArray
 from lpsmap_core.layout.layout import Layout
 from lpsmap_core.model.factor import Factor
 from lpsmap_core.model.unused import are_scores, forget_unused
+from lpsmap_core.solution.foreign import check_solved
 from lpsmap_core.solution.solution import Solution
 
 __all__ = ["non_finite_components", "solve"]
@@ -69,6 +71,8 @@ def solve(
         eta, eta_v, _ = bring_near(part, eta, eta_v)
     start = None if warm is None else warm.of_part(layout)
     solved = engine.solve(part, eta, eta_v, bad, options, start)
+    if not isinstance(engine, CompiledEngine):
+        check_solved(engine, part, solved, bad)
     solution = _gather(layout, factors, scores, additionals, solved, options.threads)
     if not finite:
         solution.status[bad] = Status.NON_FINITE

@@ -36,6 +36,7 @@ from lpsmap_core.testing.graphs import (
     check_negation,
     check_sharp_scores,
 )
+from lpsmap_core.testing.indices import check_indices
 from lpsmap_core.testing.log_partition import check_log_partition, has_log_partition
 from lpsmap_core.testing.purity import (
     check_determinism,
@@ -45,6 +46,7 @@ from lpsmap_core.testing.purity import (
     check_pickling,
     check_threads,
 )
+from lpsmap_core.testing.rows import check_integers, check_row_alone
 from lpsmap_core.testing.solutions import (
     check_batching,
     check_certificate,
@@ -78,6 +80,7 @@ class Check(Protocol):
 
 FIRST: tuple[Check, ...] = (
     check_parameters,
+    check_indices,
     check_shapes,
     check_vertex_sizes,
     check_map_kernel,
@@ -100,6 +103,8 @@ ORACLE: tuple[Check, ...] = (
     check_immutable,
     check_threads,
     check_pickling,
+    check_row_alone,
+    check_integers,
     check_lengths,
     check_lists,
     check_larger,

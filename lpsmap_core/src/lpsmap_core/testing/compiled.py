@@ -16,7 +16,13 @@ from lpsmap_core.testing.draws import DRAWS
 from lpsmap_core.testing.oracle import Oracle, oracles_of, vertices_seen
 from lpsmap_core.testing.rules import broken
 
-__all__ = ["KernelAnswers", "ask_kernel", "check_map_kernel", "check_vertex_sizes"]
+__all__ = [
+    "KernelAnswers",
+    "ask_kernel",
+    "check_map_kernel",
+    "check_vertex_sizes",
+    "require_as_good",
+]
 
 UNTOUCHED = -7
 """What buffers hold before a kernel writes."""
@@ -65,7 +71,7 @@ def check_map_kernel(factor: Factor, *, seed: int = 0, draws: int = DRAWS) -> No
             scores = np.concatenate(
                 [problems.a[problems.slots(f)], problems.eta_v[problems.extra(f)]]
             )
-            _require_as_good(oracle, answers.vertex(f, oracle), seen[bucket.row[f]], scores)
+            require_as_good(oracle, answers.vertex(f, oracle), seen[bucket.row[f]], scores)
 
 
 class KernelAnswers(NamedTuple):
@@ -162,9 +168,10 @@ def _require_room(factor: Factor, bucket: Bucket, rows: IntArray, answers: Kerne
         )
 
 
-def _require_as_good(
+def require_as_good(
     oracle: Oracle, vertex: FloatArray, seen: FloatArray, scores: FloatArray
 ) -> None:
+    """Require that a kernel's vertex scores as the plain oracle's, and is one of its own."""
     plain = oracle.of(scores)
     allowed = 1e-10 * np.abs(scores).sum()
     found, best = float(scores @ vertex), float(scores @ plain.vertex)

@@ -21,7 +21,8 @@ from lpsmap_core.testing.rules import ConformanceError, broken
 from lpsmap_core.testing.solutions import check_certificate
 from lpsmap_core.testing.structures import check_parameters, check_shapes
 
-__all__ = ["check_larger", "check_lengths", "check_lists"]
+__all__ = ["Call", "check_larger", "check_lengths", "check_lists", "declarations_of"]
+__all__ += ["declared_with"]
 
 Call = inspect.BoundArguments
 """How an example was declared: the arguments of its type, by name."""
@@ -31,9 +32,13 @@ MORE = 3
 
 
 def check_lengths(factor: Factor, *, seed: int = 0, draws: int = DRAWS) -> None:
-    """Lengths for several axes may be given as one number per factor, and all else follows."""
-    for call in _declarations_of(factor):
+    """Lengths are kept; for several axes they may be given as one number per factor."""
+    for call in declarations_of(factor):
         given, axes = call.arguments.get("lengths"), factor._cut_axes()
+        if given is None:
+            _require_lengths(factor, call)
+        elif factor.keep is None:
+            raise _dropped(factor)
         if given is None or len(axes) == 1 or factor.lengths is None:
             continue
         shortest = factor.lengths.min(axis=1).reshape(factor.batch_shape)
@@ -49,9 +54,32 @@ def check_lengths(factor: Factor, *, seed: int = 0, draws: int = DRAWS) -> None:
         )
 
 
+def _require_lengths(factor: Factor, call: Call) -> None:
+    """Require that lengths cut a declaration that was made without, if its type takes them."""
+    axes = factor._cut_axes()
+    longest = min((factor.event_shape[axis] for axis in axes), default=0)
+    if "lengths" not in call.signature.parameters or longest < 2 or factor.keep is not None:
+        return
+    try:
+        short = declared_with(factor, call, lengths=np.full(factor.batch_shape, longest - 1))
+    except Exception:  # of arguments that go with the size, or lengths of another meaning
+        return
+    if short.keep is None:
+        raise _dropped(short)
+
+
+def _dropped(factor: Factor) -> ConformanceError:
+    return broken(
+        "lengths that are given say what takes part, because users pad batches",
+        f"a declaration with lengths, of which {type(factor).__name__} covers all entries",
+        "super().__init__(variables, lengths=lengths), or no such argument",
+        repr(factor),
+    )
+
+
 def check_lists(factor: Factor, *, seed: int = 0, draws: int = DRAWS) -> None:
     """Lists do for arrays in every argument."""
-    for call in _declarations_of(factor):
+    for call in declarations_of(factor):
         lists = {
             name: value.tolist()
             for name, value in call.arguments.items()
@@ -64,7 +92,7 @@ def check_lists(factor: Factor, *, seed: int = 0, draws: int = DRAWS) -> None:
 
 def check_larger(factor: Factor, *, seed: int = 0, draws: int = DRAWS) -> None:
     """Declared larger, where the arguments allow it, the type is as right as in its examples."""
-    for call in _declarations_of(factor):
+    for call in declarations_of(factor):
         views = [name for name, x in call.arguments.items() if isinstance(x, Variables)]
         if len(views) != 1:
             continue
@@ -75,7 +103,7 @@ def check_larger(factor: Factor, *, seed: int = 0, draws: int = DRAWS) -> None:
         if "lengths" in call.arguments:
             changed["lengths"] = None
         try:
-            larger = _with(factor, call, **changed)
+            larger = declared_with(factor, call, **changed)
         except (TypeError, ValueError):
             continue  # of arguments that go with the size
         _hold(larger, seed, min(draws, DRAWS))
@@ -106,7 +134,7 @@ def _hold(larger: Factor, seed: int, draws: int) -> None:
             ) from error
 
 
-def _declarations_of(factor: Factor) -> list[Call]:
+def declarations_of(factor: Factor) -> list[Call]:
     """Return the calls by which the type's examples declare the like of a factor."""
     calls: list[tuple[Factor, Call]] = []
     with _recorded(type(factor), calls):
@@ -135,7 +163,7 @@ def _recorded(cls: type[Factor], calls: list[tuple[Factor, Call]]) -> Iterator[N
             del cls.__init__
 
 
-def _with(factor: Factor, call: Call, **changed: Any) -> Factor:
+def declared_with(factor: Factor, call: Call, **changed: Any) -> Factor:
     """Declare a factor again with other arguments."""
     again = inspect.BoundArguments(call.signature, call.arguments | changed)
     make: Callable[..., Factor] = type(factor)
@@ -144,7 +172,7 @@ def _with(factor: Factor, call: Call, **changed: Any) -> Factor:
 
 def _declared(factor: Factor, call: Call, how: str, **changed: Any) -> Factor:
     try:
-        return _with(factor, call, **changed)
+        return declared_with(factor, call, **changed)
     except Exception as error:
         raise broken(
             "every form of an argument that the base class takes declares a factor, because users "

@@ -25,6 +25,7 @@ from lpsmap_core.testing.oracle import Oracle, oracles_of
 from lpsmap_core.testing.rules import broken
 
 __all__ = [
+    "compiled_questions",
     "check_determinism",
     "check_hidden_state",
     "check_immutable",
@@ -49,7 +50,7 @@ def check_determinism(factor: Factor, *, seed: int = 0, draws: int = DRAWS) -> N
                 "the same twice; break ties by position, and use no random numbers",
                 oracle.where(scores),
             )
-    for name, ask in _compiled_questions(problems).items():
+    for name, ask in compiled_questions(problems).items():
         _require_same(factor, name, ask(), ask(), "twice in a row")
 
 
@@ -70,9 +71,9 @@ def check_hidden_state(factor: Factor, *, seed: int = 0, draws: int = DRAWS) -> 
                 f"{expected.tolist()}, as asked first",
                 oracle.where(scores),
             )
-    asked = _compiled_questions(problems)
+    asked = compiled_questions(problems)
     before = {name: ask() for name, ask in asked.items()}
-    for ask in _compiled_questions(problems.moved(problems.a, -problems.eta_v)).values():
+    for ask in compiled_questions(problems.moved(problems.a, -problems.eta_v)).values():
         ask()
     for name, ask in asked.items():
         _require_same(factor, name, before[name], ask(), "before and after other calls")
@@ -94,7 +95,7 @@ def check_inputs_unchanged(factor: Factor, *, seed: int = 0, draws: int = DRAWS)
                 scores.tolist(),
                 oracle.name,
             )
-    for name, ask in _compiled_questions(problems).items():
+    for name, ask in compiled_questions(problems).items():
         with _unchanged(factor, name, _arrays_of(problems)):
             ask()
 
@@ -105,7 +106,7 @@ def check_immutable(factor: Factor, *, seed: int = 0, draws: int = DRAWS) -> Non
     problems, questions = _questions(factor, seed, draws)
     for oracle, scores in questions:
         oracle.of(scores)
-    for ask in _compiled_questions(problems).values():
+    for ask in compiled_questions(problems).values():
         ask()
     after = vars(factor)
     changed = sorted(set(after) ^ set(before)) + [
@@ -163,7 +164,7 @@ def check_threads(factor: Factor, *, seed: int = 0, draws: int = DRAWS) -> None:
     def ask_all(shift: int) -> list[FloatArray]:
         order = np.roll(np.arange(len(questions)), shift)
         answers = {k: questions[k][0].of(questions[k][1]).vertex for k in order.tolist()}
-        compiled = [part for ask in _compiled_questions(problems).values() for part in ask()]
+        compiled = [part for ask in compiled_questions(problems).values() for part in ask()]
         return [answers[k] for k in range(len(questions))] + compiled
 
     expected = ask_all(0)
@@ -202,7 +203,7 @@ def _questions(
     return problems, questions
 
 
-def _compiled_questions(problems: LocalProblems) -> dict[str, Callable[[], list[Any]]]:
+def compiled_questions(problems: LocalProblems) -> dict[str, Callable[[], list[Any]]]:
     """Return calls of everything that answers for many rows at once, by name.
 
     Every call makes its own solver: a solver may start from the faces that it found last.

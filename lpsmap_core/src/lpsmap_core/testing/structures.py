@@ -8,6 +8,7 @@ import numpy as np
 
 from lpsmap_core.kernels.arrays import FloatArray
 from lpsmap_core.model.factor import Factor
+from lpsmap_core.model.names import check_names
 from lpsmap_core.model.parameters import check_arrays
 from lpsmap_core.model.unused import unused_of
 from lpsmap_core.testing.draws import DRAWS, random_scores
@@ -29,6 +30,16 @@ def check_parameters(factor: Factor, *, seed: int = 0, draws: int = DRAWS) -> No
 
     The engine turns them into columns of arrays for whole buckets.
     """
+    try:
+        check_names(factor)
+    except TypeError as error:
+        raise broken(
+            "attributes of the protocol's names are the protocol's, because core looks for them "
+            "by name, and passes over others",
+            error,
+            "the protocol's spelling, and other names for what is the type's own",
+            repr(factor),
+        ) from None
     try:
         check_arrays(factor)
     except TypeError as error:

@@ -1,0 +1,72 @@
+"""Names of a factor type's attributes: those that look like slips, and those that Factor needs."""
+
+from __future__ import annotations
+
+import difflib
+import functools
+from collections.abc import Iterator
+from types import FunctionType
+from typing import Any
+
+from lpsmap_core.model.factor import Factor
+
+__all__ = ["check_names"]
+
+SLIP = 0.9
+"""From how alike on a name is taken for a slip of the pen; 1 is the same."""
+
+ELSEWHERE = ("arguments", "linear_constraints", "necessary_constraints", "hypergraph")
+"""Names of the protocol that `Factor` itself does not have."""
+
+CORE = "lpsmap_core."
+"""The package whose classes have the protocol's names, such as `DynamicProgram`."""
+
+METHODS = frozenset(name for name, value in vars(Factor).items() if isinstance(value, FunctionType))
+"""What an attribute of an instance must not hide."""
+
+PROTOCOL = frozenset(name for name in (*vars(Factor), *ELSEWHERE) if not name.startswith("_"))
+
+
+def check_names(factor: Factor) -> None:
+    """Refuse attributes that a type meant for the protocol and misspelt, or that hide a method.
+
+    Raises
+    ------
+    TypeError
+        If there is one; the message names it.
+    """
+    name = type(factor).__name__
+    for hidden in METHODS & vars(factor).keys():
+        raise TypeError(
+            f"{name}: self.{hidden} hides the method Factor.{hidden}, which core calls; expected "
+            f"another name for the attribute, such as self.{hidden}_."
+        )
+    for wrong in _wrong_names(type(factor)):
+        raise TypeError(f"{name}: {wrong}")
+
+
+@functools.cache
+def _wrong_names(cls: type[Factor]) -> tuple[str, ...]:
+    return tuple(_find_wrong(cls))
+
+
+def _find_wrong(cls: type[Factor]) -> Iterator[str]:
+    bases = cls.__mro__[: cls.__mro__.index(Factor)]
+    known = PROTOCOL.union(*(vars(base) for base in bases if base.__module__.startswith(CORE)))
+    for base in bases:
+        for name, value in vars(base).items():
+            if name in METHODS and not _is_method(value):
+                yield (
+                    f"the class attribute {name} = {value!r:.40} hides the method Factor.{name}, "
+                    "which core calls; expected another name for it."
+                )
+            meant = difflib.get_close_matches(name, known, 1, SLIP)
+            if not name.startswith("_") and name not in known and meant:
+                yield (
+                    f"the class attribute {name!r} means nothing to core; expected {meant[0]!r}, "
+                    "which it looks like. Rename it."
+                )
+
+
+def _is_method(value: Any) -> bool:
+    return callable(value) or isinstance(value, (classmethod, staticmethod, property))

@@ -1,0 +1,115 @@
+"""Checks that a row's answer comes of its own data: alone, and among other declarations."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from lpsmap_core.kernels.arrays import FloatArray
+from lpsmap_core.layout.layout import build_layout
+from lpsmap_core.model.factor import Factor
+from lpsmap_core.model.variables import Variables
+from lpsmap_core.testing.compiled import ask_kernel, require_as_good
+from lpsmap_core.testing.declarations import Call, declarations_of, declared_with
+from lpsmap_core.testing.draws import DRAWS, random_scores
+from lpsmap_core.testing.oracle import Oracle, oracles_of, vertices_seen
+from lpsmap_core.testing.rules import broken
+
+__all__ = ["check_integers", "check_row_alone"]
+
+
+def check_row_alone(factor: Factor, *, seed: int = 0, draws: int = DRAWS) -> None:
+    """A row of a declaration answers as it does declared alone, with its own part of the data."""
+    if factor.n_factors < 2 or factor.flipped is not None:
+        return
+    rng = np.random.default_rng(seed)
+    for call in declarations_of(factor):
+        for oracle in oracles_of(factor):
+            alone = _alone(factor, call, oracle)
+            if alone is None:
+                break  # arguments that lie otherwise
+            for scores in random_scores(rng, draws, oracle.size):
+                found, expected = oracle.of(scores).vertex, alone.of(scores).vertex
+                if not np.array_equal(found, expected, equal_nan=True):
+                    raise broken(
+                        "a row answers as it does declared alone, because data of its own lie in "
+                        "row_parameters, link_parameter or integer_parameter, and every other "
+                        "attribute is shared by all rows",
+                        f"{found.tolist()} in the batch",
+                        f"{expected.tolist()}, as alone; set what differs by row with "
+                        "self.per_factor or self.integers and list its name",
+                        oracle.where(scores),
+                    )
+
+
+def _alone(factor: Factor, call: Call, oracle: Oracle) -> Oracle | None:
+    """Return the oracle of one row, declared alone; None if the arguments do not show how."""
+    batch, changed = factor.batch_shape, {}
+    index = np.unravel_index(oracle.i, batch)
+    for name, value in call.arguments.items():
+        if isinstance(value, Variables):
+            if value.shape != factor.variables.shape:
+                return None
+            changed[name] = value[index]
+        elif isinstance(value, (list, tuple)) and any(isinstance(x, Variables) for x in value):
+            return None
+        elif name in (*factor.row_parameters, factor.link_parameter, factor.integer_parameter):
+            changed[name] = _of_row(factor, name, oracle.i, value)
+        elif np.ndim(value) >= len(batch) and np.shape(value)[: len(batch)] == batch:
+            changed[name] = np.asarray(value)[index]
+        elif np.ndim(value) and not isinstance(value, np.ndarray):
+            return None
+    try:
+        alone = declared_with(factor, call, **changed)
+    except (TypeError, ValueError, IndexError):
+        return None
+    if alone.n_factors != 1 or alone.n_additionals != factor.n_additionals:
+        return None
+    found = Oracle(alone, 0)
+    return found if found.arity == oracle.arity else None
+
+
+def _of_row(factor: Factor, name: str, i: int, value: Any) -> Any:
+    """Return a factor's own part of an argument that its type keeps under the argument's name."""
+    kept = getattr(factor, name)
+    if name == factor.integer_parameter:
+        return value[i] if isinstance(kept, tuple) else value
+    if name == factor.link_parameter:
+        return kept[np.unravel_index(i, factor.batch_shape)]
+    own = kept[i].item()
+    return bool(own) if np.asarray(value).dtype == np.bool_ else own
+
+
+def check_integers(factor: Factor, *, seed: int = 0, draws: int = DRAWS) -> None:
+    """Among declarations with other integers, map_kernel reads those of each row."""
+    name, cls = factor.integer_parameter, type(factor)
+    if name is None or cls.map_kernel is None:
+        return
+    declared = [factor, *(other for other in cls.examples() if type(other) is cls)]
+    different = {array.tobytes() for each in declared for array in each.kernel_integers()[0]}
+    if len(different) < 2:
+        raise broken(
+            "examples() hold factors of different integers, because a kernel that reads the first "
+            "factor's for all would not be noticed otherwise",
+            f"the same {name} in all of {declared[1:]}",
+            f"two examples or rows whose {name} differ; a type that has one array only says so in "
+            "expected_failures",
+            repr(factor),
+        )
+    rng = np.random.default_rng(seed)
+    n_variables = 1 + max(int(each.variables.index.max(initial=-1)) for each in declared)
+    for bucket in build_layout(n_variables, declared).buckets:
+        sizes = np.diff(bucket.offsets), np.diff(bucket.additional_offsets)
+        eta_u, eta_v = (rng.standard_normal(int(size.sum())) for size in sizes)
+        answers = ask_kernel(bucket, np.arange(bucket.n_factors), eta_u, eta_v)
+        for f in range(bucket.n_factors):
+            oracle = Oracle(bucket.declarations[bucket.declaration[f]], int(bucket.row[f]))
+            scores: FloatArray = np.concatenate(
+                [
+                    eta_u[bucket.offsets[f] : bucket.offsets[f + 1]],
+                    eta_v[bucket.additional_offsets[f] : bucket.additional_offsets[f + 1]],
+                ]
+            )
+            seen = vertices_seen(oracle, rng, draws)
+            require_as_good(oracle, answers.vertex(f, oracle), seen, scores)
