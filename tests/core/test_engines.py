@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import types
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 import pytest
@@ -153,3 +154,57 @@ def test_an_engine_refuses_what_it_cannot_solve() -> None:
     picky.lpsmap_api_version = 2  # type: ignore[attr-defined]
     with registered(picky), pytest.raises(ValueError, match="'picky' solves nothing"):
         matching().solve(engine="picky")
+
+
+class Faulty(dense_engine.DenseEngine):
+    """Solves, and then returns what a test has changed."""
+
+    name = "faulty"
+    changed: dict[str, object] = {}
+
+    def solve(self, *arguments: Any, **options: Any) -> Any:
+        solved = super().solve(*arguments, **options)
+        for name, value in self.changed.items():
+            if name == "all":
+                return value
+            setattr(solved, name, value)
+        return solved
+
+
+@pytest.mark.parametrize(
+    ("changed", "words"),
+    [
+        ({"all": None}, "an object of type NoneType; expected a SolvedGraph"),
+        (
+            {"marginals": lambda: np.full(6, np.nan)},
+            "marginals with nan in component 0, whose status is",
+        ),
+        (
+            {"marginals": lambda: np.full(6, 2.0)},
+            "marginals with 2 in component 0, whose status is",
+        ),
+        ({"marginals": lambda: np.zeros(3)}, r"marginals of shape \(3,\) .*floats of shape \(6,\)"),
+        ({"additionals": lambda: np.zeros(2)}, r"additionals of shape \(2,\)"),
+        ({"status": lambda: ["done"]}, "status .*; expected an array of 1 Status"),
+        ({"iterations": 3}, "iterations of shape .*expected shape"),
+    ],
+)
+def test_an_engine_that_returns_something_else_is_named(
+    changed: dict[str, object], words: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Faulty, "changed", changed)
+    plugin = types.ModuleType("faulty")
+    plugin.lpsmap_engines = hookimpl(lambda: [Faulty])  # type: ignore[attr-defined]
+    plugin.lpsmap_api_version = 2  # type: ignore[attr-defined]
+    with registered(plugin), pytest.raises(RuntimeError, match=f"engine 'faulty' returned {words}"):
+        matching().solve(engine="faulty")
+
+
+def test_a_bound_of_no_number_is_the_engines_fault(monkeypatch: pytest.MonkeyPatch) -> None:
+    """And not that of the scores, as the status of NaN would have it."""
+    monkeypatch.setattr(Faulty, "changed", {"assignment_bound": lambda: np.full(1, np.nan)})
+    plugin = types.ModuleType("faulty")
+    plugin.lpsmap_engines = hookimpl(lambda: [Faulty])  # type: ignore[attr-defined]
+    plugin.lpsmap_api_version = 2  # type: ignore[attr-defined]
+    with registered(plugin), pytest.raises(RuntimeError, match="assignment_bound returned .*nan"):
+        matching().solve(engine="faulty").decode()

@@ -394,3 +394,28 @@ def test_nobody_waits_for_a_solver_that_does_not_hear_of_ctrl_c() -> None:
     assert time.monotonic() - begin < 1.0
     assert deaf.cancelled == 1
     assert deaf.asked > 3
+
+
+@pytest.mark.parametrize(
+    ("answer", "words"),
+    [
+        (Answer(None, np.nan), "returned bound nan; expected a number: inf if nothing is known"),
+        (Answer(None, None), "returned bound None; expected a number"),  # type: ignore[arg-type]
+        (Answer(np.zeros(2), 1.0), r"returned values of shape \(2,\) .*of shape \(3,\)"),
+        (Answer(np.array([0.0, np.nan, 1.0]), 1.0), "returned a value of nan; expected values"),
+        (Answer(np.array([0.0, 7.0, 1.0]), 1.0), "returned a value of 7; expected values of 0 and"),
+        (Answer(None, 1.0, n_nodes=-1), "returned n_nodes -1; expected a whole number"),
+        ((None, 1.0), "returned an object of type tuple; expected an Answer"),
+    ],
+)
+def test_a_solver_that_answers_wrongly_is_named(
+    answer: Any, words: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(WrongSolver, "answer", answer)
+    graph = FactorGraph()
+    graph.add(Xor(graph.variable_from([1.0, 2.0, 3.0])))
+    with pytest.raises(RuntimeError, match=f"^solver 'wrong' {words}.*") as caught:
+        graph.solve_map(exact=True, solver="wrong")
+    assert "fault of test_solvers.WrongSolver, not of the scores" in str(caught.value).replace(
+        f"{WrongSolver.__module__}.", "test_solvers."
+    )

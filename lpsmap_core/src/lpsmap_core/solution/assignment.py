@@ -21,6 +21,7 @@ from lpsmap_core.local.vertices import Vertices, structure_scores
 from lpsmap_core.model.factor import Factor
 from lpsmap_core.model.variables import Variables
 from lpsmap_core.solution.distribution import Distributions
+from lpsmap_core.solution.foreign import bounds_of
 
 __all__ = ["Assignment", "Relaxed", "decode"]
 
@@ -179,7 +180,7 @@ def decode(
     chosen = (means > 0.5) & ~np.isneginf(eta)
     linear = relaxed.solved.quadratic == 0.0
     with Watch():
-        bound = np.where(bad, np.nan, relaxed.solved.assignment_bound())
+        bound = np.where(bad, np.nan, bounds_of(relaxed.solved, bad))
         if not linear:  # which solved the scores as they were given
             bound[far] = np.inf
         score, v = scored(part, eta, eta_v, chosen)

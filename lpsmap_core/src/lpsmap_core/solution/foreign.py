@@ -11,10 +11,10 @@ from lpsmap_core.decoding.program import Program
 from lpsmap_core.decoding.solvers import Answer, MapSolver
 from lpsmap_core.engine.protocol import Engine, SolvedGraph
 from lpsmap_core.engine.status import Status
-from lpsmap_core.kernels.arrays import BoolArray
+from lpsmap_core.kernels.arrays import BoolArray, FloatArray
 from lpsmap_core.layout.layout import Part
 
-__all__ = ["check_answer", "check_solved"]
+__all__ = ["bounds_of", "check_answer", "check_solved"]
 
 OUTSIDE = 1e-3
 """How far beyond 0 and 1 values may lie: what a solver's tolerances excuse, and no more."""
@@ -35,6 +35,8 @@ def check_answer(solver: MapSolver, program: Program, answer: object) -> Answer:
         raise _wrong_answer(
             solver, f"bound {answer.bound!r}", "a number: inf if nothing is known, -inf for none"
         )
+    if not isinstance(answer.n_nodes, (int, np.integer)) or answer.n_nodes < 0:
+        raise _wrong_answer(solver, f"n_nodes {answer.n_nodes!r}", "a whole number, 0 or more")
     if answer.values is not None:
         values = np.asarray(answer.values)
         if values.shape != (n,) or values.dtype.kind not in "fiub":
@@ -67,7 +69,7 @@ def check_solved(engine: Engine, part: Part, solved: object, bad: BoolArray) -> 
         raise _wrong_solution(engine, f"an object of type {type(solved).__name__}", "a SolvedGraph")
     n_components = part.n_components
     status = np.asarray(solved.status(), dtype=object)
-    if status.shape != (n_components,) or not all(isinstance(s, Status) for s in status):
+    if status.shape != (n_components,) or not set(map(type, status.tolist())) <= {Status}:
         raise _wrong_solution(
             engine, f"status {status!r:.80}", f"an array of {n_components} Status, one a component"
         )
@@ -75,7 +77,7 @@ def check_solved(engine: Engine, part: Part, solved: object, bad: BoolArray) -> 
         shape = getattr(getattr(solved, name, None), "shape", None)
         if shape != (n_components,):
             raise _wrong_solution(engine, f"{name} of shape {shape}", f"shape {(n_components,)}")
-    trusted = (status == Status.SOLVED) & ~bad
+    trusted = ((status == Status.SOLVED) | (status == Status.CONVERGED)) & ~bad
     arrays = (
         ("marginals", solved.marginals(), part.component, 1.0),
         ("additionals", solved.additionals(), part.additional_component, np.inf),
@@ -89,9 +91,29 @@ def check_solved(engine: Engine, part: Part, solved: object, bad: BoolArray) -> 
         wrong = np.flatnonzero(mine & ~((values >= -OUTSIDE) & (values <= most + OUTSIDE)))
         if wrong.size:
             e = wrong[0]
-            got = f"{name} with {values[e]:g} in component {component[e]}, of status SOLVED"
+            got = f"{name} with {values[e]:g} in component {component[e]}, "
+            got += f"whose status is {status[component[e]].name}"
             expected = "numbers of 0 to 1" if most == 1.0 else "numbers of 0 or more"
             raise _wrong_solution(engine, got, f"{expected}, or another status")
+
+
+def bounds_of(solved: SolvedGraph, bad: BoolArray) -> FloatArray:
+    """Return what no assignment scores more than, by component; `bad` ones may have any.
+
+    Raises
+    ------
+    RuntimeError
+        If the engine returned something else.
+    """
+    bound = np.asarray(solved.assignment_bound(), dtype=np.float64)
+    if bound.shape != bad.shape or (np.isnan(bound) & ~bad).any():
+        name = f"{type(solved).__module__}.{type(solved).__qualname__}"
+        raise RuntimeError(
+            f"{name}.assignment_bound returned {bound!r:.80}; expected {len(bad)} numbers, inf "
+            "where nothing is known. This is a fault of the engine, not "
+            "of the scores: tell its author, and solve with engine='auto'."
+        )
+    return bound
 
 
 def _wrong_solution(engine: Engine, got: str, expected: str) -> RuntimeError:
