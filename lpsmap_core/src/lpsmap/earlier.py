@@ -31,21 +31,34 @@ Answer = tuple[float, list[float], list[float], int]
 
 
 class PBinaryVariable:
-    """A binary variable of a `PFactorGraph`."""
+    """A binary variable of a `PFactorGraph`.
 
-    def __init__(self, view: Variables) -> None:
-        self.view = view
+    Parameters
+    ----------
+    graph, view
+        The graph, and the variable in it.
+    """
+
+    def __init__(self, graph: FactorGraph, view: Variables) -> None:
+        self.graph, self.view = graph, view
 
     def set_log_potential(self, score: float) -> None:
         """Set the variable's score."""
-        self.view.graph.rescore(self.view, score)
+        self.graph.rescore(self.view, score)
 
 
 class PMultiVariable:
-    """A variable of several states: as many binary variables, of which a factor turns on one."""
+    """A variable of several states: as many binary variables, of which a factor turns on one.
 
-    def __init__(self, view: Variables) -> None:
-        self.view = view
+    Parameters
+    ----------
+    graph, view
+        The graph, and the binary variables in it.
+    """
+
+    def __init__(self, graph: FactorGraph, view: Variables) -> None:
+        self.graph, self.view = graph, view
+        self.in_table = False
         self._scores = np.zeros(view.shape)
 
     def __len__(self) -> int:
@@ -53,12 +66,12 @@ class PMultiVariable:
 
     def get_state(self, state: int) -> PBinaryVariable:
         """Return the binary variable of a state."""
-        return PBinaryVariable(self.view[state])
+        return PBinaryVariable(self.graph, self.view[state])
 
     def set_log_potential(self, state: int, score: float) -> None:
         """Set the score of a state."""
         self._scores[state] = score
-        self.view.graph.rescore(self.view, self._scores.copy())
+        self.graph.rescore(self.view, self._scores.copy())
 
 
 class PFactorGraph(FactorGraph):
@@ -85,15 +98,20 @@ class PFactorGraph(FactorGraph):
         super().__init__()
         self._options: dict[str, Any] = {}
         self._multi: list[PMultiVariable] = []
-        self._in_tables: set[int] = set()
 
     def create_binary_variable(self) -> PBinaryVariable:
         """Make a binary variable with score 0."""
-        return PBinaryVariable(self.variable())
+        return PBinaryVariable(self, self.variable())
 
     def create_multi_variable(self, num_states: int) -> PMultiVariable:
-        """Make a variable of several states with scores 0."""
-        self._multi.append(PMultiVariable(self.variable(num_states)))
+        """Make a variable of several states with scores 0.
+
+        Parameters
+        ----------
+        num_states
+            How many.
+        """
+        self._multi.append(PMultiVariable(self, self.variable(num_states)))
         return self._multi[-1]
 
     def create_factor_logic(
@@ -103,6 +121,15 @@ class PFactorGraph(FactorGraph):
         negated: Sequence[bool] | None = None,
     ) -> Any:
         """Add a factor of logic, whose output is the last variable if it has one.
+
+        Parameters
+        ----------
+        factor_type
+            One of XOR, OR, ATMOSTONE, IMPLY, XOROUT, OROUT and ANDOUT.
+        p_variables
+            The variables.
+        negated
+            Which of them count negated; None for none.
 
         Raises
         ------
@@ -124,7 +151,17 @@ class PFactorGraph(FactorGraph):
         *,
         negated: Sequence[bool] | None = None,
     ) -> Any:
-        """Add a `Budget`. `negated` is given by name: it has had two places."""
+        """Add a `Budget`. `negated` is given by name: it has had two places.
+
+        Parameters
+        ----------
+        p_variables
+            The variables.
+        budget, force_budget
+            As for `Budget`.
+        negated
+            Which variables count negated; by name, for it has had two places.
+        """
         return self.add(lpsmap.Budget(_views(p_variables, negated), budget, force_budget))
 
     def create_factor_knapsack(
@@ -134,13 +171,31 @@ class PFactorGraph(FactorGraph):
         budget: float,
         negated: Sequence[bool] | None = None,
     ) -> Any:
-        """Add a `Knapsack`."""
+        """Add a `Knapsack`.
+
+        Parameters
+        ----------
+        p_variables
+            The variables.
+        costs, budget
+            As for `Knapsack`.
+        negated
+            Which of them count negated; None for none.
+        """
         return self.add(lpsmap.Knapsack(_views(p_variables, negated), costs, budget))
 
     def create_factor_pair(
         self, p_variables: Sequence[PBinaryVariable], edge_log_potential: float
     ) -> Any:
-        """Add a `Pair`."""
+        """Add a `Pair`.
+
+        Parameters
+        ----------
+        p_variables
+            Two variables.
+        edge_log_potential
+            The score of both being on.
+        """
         first, second = _views(p_variables, None)
         return self.add(lpsmap.Pair(first, second, edge_log_potential))
 
@@ -149,37 +204,76 @@ class PFactorGraph(FactorGraph):
         p_multi_variables: Sequence[PMultiVariable],
         additional_log_potentials: Sequence[float],
     ) -> Any:
-        """Add a `Dense` table, its entries in lexicographic order."""
+        """Add a `Dense` table, its entries in lexicographic order.
+
+        Parameters
+        ----------
+        p_multi_variables
+            The variables.
+        additional_log_potentials
+            The entries in lexicographic order.
+        """
         shape = [len(variable) for variable in p_multi_variables]
         table = np.reshape(np.asarray(additional_log_potentials, dtype=float), shape)
-        self._in_tables |= {id(variable) for variable in p_multi_variables}
+        for variable in p_multi_variables:
+            variable.in_table = True
         return self.add(lpsmap.Dense([variable.view for variable in p_multi_variables], table))
 
     def fix_multi_variables_without_factors(self) -> None:
         """Turn on one state of each variable that is in no table."""
         for variable in self._multi:
-            if id(variable) not in self._in_tables:
+            if not variable.in_table:
                 self.add(lpsmap.Xor(variable.view))
-                self._in_tables.add(id(variable))
+                variable.in_table = True
 
     def set_eta_ad3(self, eta: float) -> None:
-        """Set `step_size` of the next solves."""
+        """Set an option of the next solves.
+
+        Parameters
+        ----------
+        eta
+            As `step_size` of `FactorGraph.solve`.
+        """
         self._options["step_size"] = eta
 
     def adapt_eta_ad3(self, adapt: bool) -> None:
-        """Set `adapt` of the next solves."""
+        """Set an option of the next solves.
+
+        Parameters
+        ----------
+        adapt
+            As `adapt` of `FactorGraph.solve`.
+        """
         self._options["adapt"] = adapt
 
     def set_max_iterations_ad3(self, max_iterations: int) -> None:
-        """Set `max_iter` of the next solves."""
+        """Set an option of the next solves.
+
+        Parameters
+        ----------
+        max_iterations
+            As `max_iter` of `FactorGraph.solve`.
+        """
         self._options["max_iter"] = max_iterations
 
     def set_residual_threshold_ad3(self, threshold: float) -> None:
-        """Set `tol` of the next solves."""
+        """Set an option of the next solves.
+
+        Parameters
+        ----------
+        threshold
+            As `tol` of `FactorGraph.solve`.
+        """
         self._options["tol"] = threshold
 
     def set_verbosity(self, verbosity: int) -> None:
-        """Set `verbose` of the next solves."""
+        """Set an option of the next solves.
+
+        Parameters
+        ----------
+        verbosity
+            As `verbose` of `FactorGraph.solve`.
+        """
         self._options["verbose"] = verbosity
 
     def solve_lp_map_ad3(self) -> Answer:

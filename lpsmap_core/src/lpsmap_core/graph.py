@@ -226,8 +226,7 @@ class FactorGraph(DeclaredGraph):
         TypeError
             If an option is of another type than it should be.
         ValueError
-            If an option is out of range, or as for `solve`; or if there is no such solver, or it
-            cannot solve the graph.
+            If an option is out of range, the solver is unknown or refuses, or as for `solve`.
         ModuleNotFoundError
             If the solver needs a package that is not installed.
 
