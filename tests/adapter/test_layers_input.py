@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from layer_cases import CASES, Case, normal, trained
-from lpsmap import Budget, ConvergenceWarning, DepTree, Matching, SequenceDistance, Xor
+from lpsmap import Alignment, Budget, ConvergenceWarning, DepTree, Matching, Xor
 from lpsmap_torch import layers
 
 every_layer = pytest.mark.parametrize("case", CASES.values(), ids=CASES)
@@ -139,7 +139,7 @@ AMBIGUOUS = [
     (layers.SequenceAttention(), (2, 3, 4), (2,)),
     (layers.LPSequenceAttention(), (5, 3, 4), (2,)),  # whatever the size of the batch
     (layers.SparseMAP(Matching), (2, 2, 3, 4), (2, 2)),
-    (layers.SparseMAP(SequenceDistance), (3, 2, 3, 4), (3, 2)),
+    (layers.SparseMAP(Alignment), (3, 2, 3, 4), (3, 2)),
 ]
 
 
@@ -148,9 +148,8 @@ def test_lengths_with_two_readings_are_refused(
     layer: Any, shape: tuple[int, ...], ends: tuple[int, ...]
 ) -> None:
     scores, lengths = torch.zeros(shape), torch.full(ends, 2)
-    more = {"additionals": torch.zeros(9)} if "Distance" in repr(layer) else {}
     with pytest.raises(ValueError, match=r"two readings .*: 2 lengths .*, or one length") as error:
-        layer(scores, **more, lengths=lengths)
+        layer(scores, lengths=lengths)
     assert "lengths.reshape(" in str(error.value)
 
 

@@ -18,9 +18,9 @@ from checks import (
     check_sparsemap,
     run_oracle,
 )
-from lpsmap_core import FactorGraph, Status
+from lpsmap_core import Factor, FactorGraph, Status
 from lpsmap_factors_logic import AtMostOne, Xor
-from lpsmap_factors_struct import Matching
+from lpsmap_factors_struct import Alignment, DepTree, Matching, SequenceDistance
 
 SIZES = [
     pytest.param(m, n, full, id=f"{m}x{n}-{full}")
@@ -198,3 +198,20 @@ def test_a_row_of_forbidden_pairs(rng):
 def test_wrong_arguments_are_named(graph, shape, arguments, message):
     with pytest.raises(ValueError, match=message):
         Matching(graph.variable(shape), **arguments)
+
+
+@pytest.mark.parametrize("factor_type", [Matching, Alignment, SequenceDistance])
+def test_lengths_with_two_readings_are_refused(factor_type: type[Factor]) -> None:
+    """Rows and columns of every item of two heads were read as one length a head."""
+    graph, more = FactorGraph(), [np.zeros(3)] if factor_type is SequenceDistance else []
+    u, lengths = graph.variable((3, 2, 4, 5)), np.array([[4, 5], [2, 3], [1, 4]])
+    with pytest.raises(ValueError, match=r"lengths has shape \(3, 2\), which has two readings"):
+        factor_type(u, *more, lengths=lengths)
+    each = np.broadcast_to(lengths[:, None], (3, 2, 2))
+    np.testing.assert_array_equal(
+        factor_type(u, *more, lengths=each).lengths, lengths.repeat(2, axis=0)
+    )
+    one_each = factor_type(u[:, 0], *more, lengths=[4, 2, 3])
+    assert one_each.lengths[:, 0].tolist() == [4, 2, 3]
+    trees = DepTree(u[..., :4], lengths=np.minimum(lengths, 4))
+    assert trees.n_factors == 6
