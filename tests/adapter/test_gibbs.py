@@ -13,6 +13,7 @@ from torch.autograd import gradcheck, gradgradcheck
 from layer_cases import normal
 from lpsmap import Alignment, DepTree, FactorGraph, Sequence, TorchFactorGraph
 from lpsmap_torch.gibbs import TorchGibbs
+from lpsmap_torch.losses import CRFLoss
 
 
 def sequences(eta: Tensor, w: Tensor, negated: bool = False) -> TorchGibbs:
@@ -130,3 +131,16 @@ def test_bad_rows_leave_the_others(name: str) -> None:
     assert value[0].isnan() and value[1].isfinite()
     value[1].backward()
     assert eta.grad[1].isfinite().all()
+
+
+@pytest.mark.parametrize("mask", [-1e9, -1e16, float(torch.finfo(torch.float32).min)])
+def test_losses_of_trees_with_masked_words_are_those_of_the_others(mask: float) -> None:
+    """A masked word has equal arcs, and what all trees score cancels."""
+    scores = torch.zeros(1, 4, 4, dtype=torch.float64)
+    scores[:, 3] = scores[:, :, 3] = mask
+    scores.requires_grad_()
+    heads = torch.tensor([[-1, 0, 0, 1]])
+    loss = CRFLoss(DepTree)(scores, heads)
+    loss.backward()
+    torch.testing.assert_close(loss.item(), float(np.log(16.0 * 4.0)), rtol=1e-12, atol=0.0)
+    assert scores.grad is not None and scores.grad.isfinite().all()

@@ -123,10 +123,10 @@ def test_memory_is_that_of_a_few_tables() -> None:
 @pytest.mark.parametrize("scale", ["1.0", "1e6"])
 def test_sums_over_trees_are_interrupted(scale: str) -> None:
     code = f"""
-graph, u = near_uniform(3000, 3000)
+graph, u = near_uniform(1500, 1500)
 few = graph.add(DepTree(graph.variable((2, 2))))
 graph.gibbs(few).log_partition
-graph.rescore(u, {scale} * rng.normal(size=(3000, 3000)))
+graph.rescore(u, {scale} * rng.normal(size=(1500, 1500)))
 tree = graph.add(DepTree(u))
 begin = None
 def sums():
@@ -136,7 +136,7 @@ def sums():
 interrupted(sums)
 print(time.perf_counter() - begin)
 """
-    word, seconds = run(code, 1.0)
+    word, seconds = run(code, 0.4)
     assert word == "interrupted"
     assert float(seconds) < 4.0  # a second after the first, and head-room for other work
 
@@ -197,7 +197,7 @@ def test_sums_beyond_float64_are_refused(kind, sign):
     graph = FactorGraph()
     factor = graph.add(kind(graph.variable_from(np.full((3, 3), sign * 1e308))))
     with pytest.raises(ValueError, match=r"up to 1e\+308, whose sums float64 cannot hold"):
-        graph.gibbs(factor).log_partition
+        _ = graph.gibbs(factor).log_partition
     allowed = graph.add(kind(graph.variable_from(np.full((3, 3), sign * 3e307))))
     np.testing.assert_allclose(graph.gibbs(allowed).log_partition, sign * 9e307)
 

@@ -47,8 +47,9 @@ class MatrixTree:
         """Return log-partition functions, entropies and marginals."""
         n = len(self._factors.parameters)
         m = np.zeros(len(scores.eta_u))
-        found = Beliefs(np.zeros(n), np.zeros(n), m, np.empty(0), np.zeros(n))
-        _beliefs(rows, self._factors, scores, *found[:3], found.remainder)
+        remainder = np.zeros(n)
+        found = Beliefs(np.zeros(n), np.zeros(n), m, np.empty(0), remainder)
+        _beliefs(rows, self._factors, scores, *found[:3], remainder)
         return found
 
     @interruptible

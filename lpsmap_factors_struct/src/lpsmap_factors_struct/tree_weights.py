@@ -211,7 +211,9 @@ def _bring_near(n: int, memory: TreeMemory) -> float:
             if behind <= -high[at] < nearest:
                 nearest = -high[at]
         if nearest == np.inf:
-            return np.ceil(2.0 * (n * (reach + np.log(n + 1.0)) + NEGLIGIBLE) / LOG_RADIX)
+            more = n * (reach + np.log(n + 1.0)) + NEGLIGIBLE
+            powers: float = np.ceil(2.0 * more / LOG_RADIX)
+            return powers
         last, spread = min(1.5 * nearest, MOST_FINITE), 0.0
         for at in range(size):
             if behind <= -high[at] <= last:
@@ -260,5 +262,5 @@ def _plain(value: float, power: float) -> float:
     if power == 0.0:
         return value
     if abs(power) == 1.0:
-        return value * 2.0 ** (512.0 * power)
+        return value * (2.0**512 if power > 0.0 else 2.0**-512)
     return 0.0

@@ -108,7 +108,7 @@ class TorchGibbs(Gibbs):
     def _cast(self, tensor: Tensor) -> Tensor:
         return tensor.to(dtype=self._like, device=self._device)
 
-    def _distributions(self, found: Found, probability: NDArray[np.float64]) -> Distributions:
+    def _distributions(self, found: Found, probability: float | None = None) -> Distributions:
         drawn = super()._distributions(found, probability)
 
         def convert(array: NDArray[np.float64]) -> Tensor:
@@ -120,8 +120,9 @@ class TorchGibbs(Gibbs):
 class _Beliefs(torch.autograd.Function):
     """Log-partition functions, entropies, marginals and expected counts of slots' scores.
 
-    The log-partition functions are those of the variables: they have the constants in them. With scores s, marginals m and the Hessian H of the log-partition functions, which is symmetric:
-    d log Z = m ds, dm = H ds, and the entropy log Z - s m changes by -s H ds.
+    The log-partition functions are those of the variables: the constants are added, whose gradient
+    is theirs. With scores s, marginals m and the Hessian H of the log-partition functions, which is
+    symmetric: d log Z = m ds, dm = H ds, and the entropy log Z - s m changes by -s H ds.
     """
 
     @staticmethod

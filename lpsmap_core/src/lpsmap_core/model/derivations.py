@@ -64,13 +64,14 @@ class HypergraphInference:
         scores, forced, least = self._decided(rows, scores)
         n = len(self._which)
         marginals = np.zeros(len(scores.eta_u)), np.zeros(len(scores.eta_v))
-        found = Beliefs(np.zeros(n), np.zeros(n), *marginals, np.zeros(n))
-        beliefs_of(rows, self._factors, scores, *found)
+        found = Beliefs(np.zeros(n), np.zeros(n), *marginals)
+        remainder = np.zeros(n)
+        beliefs_of(rows, self._factors, scores, *found[:4], remainder)
         for r in np.flatnonzero(found.log_partition < least).tolist():
             found.log_partition[r], found.entropy[r] = -np.inf, 0.0
             found.m[self._slots(r)] = 0.0
             found.n[self._additionals(r)] = 0.0
-        return found._replace(log_partition=found.log_partition - forced)
+        return found._replace(log_partition=found.log_partition - forced, remainder=remainder)
 
     @interruptible
     def hessian_product(self, rows: IntArray, scores: Scores, direction: Scores) -> Scores:
@@ -130,7 +131,7 @@ class HypergraphInference:
         magnitudes = [np.where(x < np.inf, np.where(x > -np.inf, abs(x), x), 0.0) for x in scores]
         most = self.beliefs(rows, Scores(*magnitudes)).log_partition
         # whose multiples are exact, so that they can be taken off again
-        enough = np.exp2(np.ceil(np.log2(2.0 * np.maximum(most, 0.0) + MARGIN)))
+        enough: FloatArray = np.exp2(np.ceil(np.log2(2.0 * np.maximum(most, 0.0) + MARGIN)))
         eta_u = scores.eta_u.copy()
         eta_u[where] = enough[owner]
         n_forced = np.bincount(owner, minlength=n)
