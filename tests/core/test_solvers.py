@@ -307,7 +307,7 @@ def test_answers_are_judged_by_the_oracles(answer: Answer) -> None:
 
 
 def test_no_bound_is_weaker_than_that_of_the_relaxation() -> None:
-    """Whoever is asked, for however short a time; and what was known before still holds."""
+    """Whoever is asked; and what was known before still holds, however short the time."""
     WrongSolver.answer = Answer(None, np.inf)
 
     def frustrated() -> FactorGraph:
@@ -324,10 +324,9 @@ def test_no_bound_is_weaker_than_that_of_the_relaxation() -> None:
     found = best(frustrated(), solver="wrong")
     assert found.bound[0] <= known + 1e-6
     graph = frustrated()
-    before = best(graph, solver="lpsmap")
-    assert before.ok
-    again = best(graph, solver="lpsmap", max_iter=1, max_nodes=1)
-    assert again.bound[0] <= before.bound[0]
+    graph.solve_map(threads=1)
+    again = best(graph, solver="lpsmap", max_iter=1, max_time=1e-3)
+    assert again.bound[0] <= known + 1e-9
 
 
 def test_bad_scores_are_left_alone() -> None:

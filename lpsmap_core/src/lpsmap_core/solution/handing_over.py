@@ -56,7 +56,7 @@ def best_assignment(
     nothing
         Returns what is known without it, see `nothing_known`.
     latest
-        What was found of the same scores before: its bounds hold.
+        What was found of the same scores before: the bound of a relaxation holds.
 
     Raises
     ------
@@ -73,19 +73,12 @@ def best_assignment(
         assignment = hand_over(nothing(), choice.solver, limits, SHARE)
         if not (assignment.proved.all() or limits.deadline.passed):
             _take(assignment, relax().decoded(limits._replace(max_nodes=0)))
-    if latest is not None and not assignment.proved.all():
-        known = _bound(latest)
+    if isinstance(latest, Solution) and latest.is_linear and not assignment.proved.all():
+        known = latest.objective + latest.gap
         lower = known < assignment.bound
         assignment.bound = np.where(lower, np.maximum(known, assignment.score), assignment.bound)
     assignment.reason = choice.reason
     return assignment
-
-
-def _bound(found: Solution | Assignment) -> FloatArray:
-    """Return for each component what no assignment scores more than."""
-    if isinstance(found, Assignment):
-        return found.bound
-    return found.objective + found.gap if found.is_linear else np.full(len(found.status), np.inf)
 
 
 def nothing_known(
