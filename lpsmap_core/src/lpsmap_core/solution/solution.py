@@ -282,7 +282,7 @@ class Solution:
         Faces have zeros in their Jacobians, where an engine need not read what it multiplies with:
         a NaN would be lost, or infinite numbers become finite ones.
         """
-        if self.ok and np.isfinite(d).all() and np.isfinite(d_v).all():
+        if self.ok and np.isfinite(d).all() and (not d_v.size or np.isfinite(d_v).all()):
             return self.solved.multiply(d, d_v, None, self.threads)
         part, lost = self.layout.part, self._has(Status.NON_FINITE)
         lost[part.component[~np.isfinite(d)]] = True
