@@ -29,8 +29,9 @@ from rich.progress import track
 from rich.table import Table
 
 from lpsmap import ConvergenceWarning, FactorGraph
-from lpsmap_core.engine.admm import Limits, advance_components
+from lpsmap_core.engine.admm import advance_components
 from lpsmap_core.engine.faces import make_work
+from lpsmap_core.engine.loop import Limits
 from lpsmap_core.engine.options import Options
 from lpsmap_core.engine.polish import make_polish
 from lpsmap_core.engine.state import initial_state

@@ -7,7 +7,7 @@ import numpy.typing as npt
 import pytest
 
 from dense import eigenprojection, local_jacobians
-from lpsmap import AtMostOne, FactorGraph, Xor
+from lpsmap import AtMostOne, FactorGraph, Pair, Xor
 from lpsmap_core import Solution
 from random_graphs import random_graph
 
@@ -80,3 +80,26 @@ def test_each_component_goes_at_its_own_pace() -> None:
         d = np.concatenate([d_easy.reshape(-1), d_hard.reshape(-1)][: len(blocks)])
         found.append(solution.vjp(d)[0][:4])
     np.testing.assert_allclose(found[0], found[1], rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize("scale", [1e-320, 1e-200, 1e-100, 1e100, 1e200, 1e300])
+def test_products_with_tiny_and_huge_vectors_are_scaled_ones(scale: float) -> None:
+    """Their squares are no numbers; each component has a scale of its own."""
+    rng = np.random.default_rng(3)
+    graph = FactorGraph()
+    u = graph.variable_from(rng.standard_normal((3, 3, 4)))
+    graph.add(Xor(u))
+    graph.add(AtMostOne(u, axis=1))
+    pairs = graph.add(Pair(u[:, 0, :2], u[:, 1, :2], rng.standard_normal((3, 2))))
+    solution = graph.solve(tol=1e-10)
+    d, d_v = rng.standard_normal((3, 12)), rng.standard_normal((3, 2))
+    extra = [np.zeros(0)] * graph.factors.index(pairs)
+    expected, expected_v = solution.vjp(d.reshape(-1), [*extra, d_v])
+    scales = np.array([[1.0], [scale], [1.0]])
+    found, found_v = solution.vjp((scales * d).reshape(-1), [*extra, scales * d_v])
+    # numbers below 1e-308 have few digits
+    slack = {"rtol": 1e-9 if scale > 1e-300 else 1e-3, "atol": 1e-12}
+    for got, wanted in ((found, expected), (found_v[-1], expected_v[-1])):
+        got, wanted = (np.reshape(x, (3, -1)) for x in (got, wanted))
+        np.testing.assert_array_equal(got[[0, 2]], wanted[[0, 2]])
+        np.testing.assert_allclose(got[1] / scale, wanted[1], **slack)

@@ -11,8 +11,8 @@ import numpy.typing as npt
 from lpsmap_core.decoding.decode import DEFAULT_GAP, for_search, search_limits
 from lpsmap_core.decoding.search import Progress as SearchProgress
 from lpsmap_core.decoding.solvers import choose_map_solver
-from lpsmap_core.engine.admm import loop
 from lpsmap_core.engine.choice import AUTO, choose_engine
+from lpsmap_core.engine.loop import loop
 from lpsmap_core.engine.options import Options, checked_options, threads_or_default
 from lpsmap_core.engine.warm_start import CachedStart
 from lpsmap_core.kernels.arrays import FloatArray

@@ -30,6 +30,10 @@ from lpsmap_core.solution.distribution import Distributions
 __all__ = ["Solution"]
 
 
+LEAST, MOST = 1e-100, 1e100
+"""Magnitudes whose squares, and what engines multiply these with, are numbers."""
+
+
 @dataclass
 class Solution:
     """The solution of a factor graph, and all that derivatives need.
@@ -280,22 +284,26 @@ class Solution:
         """Return the engine's product; NaN for whole components where it has no numbers.
 
         Faces have zeros in their Jacobians, where an engine need not read what it multiplies with:
-        a NaN would be lost, or infinite numbers become finite ones.
+        a NaN would be lost, or infinite numbers become finite ones. Engines take squares, which
+        components far from 1 are scaled for.
         """
-        if self.ok and np.isfinite(d).all() and (not d_v.size or np.isfinite(d_v).all()):
+        if self.ok and _is_ordinary(d) and _is_ordinary(d_v):
             return self.solved.multiply(d, d_v, None, self.threads)
         part, lost = self.layout.part, self._has(Status.NON_FINITE)
-        lost[part.component[~np.isfinite(d)]] = True
-        if d_v.size:
-            lost[part.additional_component[~np.isfinite(d_v)]] = True
-        d, d_v = np.where(lost[part.component], 0.0, d), d_v.copy()
-        if d_v.size:
-            d_v[lost[part.additional_component]] = 0.0
+        of, of_v = part.component, part.additional_component[: d_v.size]
+        lost[of[~np.isfinite(d)]] = True
+        lost[of_v[~np.isfinite(d_v)]] = True
+        d, d_v = np.where(lost[of], 0.0, d), np.where(lost[of_v], 0.0, d_v)
+        largest = np.zeros(len(lost))
+        np.maximum.at(largest, of, np.abs(d))
+        np.maximum.at(largest, of_v, np.abs(d_v))
+        shift = np.where((largest < LEAST) | (largest > MOST), np.frexp(largest)[1], 0)
         usable = ~(lost | self._has(Status.INFEASIBLE))
-        product, product_v = self.solved.multiply(d, d_v, usable, self.threads)
-        product[lost[part.component]] = np.nan
-        if product_v.size:
-            product_v[lost[part.additional_component]] = np.nan
+        scaled = np.ldexp(d, -shift[of]), np.ldexp(d_v, -shift[of_v])
+        product, product_v = self.solved.multiply(*scaled, usable, self.threads)
+        of_v = part.additional_component[: product_v.size]
+        product, product_v = np.ldexp(product, shift[of]), np.ldexp(product_v, shift[of_v])
+        product[lost[of]] = product_v[lost[of_v]] = np.nan
         return product, product_v
 
     def _with_free(self, d: FloatArray, product: FloatArray) -> FloatArray:
@@ -471,3 +479,9 @@ def _products(scores: FloatArray, marginals: FloatArray) -> FloatArray:
 
 def _flat(values: FloatArray, factor: Factor) -> FloatArray:
     return values.reshape(factor.n_factors, factor.n_additionals)
+
+
+def _is_ordinary(d: FloatArray) -> bool:
+    """Return whether all numbers are zero, or of magnitudes that need no scaling."""
+    size = np.abs(d)
+    return bool((((size >= LEAST) & (size <= MOST)) | (size == 0.0)).all())

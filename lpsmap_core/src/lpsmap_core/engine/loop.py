@@ -1,0 +1,422 @@
+"""The loop's kernels: iterations of components, one after the other or all together.
+
+What the iterations are is said in `lpsmap_core.engine.admm`, which runs them.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from lpsmap_core.engine.anderson import (
+    History,
+    begin_history,
+    make_history,
+    note_start,
+    review_acceleration,
+)
+from lpsmap_core.engine.faces import Work, draw_general_position, work_at
+from lpsmap_core.engine.first_duals import seeks_multipliers
+from lpsmap_core.engine.first_vertices import seeks_vertices
+from lpsmap_core.engine.polish import (
+    EARLY,
+    PERIOD,
+    WHOLE_TRY,
+    Polish,
+    find_due,
+    polish_at,
+    take_back_polish,
+    wants_polish,
+)
+from lpsmap_core.engine.problem import ONE, Iterate, LoopProblem, Progress, problem_at
+from lpsmap_core.engine.selection import (
+    Selection,
+    copy_alone,
+    count_together,
+    keep_chosen,
+    select_components,
+    solve_locally,
+    take_over,
+)
+from lpsmap_core.engine.state import scale_additionals
+from lpsmap_core.engine.step_size import balance_ratio, balanced_step_size
+from lpsmap_core.engine.units import (
+    accelerate_later,
+    polish_later,
+    start_later,
+)
+from lpsmap_core.kernels.arrays import BoolArray, FloatArray, IntArray
+from lpsmap_core.kernels.compile import kernel, leaf
+from lpsmap_core.kernels.interrupts import interrupted, stopped
+from lpsmap_core.kernels.native import borrowed
+from lpsmap_core.kernels.turns import next_in_turn
+from lpsmap_core.layout.arrangement import Links
+
+__all__ = ["Limits", "loop"]
+
+LOOK_PERIOD = 1_000
+"""Variables of small components between two looks at whether to go on."""
+
+TINY = 1e-290
+"""Means below this are zero: numbers that shrink for ever would become slow to compute with."""
+
+TWO = np.uint64(2)
+
+
+class Limits(NamedTuple):
+    """Settings of a run of the loop."""
+
+    stop: int
+    """The iteration to stop after."""
+    last: int
+    """The iteration after which no other run follows."""
+    max_inner_iter: int
+    tol: float
+    adapt: bool
+    relaxation: float
+
+
+@leaf
+def loop(
+    components: IntArray,
+    bounds: IntArray,
+    taken: IntArray,
+    together: bool,
+    solver_table: Any,
+    problem_handle: Any,
+    polish_handle: Any,
+    work_handle: Any,
+    places: IntArray,
+    limits: Limits,
+    trace: FloatArray,
+) -> None:
+    """Run the loop on shares of some components, one after the other or all together.
+
+    The caller holds the records of the handles.
+    """
+    _run(
+        components,
+        bounds,
+        taken,
+        together,
+        borrowed(solver_table),
+        problem_at(problem_handle),
+        polish_at(polish_handle),
+        work_at(work_handle),
+        borrowed(places),
+        limits,
+        borrowed(trace),
+    )
+
+
+@kernel
+def _run(
+    components: IntArray,
+    bounds: IntArray,
+    taken: IntArray,
+    together: bool,
+    solver_table: Any,
+    problem: LoopProblem,
+    polish: Polish,
+    work: Work,
+    places: IntArray,
+    limits: Limits,
+    trace: FloatArray,
+) -> None:
+    """Run the loop, as `loop` does, on records by their addresses."""
+    links, blocks, history = problem.links, problem.blocks, make_history(0)
+    if together:
+        chosen = np.zeros(len(problem.progress.step_size), dtype=np.bool_)
+        for c in components:
+            chosen[c] = True
+        everything = select_components(blocks, 0, len(chosen))
+        selection = keep_chosen(everything, links, blocks, chosen)
+        _iterate(selection, solver_table, problem, polish, work, history, places, limits, trace)
+        return
+    n_variables, i, end = 0, 0, 0
+    while True:
+        i, end = next_in_turn(i, end, bounds, taken)
+        if i == end:
+            break
+        first = components[i]
+        last = first + count_together(components[:end], i, problem)
+        i += last - first
+        n_variables += blocks.first_variable[last] - blocks.first_variable[first]
+        if n_variables > LOOK_PERIOD:
+            n_variables = 0
+            if interrupted():
+                break
+        selection = select_components(blocks, first, last)
+        begin_history(first, problem, history)
+        if not _iterate(
+            selection, solver_table, problem, polish, work, history, places, limits, trace
+        ):
+            break
+
+
+@kernel
+def _iterate(
+    selection: Selection,
+    solver_table: Any,
+    problem: LoopProblem,
+    polish: Polish,
+    work: Work,
+    history: History,
+    places: IntArray,
+    limits: Limits,
+    trace: FloatArray,
+) -> bool:
+    """Iterate on a selection until all is finished or `limits` are reached.
+
+    Returns false if Python code raised, or if it was interrupted, on which the local solutions are
+    as far as they got.
+    """
+    progress = problem.progress
+    iteration = progress.iterations[selection.components[0]]
+    running, looks_again = np.empty(0, dtype=np.bool_), False
+    if iteration == 0 and limits.adapt and not _begin(selection, problem, polish, places):
+        return False
+    while len(selection.components) > 0 and iteration < limits.stop:
+        iteration += 1
+        only, alone = selection.components[0], len(selection.components) == 1
+        accelerated = alone and polish.allowed[only] and iteration >= history.phase[0]
+        if accelerated:
+            history = note_start(only, problem, history)
+        _write_stale(selection, problem)
+        if not solve_locally(selection, solver_table, problem, limits.max_inner_iter) or stopped():
+            return False
+        for c in selection.components:
+            polish.now[c] = False
+            progress.iterations[c] = iteration
+        regular = iteration % PERIOD == 0
+        looks = limits.adapt and (regular or looks_again or iteration <= EARLY)
+        if looks and find_due(selection, progress, polish, regular):
+            memory = polish, work
+            if not polish_later(places, selection, solver_table, problem, *memory, limits.tol):
+                return False
+        _average(selection, problem, polish.now, limits.relaxation)
+        ratio = balance_ratio(iteration, problem.quadratic, accelerated) if limits.adapt else np.inf
+        may_wait = limits.adapt and iteration + WHOLE_TRY <= limits.last
+        n_finished, looks_again = _judge(
+            selection.components, progress, polish, limits.tol, ratio, may_wait
+        )
+        if limits.adapt:
+            take_back_polish(selection, problem, polish)
+        if len(trace) > 0:
+            _write_trace(selection.components, progress, trace[iteration - 1])
+        if n_finished == len(selection.components):
+            break
+        if interrupted():
+            return False
+        if accelerated and not looks_again:
+            if not accelerate_later(places, only, problem, history):
+                return False
+            review_acceleration(only, iteration, problem, history)
+        if n_finished > 0:
+            if len(running) == 0:
+                running = np.empty(len(progress.step_size), dtype=np.bool_)
+            for c in selection.components:
+                running[c] = not progress.converged[c]
+            selection = keep_chosen(selection, problem.links, problem.blocks, running)
+    return True
+
+
+@leaf
+def _begin(selection: Selection, problem: LoopProblem, polish: Polish, places: IntArray) -> bool:
+    """Choose where components start whose solution is nearly known; false if Python code raised."""
+    if len(polish.numbers) > 0:
+        draw_general_position(selection, problem, polish.numbers)
+        if seeks_multipliers(selection, problem.counts):
+            return start_later(places, True, selection, problem)
+    if problem.quadratic == 0.0 and seeks_vertices(selection, problem):
+        return start_later(places, False, selection, problem)
+    return True
+
+
+@leaf
+def _write_trace(components: IntArray, progress: Progress, residuals: FloatArray) -> None:
+    """Write the residuals of some components, the primal ones in the first row."""
+    for c in components:
+        residuals[0, c], residuals[1, c] = progress.primal_residual[c], progress.dual_residual[c]
+
+
+@kernel
+def _write_stale(selection: Selection, problem: LoopProblem) -> None:
+    """Write the local scores of components whose iterate or step size changed."""
+    progress, n_stale = problem.progress, 0
+    for c in selection.components:
+        n_stale += progress.stale[c]
+    if n_stale == 0:
+        return
+    chosen = keep_chosen(selection, problem.links, problem.blocks, progress.stale)
+    if problem.direct[chosen.components[0]]:
+        copy_alone(chosen, problem, problem.iterate.score, 1.0, problem.iterate.a)
+    else:
+        _write_local_scores(chosen, problem)
+    for c in selection.components:
+        progress.stale[c] = False
+
+
+@leaf
+def _write_local_scores(selection: Selection, problem: LoopProblem) -> None:
+    """Write the local scores of components of several factors."""
+    links, iterate, progress = problem.links, problem.iterate, problem.progress
+    for v in selection.variables:
+        g = progress.step_size[links.component[v]]
+        base = iterate.score[v] + g * iterate.u[v]
+        inverse = 1.0 / (problem.quadratic + g)
+        for e in range(links.offsets[v], links.offsets[v + ONE]):
+            a = (base + iterate.duals[e]) * inverse
+            iterate.a[links.order[e]] = 1.0 / links.root_degree[v] - a if links.negated[e] else a
+    if len(problem.extras.eta) > 0:
+        for b in range(len(selection.first)):
+            scale_additionals(selection.rows[selection.first[b] : selection.last[b]], b, problem)
+
+
+@leaf
+def _average(
+    selection: Selection, problem: LoopProblem, moved: BoolArray, relaxation: float
+) -> None:
+    """Average the copies of every variable, update the duals, write the next local scores.
+
+    Leaves out the components that were `moved`, whose local solutions are not of their iterate.
+    """
+    links, iterate, progress = problem.links, problem.iterate, problem.progress
+    begin = problem.blocks.first_variable
+    if problem.direct[selection.components[0]]:
+        take_over(selection, problem)
+        return
+    for c in selection.components:
+        if moved[c]:
+            continue
+        first, last = np.uint64(begin[c]), np.uint64(begin[c + 1])
+        g = progress.step_size[c]
+        inverse = 1.0 / (problem.quadratic + g)
+        gap, change = _average_variables(first, last, links, iterate, g, relaxation, inverse)
+        progress.primal_residual[c], progress.dual_residual[c] = gap, g * change
+
+
+@leaf
+def _average_variables(
+    first: np.uint64,
+    last: np.uint64,
+    links: Links,
+    iterate: Iterate,
+    g: float,
+    relax: float,
+    inverse: float,
+) -> tuple[float, float]:
+    """Average the copies of some variables; see `_average`.
+
+    Most have one or two. Written out here, that takes half of what a call for each of them does.
+
+    Returns the largest disagreement of copies, infinite if one is not a number, and how far a
+    marginal moved at most.
+    """
+    offsets, order, negated = links.offsets, links.order, links.negated
+    u, duals, scores, z = iterate.u, iterate.duals, iterate.a, iterate.z
+    score, step, largest, change = iterate.score, relax * g, 0.0, 0.0
+    for v in range(first, last):
+        lo, hi = offsets[v], offsets[v + ONE]
+        if hi - lo > TWO:
+            gap, moves = _average_copies(np.uint64(v), lo, hi, links, iterate, g, relax, inverse)
+            largest, change = max(largest, gap), max(change, moves)
+            continue
+        end = hi - ONE
+        one, two, root = order[lo], order[end], links.root_degree[v]
+        x, y = z[one], z[two]
+        x = 1.0 / root - x if negated[lo] else x
+        y = 1.0 / root - y if negated[end] else y
+        mean, previous = 0.5 * (x + y), u[v]
+        relaxed = relax * mean + (1.0 - relax) * previous
+        relaxed = relaxed if abs(relaxed) > TINY else 0.0
+        u[v], base = relaxed, score[v] + g * relaxed
+        dual = duals[end] = duals[end] + step * (mean - y)
+        a = (base + dual) * inverse
+        scores[two] = 1.0 / root - a if negated[end] else a
+        if lo < end:
+            dual = duals[lo] = duals[lo] + step * (mean - x)
+            a = (base + dual) * inverse
+            scores[one] = 1.0 / root - a if negated[lo] else a
+        if not abs(mean) < np.inf:
+            largest = np.inf
+            continue
+        largest = max(largest, root * max(abs(mean - x), abs(mean - y)))
+        change = max(change, root * abs(mean - previous))
+    return largest, change
+
+
+@leaf
+def _average_copies(
+    v: np.uint64,
+    lo: np.uint64,
+    hi: np.uint64,
+    links: Links,
+    iterate: Iterate,
+    g: float,
+    relax: float,
+    inverse: float,
+) -> tuple[float, float]:
+    """Average the copies of one variable, on the links lo to hi; see `_average`.
+
+    Returns the largest disagreement of its copies, infinite if one is not a number, which no
+    comparison would tell; and how far its marginal moved.
+    """
+    order, root_degree, negated = links.order, links.root_degree, links.negated
+    u, duals, scores, z = iterate.u, iterate.duals, iterate.a, iterate.z
+    total = 0.0
+    for e in range(lo, hi):
+        copy = z[order[e]]
+        total += 1.0 / root_degree[v] - copy if negated[e] else copy
+    mean, previous = total / float(hi - lo), u[v]
+    relaxed = relax * mean + (1.0 - relax) * previous
+    u[v] = relaxed if abs(relaxed) > TINY else 0.0
+    base, step, largest = iterate.score[v] + g * relaxed, relax * g, 0.0
+    for e in range(lo, hi):
+        link = order[e]
+        copy = z[link]
+        gap = mean - (1.0 / root_degree[v] - copy if negated[e] else copy)
+        largest = max(largest, abs(gap))
+        dual = duals[e] + step * gap
+        duals[e] = dual
+        a = (base + dual) * inverse
+        scores[link] = 1.0 / root_degree[v] - a if negated[e] else a
+    if not abs(mean) < np.inf:
+        return np.inf, 0.0
+    return root_degree[v] * largest, root_degree[v] * abs(mean - previous)
+
+
+@leaf
+def _judge(
+    components: IntArray,
+    progress: Progress,
+    polish: Polish,
+    tol: float,
+    ratio: float,
+    may_wait: bool,
+) -> tuple[int, bool]:
+    """Judge convergence and balance step sizes; return how many components are finished.
+
+    And whether others that have converged wait for a last polish.
+    """
+    n_finished, any_waits = 0, False
+    for c in components:
+        polish.waits[c] = False
+        if polish.now[c]:
+            continue
+        primal, dual = progress.primal_residual[c], progress.dual_residual[c]
+        changed_little = dual <= max(tol, progress.rounding[c])
+        if primal <= tol and changed_little and not progress.unsolved[c]:
+            if may_wait and wants_polish(c, progress, polish, tol):
+                polish.waits[c] = any_waits = True
+            else:
+                progress.converged[c] = True
+                n_finished += 1
+        elif ratio < np.inf:
+            before = progress.step_size[c]
+            first = progress.first_step_size[c]
+            step_size = balanced_step_size(before, first, primal, dual, ratio)
+            progress.step_size[c] = step_size
+            progress.stale[c] |= step_size != before
+    return n_finished, any_waits
