@@ -306,7 +306,8 @@ def _ask_python(
     third: FloatArray,
     fourth: FloatArray,
 ) -> None:
-    record[FAILED] = ask_python(record[CALL], what, (rows, first, second, third, fourth))
+    given = np.ascontiguousarray(rows), first, second, third, fourth
+    record[FAILED] = ask_python(record[CALL], what, given)
     if record[FAILED]:
         halt()
 

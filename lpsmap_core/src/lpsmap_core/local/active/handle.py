@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from lpsmap_core.kernels.arrays import ByteArray, FloatArray, IntArray
 from lpsmap_core.kernels.compile import interpreted_by, kernel, leaf
 from lpsmap_core.kernels.interrupts import halt, interrupted
@@ -212,7 +214,8 @@ def _end_of_share(rows: IntArray, begin: int, offsets: IntArray) -> int:
 @kernel
 def call_solver(sets: Any, what: int, rows: IntArray, eta_v: FloatArray) -> int:
     """Let Python work on some rows; returns 0 unless it raised, on which all come out."""
-    failed: int = ask_python(sets[CALL], what, (rows, eta_v))
+    given = np.ascontiguousarray(rows), np.ascontiguousarray(eta_v)
+    failed: int = ask_python(sets[CALL], what, given)
     if failed:
         halt()
     return failed
