@@ -62,19 +62,17 @@ def inside(
     exact = max(largest_finite(eta_u), largest_finite(eta_v)) > PLAIN
     for i in range(n_items):
         first, last, most = first_edge[i], first_edge[i + 1], -np.inf
-        best = first
         if exact:
-            best, most, low = _compare(edges, i, arity, eta_u, eta_v, total, rest, local)
-            total[i + 1], more = two_sum(most, _normalise(local, first, best, last, doubt, i + 1))
+            most, low = _compare(edges, i, arity, eta_u, eta_v, total, rest, local)
+            less = 0.0 if most > -np.inf else most
+            total[i + 1], more = two_sum(most, _normalise(local, first, last, less, doubt, i + 1))
             rest[i + 1] = low + more
         else:
             for e in range(first, last):
                 score = own_score(edges, e, arity, eta_u, eta_v)
-                score = score + total[tails[2 * e]] + total[tails[2 * e + 1]]
-                local[e] = score
-                best = e if score > most else best
-                most = max(most, score)
-            total[i + 1] = most + _normalise(local, first, best, last, doubt, i + 1)
+                local[e] = score + total[tails[2 * e]] + total[tails[2 * e + 1]]
+                most = max(most, local[e])
+            total[i + 1] = most + _normalise(local, first, last, most, doubt, i + 1)
             rest[i + 1] = 0.0
         if last > look_at:
             look_at += LOOK_PERIOD
@@ -103,7 +101,7 @@ def local_scores(
     look_at = LOOK_PERIOD
     for i in range(len(first_edge) - 1):
         first, last = first_edge[i], first_edge[i + 1]
-        _, most, low = _compare(edges, i, arity, eta_u, eta_v, total, rest, local)
+        most, low = _compare(edges, i, arity, eta_u, eta_v, total, rest, local)
         mass = 0.0
         for e in range(first, last):
             mass += np.exp(local[e])
@@ -121,32 +119,28 @@ def local_scores(
 
 @leaf
 def _normalise(
-    local: FloatArray, first: int, best: int, last: int, doubt: FloatArray, at: int
+    local: FloatArray, first: int, last: int, most: float, doubt: FloatArray, at: int
 ) -> float:
     """Write probabilities for scores, and their entropy; return the logarithm of the mass.
 
-    The mass is in units of the best, which is left out: the others' may be small, and is exact.
+    The mass is in units of the best. What the others add may be small, and has all its digits.
     """
-    most, doubt[at] = local[best], 0.0
-    if not abs(most) < np.inf:
-        for e in range(first, last):
-            local[e] = 0.0
-        return 0.0
-    others = below = 0.0
-    local[best] = -np.inf
+    best = others = below = 0.0
     for e in range(first, last):
-        if local[e] > -np.inf:
-            less = local[e] - most
-            local[e] = np.exp(less)
+        less = local[e] - most
+        if less < 0.0:
+            local[e] = np.exp(less) if less > -np.inf else 0.0
             others += local[e]
-            below += local[e] * less
+            below += local[e] * less if less > -np.inf else 0.0
+        elif most > -np.inf:
+            local[e] = 1.0
+            best += 1.0
         else:
             local[e] = 0.0
-    local[best] = 1.0
-    if others == 0.0:
+    doubt[at], mass = 0.0, best + others
+    if best <= 1.0 and others == 0.0:
         return 0.0
-    mass = 1.0 + others
-    log_mass: float = np.log1p(others) if others < 0.5 else np.log(mass)
+    log_mass: float = np.log1p(others) if mass < 1.5 else np.log(mass)
     doubt[at] = log_mass - below / mass
     for e in range(first, last):
         local[e] /= mass
@@ -163,23 +157,23 @@ def _compare(
     total: FloatArray,
     rest: FloatArray,
     local: FloatArray,
-) -> tuple[int, float, float]:
-    """Write by how much an item's hyperedges score more than its best; return it and its score.
+) -> tuple[float, float]:
+    """Write by how much an item's hyperedges score more than its best; return the best's score.
 
     All in two floats that are exact together, so that nothing depends on how large scores are.
     """
     first, last = edges.first_edge[item], edges.first_edge[item + 1]
-    best, most, more = first, -np.inf, 0.0
+    most, more = -np.inf, 0.0
     for e in range(first, last):
         high, low = _score_in_two(edges, e, arity, eta_u, eta_v, total, rest)
         if high > -np.inf and (most == -np.inf or (high - most) + (low - more) > 0.0):
-            best, most, more = e, high, low
+            most, more = high, low
     for e in range(first, last):
         high, low = _score_in_two(edges, e, arity, eta_u, eta_v, total, rest)
         local[e] = -np.inf
         if high > -np.inf:
             local[e] = (high - most) + (low - more)
-    return best, most, more
+    return most, more
 
 
 @leaf
