@@ -16,7 +16,7 @@ import pytest
 
 from checks import Case
 
-__all__ = ["MASKS", "check_draw"]
+__all__ = ["MASKS", "check_draw", "check_scores"]
 
 FloatArray = npt.NDArray[np.float64]
 BoolArray = npt.NDArray[np.bool_]
@@ -87,10 +87,10 @@ def check_draw(case: Case, rng: np.random.Generator) -> None:
         scores[masked] += mask
     else:
         scores[masked] = mask
-    _hold(case, scores, extra, negated)
+    check_scores(case, scores, extra, negated)
 
 
-def _hold(case: Case, scores: FloatArray, extra: FloatArray, negated: BoolArray) -> None:
+def check_scores(case: Case, scores: FloatArray, extra: FloatArray, negated: BoolArray) -> None:
     """Hold a factor of given scores to the enumeration."""
     on = np.concatenate([np.where(negated, 1.0 - case.m, case.m), case.n], axis=1)
     shown = np.concatenate([case.m, case.n], axis=1)

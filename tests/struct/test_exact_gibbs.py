@@ -5,13 +5,15 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import tracemalloc
+from typing import Any
 
 import numpy as np
 import pytest
 
 import test_gibbs
 import test_matrix_tree
-from exact_gibbs import MASKS, check_draw
+from exact_gibbs import MASKS, check_draw, check_scores
 from lpsmap import DepTree, FactorGraph, Sequence
 from test_interrupts import run
 
@@ -80,6 +82,53 @@ def test_masks_that_trees_cannot_avoid_cancel(mask):
     np.testing.assert_allclose(found[0], expected[0] + mask, rtol=1e-14)
     np.testing.assert_allclose(found[1], expected[1], atol=1e-14)
     np.testing.assert_allclose(found[2], expected[2], rtol=1e-12)
+
+
+LARGE = MASKS[4]
+
+TWICE = {
+    "trees of a root": (
+        [
+            *(150897.7, -213553.1, LARGE, -63736.7, -1393318.9, -275199.1, -575046.7, 152932.3),
+            *(782207.3, 151932.1, LARGE, LARGE, LARGE, LARGE, 422562.4, LARGE),
+        ],
+        [0, 1, 2, 8, 10, 11, 14],
+    ),
+    "labelled trees": (
+        [
+            *(LARGE, LARGE, LARGE, -373762.1, LARGE, 26412.3, LARGE, -382639.5, LARGE),
+            *(-202164.5, LARGE, 252005.4, LARGE, -153983.1, LARGE, LARGE, LARGE, LARGE),
+        ],
+        [0, 3, 5, 8, 9, 11, 14, 16],
+    ),
+}
+"""Scores and negated slots, by which masks are taken off or count twice: both occur in a tree."""
+
+
+@pytest.mark.parametrize("name", TWICE)
+def test_masks_of_negated_arcs_count_once_and_twice(name: str) -> None:
+    case, (scores, slots) = test_matrix_tree.CASES[name](), TWICE[name]
+    negated = np.zeros(len(scores), dtype=np.bool_)
+    negated[slots] = True
+    check_scores(case, np.array(scores), np.empty(0), negated)
+
+
+@pytest.mark.parametrize("single_root", [False, True])
+def test_far_sets_of_words_are_entered_once_however_far(single_root: bool) -> None:
+    """Nested sets, each by far too dear to be entered twice: by how much does not count."""
+    scores = np.random.default_rng(0).integers(-32, 32, (9, 9)) / 16.0  # no digit is hidden
+
+    def apart(*distances: float) -> tuple[Any, ...]:
+        own = scores.copy()
+        for size, distance in zip((2, 3, 5, 7), distances, strict=True):
+            own[size:, :size] -= distance
+            own[np.arange(size), np.arange(size)] -= distance  # and from the root
+        return sums(own, single_root=single_root)
+
+    near = apart(2e3, 2e3, 2e3, 2e3)
+    for far in (apart(1e4, 1e6, 1e9, 1e13), apart(1e13, 1e4, 1e10, 1e5)):
+        np.testing.assert_allclose(far[1], near[1], rtol=1e-12, atol=1e-14)
+        np.testing.assert_allclose(far[2], near[2], rtol=1e-12)
 
 
 @pytest.mark.parametrize("n", [30, 60])
@@ -200,6 +249,17 @@ def test_sums_beyond_float64_are_refused(kind, sign):
         _ = graph.gibbs(factor).log_partition
     allowed = graph.add(kind(graph.variable_from(np.full((3, 3), sign * 3e307))))
     np.testing.assert_allclose(graph.gibbs(allowed).log_partition, sign * 9e307)
+
+
+def test_more_structures_than_there_are_cost_nothing() -> None:
+    gibbs = sequence(np.zeros((2, 2)))
+    gibbs.k_best(1)
+    tracemalloc.start()
+    found = gibbs.k_best(10**6)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak < 1_000_000  # bytes
+    assert found.probabilities.shape == (4,)
 
 
 @pytest.mark.parametrize("number", [10**11, 2**62])

@@ -1,0 +1,45 @@
+"""Sums of floats without rounding: expansions of three floats, the largest first (Shewchuk 1997).
+
+Masks are few and far apart in size, so that three floats hold what scores sum to.
+"""
+
+from __future__ import annotations
+
+from typing import TypeAlias
+
+from lpsmap_core import leaf
+
+__all__ = ["Expansion", "exceeds", "plus", "two_sum"]
+
+Expansion: TypeAlias = tuple[float, float, float]
+
+
+@leaf
+def two_sum(a: float, b: float) -> tuple[float, float]:
+    """Return a sum, and by how much the exact one differs (Knuth)."""
+    total = a + b
+    if not abs(total) < float("inf"):
+        return total, 0.0
+    of_b = total - a
+    return total, (a - (total - of_b)) + (b - of_b)
+
+
+@leaf
+def plus(a: Expansion, b: Expansion) -> Expansion:
+    """Return the sum of two expansions."""
+    high, of_high = two_sum(a[0], b[0])
+    middle, of_middle = two_sum(a[1], b[1])
+    middle, carried = two_sum(middle, of_high)
+    low = (a[2] + b[2]) + (carried + of_middle)
+    for _ in range(2):  # the first one closes what a cancellation leaves open
+        high, middle = two_sum(high, middle)
+        middle, low = two_sum(middle, low)
+    return high, middle, low
+
+
+@leaf
+def exceeds(a: Expansion, b: Expansion) -> bool:
+    """Whether the first one is larger."""
+    if a[0] != b[0]:
+        return a[0] > b[0]
+    return a[1] > b[1] or (a[1] == b[1] and a[2] > b[2])

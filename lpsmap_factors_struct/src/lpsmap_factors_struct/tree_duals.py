@@ -1,0 +1,178 @@
+"""Scores of arcs brought so near that sums over trees hold them, without changing the sums.
+
+The best tree's dual variables (Edmonds 1967) belong to nested sets of words: z of a set is what its
+best arc from outside lacks once the sets within have theirs. With what an arc still lacks as its
+slack, a tree scores less than the best by
+
+    sum of its arcs' slacks + sum over sets of z (number of its arcs that enter the set - 1).
+
+Every term is at least 0. So terms beyond some limit can be cut to it: trees within the limit of the
+best keep their distance, and all others stay beyond it, however large and however far apart the
+scores were. Scores are compared without rounding.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from lpsmap_core import kernel, leaf
+from lpsmap_core.kernels.arrays import FloatArray, IntArray
+from lpsmap_core.kernels.interrupts import interrupted
+from lpsmap_factors_struct.expansions import Expansion, exceeds, plus, two_sum
+
+__all__ = ["UNIT", "NearScores", "bring_near", "near_scores"]
+
+UNIT = 2.0**-64
+"""Scores are in multiples of 2^64, so that sums of them are finite."""
+
+UNSEEN, DONE = -1, -2
+
+
+class NearScores(NamedTuple):
+    """Scores of arcs: a row for every word, for its arcs from the root and from each word."""
+
+    high: FloatArray
+    """What is left of the scores, and what is to be added to that."""
+    low: FloatArray
+    cuts: FloatArray
+    """How many terms of an arc were cut to the limit, which `high` lacks."""
+    lacks: FloatArray
+    """(3, n (n + 1)) how much arcs still score, as expansions in multiples of `1 / UNIT`."""
+    part: IntArray
+    """For every word the number of the largest set with it so far."""
+    place: IntArray
+    """For every set where it is on the path that is followed, or `UNSEEN` or `DONE`."""
+
+
+@kernel
+def near_scores(n: int) -> NearScores:
+    """Return working memory for `n` words."""
+    size = n * (n + 1)
+    part = np.empty(n, dtype=np.int64)
+    return NearScores(
+        np.empty(size), np.empty(size), np.empty(size), np.empty((3, size)), part, part.copy()
+    )
+
+
+@leaf
+def bring_near(
+    n: int, single_root: bool, limit: float, near: NearScores
+) -> tuple[bool, Expansion, float, float]:
+    """Write scores of which none is far from the others, for those that `near` lacks.
+
+    Sets of words are contracted along a path of best arcs, until it comes to the root.
+
+    Parameters
+    ----------
+    n
+        Number of words.
+    single_root
+        Whether two arcs from the root are one too many: of these, each has then a term beyond any
+        limit, and so has the set that the root's arc has to enter.
+    limit
+        What terms are cut to.
+    near
+        The scores, in `lacks`; and the result.
+
+    Returns
+    -------
+    tuple
+        Whether there is a tree; the best one's score, in the units of `lacks`; and to make up for
+        the terms of sets, how many of them were cut, and what the others sum to.
+    """
+    part, place, root_set = near.part, near.place, -1
+    best, cut, uncut = (0.0, 0.0, 0.0), 0.0, 0.0
+    near.high[:], near.low[:], near.cuts[:], place[:] = 0.0, 0.0, 0.0, UNSEEN
+    for word in range(n):
+        part[word] = word
+    for word in range(n):
+        own, depth = part[word], 0
+        while place[own] != DONE:
+            first = 1 if single_root else 0
+            arc = _best_into(n, own, first, n + 1, near)
+            if arc < 0 and single_root and root_set < 0:
+                arc = _best_into(n, own, 0, 1, near)
+                root_set = own
+            if arc < 0 or interrupted():
+                return False, best, 0.0, 0.0
+            lack = (near.lacks[0, arc], near.lacks[1, arc], near.lacks[2, arc])
+            best, z = plus(best, lack), -(lack[0] + lack[1]) / UNIT
+            if z > limit or own == root_set:
+                z, cut = np.inf, cut + 1.0
+            else:
+                uncut += z
+            _raise_into(n, own, lack, z, near)
+            place[own], tail = depth, arc % (n + 1) - 1
+            if tail < 0 or place[part[tail]] == DONE:
+                _relabel(n, 0, -1, near)
+                break
+            own, depth = part[tail], depth + 1
+            if place[own] >= 0:
+                depth = place[own]
+                _relabel(n, depth, own, near)
+    _add_slacks(n, single_root, root_set, limit, near)
+    return True, best, cut, uncut
+
+
+@leaf
+def _best_into(n: int, own: int, first: int, end: int, near: NearScores) -> int:
+    """Return the best arc into a set, of those from some columns; -1 if there is none."""
+    found, lacks, part = -1, near.lacks, near.part
+    most = (-np.inf, 0.0, 0.0)
+    for word in range(n):
+        if part[word] == own:
+            for column in range(first, end):
+                at = word * (n + 1) + column
+                if lacks[0, at] >= most[0] and (column == 0 or part[column - 1] != own):
+                    arc = (lacks[0, at], lacks[1, at], lacks[2, at])
+                    if exceeds(arc, most):
+                        found, most = at, arc
+    return found
+
+
+@leaf
+def _raise_into(n: int, own: int, lack: Expansion, z: float, near: NearScores) -> None:
+    """Make up for what the best arc into a set lacks, in all arcs into it."""
+    lacks, part, up = near.lacks, near.part, (-lack[0], -lack[1], -lack[2])
+    for word in range(n):
+        if part[word] == own:
+            for column in range(n + 1):
+                at = word * (n + 1) + column
+                if lacks[0, at] > -np.inf and (column == 0 or part[column - 1] != own):
+                    arc = (lacks[0, at], lacks[1, at], lacks[2, at])
+                    lacks[0, at], lacks[1, at], lacks[2, at] = plus(arc, up)
+                    if z == np.inf:
+                        near.cuts[at] += 1.0
+                    else:
+                        near.high[at], lost = two_sum(near.high[at], -z)
+                        near.low[at] += lost
+
+
+@leaf
+def _relabel(n: int, depth: int, own: int, near: NearScores) -> None:
+    """Make the end of the path one set, or all of it done if that has no number."""
+    part, place = near.part, near.place
+    for word in range(n):
+        if place[part[word]] >= depth:
+            if own >= 0:
+                part[word] = own
+            else:
+                place[part[word]] = DONE
+
+
+@leaf
+def _add_slacks(n: int, single_root: bool, root_set: int, limit: float, near: NearScores) -> None:
+    """Put what arcs still lack into their scores."""
+    for at in range(n * (n + 1)):
+        lack, forbidden = near.lacks[0, at] / UNIT, at % (n + 1) == 0 and single_root
+        if forbidden and near.part[at // (n + 1)] == root_set:
+            forbidden = False
+        if near.lacks[0, at] == -np.inf:
+            near.high[at], near.low[at] = -np.inf, 0.0
+        elif forbidden or lack < -limit:
+            near.cuts[at] += 1.0
+        else:
+            near.high[at], lost = two_sum(near.high[at], lack)
+            near.low[at] += lost + (near.lacks[1, at] + near.lacks[2, at]) / UNIT
