@@ -1,8 +1,9 @@
 """Sums over all trees of a sentence whose words may hang from any other.
 
-Rows of scores are compared with their largest, in two floats that are exact together: so masks do
-no harm, whether trees avoid them or must not. Plain numbers do where trees are likely enough among
-all choices of heads, and wide ones elsewhere; see `lpsmap_factors_struct.tree_elimination`.
+Rows of scores are compared with their largest, without rounding: so masks do no harm, whether trees
+avoid them or must not. Plain numbers do where trees are likely enough among all choices of heads,
+see `lpsmap_factors_struct.tree_elimination`. Elsewhere `lpsmap_factors_struct.tree_duals` brings
+scores near each other, and wide numbers do.
 """
 
 from __future__ import annotations

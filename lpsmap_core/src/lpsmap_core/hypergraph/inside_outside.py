@@ -16,11 +16,10 @@ from lpsmap_core.kernels.interrupts import interrupted
 from lpsmap_core.kernels.records import Factors, Scores
 
 __all__ = [
-    "PLAIN",
     "beliefs_of",
+    "has_large",
     "hessian_products",
     "inside",
-    "largest_finite",
     "local_scores",
 ]
 
@@ -59,7 +58,7 @@ def inside(
     first_edge, tails = edges.first_edge, edges.tails
     total[0] = rest[0] = 0.0
     look_at, n_items = LOOK_PERIOD, len(first_edge) - 1
-    exact = max(largest_finite(eta_u), largest_finite(eta_v)) > PLAIN
+    exact = has_large(eta_u) or has_large(eta_v)
     for i in range(n_items):
         first, last, most = first_edge[i], first_edge[i + 1], -np.inf
         if exact:
@@ -127,14 +126,14 @@ def _normalise(
     """
     best = others = below = 0.0
     for e in range(first, last):
-        less = local[e] - most
-        if less < 0.0:
-            local[e] = np.exp(less) if less > -np.inf else 0.0
+        if local[e] == most:
+            local[e] = 1.0 if most > -np.inf else 0.0
+            best += local[e]
+        elif local[e] > -np.inf:
+            less = local[e] - most
+            local[e] = np.exp(less)
             others += local[e]
-            below += local[e] * less if less > -np.inf else 0.0
-        elif most > -np.inf:
-            local[e] = 1.0
-            best += 1.0
+            below += local[e] * less
         else:
             local[e] = 0.0
     doubt[at], mass = 0.0, best + others
@@ -198,13 +197,13 @@ def _score_in_two(
 
 
 @leaf
-def largest_finite(scores: FloatArray) -> float:
-    """Return the largest magnitude of the scores that are finite."""
-    largest = 0.0
+def has_large(scores: FloatArray) -> bool:
+    """Whether a finite score is larger than plain ones; counted, as vector instructions do."""
+    n = 0
     for score in scores:
         magnitude = abs(score)
-        largest = magnitude if largest < magnitude < np.inf else largest
-    return largest
+        n += 1 if (magnitude > PLAIN) & (magnitude < np.inf) else 0
+    return n > 0
 
 
 @leaf

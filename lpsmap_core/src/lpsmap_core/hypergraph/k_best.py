@@ -14,7 +14,7 @@ from lpsmap_core.hypergraph.edges import (
     own_score,
     switch_on,
 )
-from lpsmap_core.hypergraph.inside_outside import PLAIN, largest_finite, local_scores
+from lpsmap_core.hypergraph.inside_outside import has_large, local_scores
 from lpsmap_core.kernels.arrays import FloatArray, IndexArray, IntArray
 from lpsmap_core.kernels.compile import kernel, leaf
 from lpsmap_core.kernels.interrupts import interrupted
@@ -227,7 +227,7 @@ def k_best_of(
         edges = edges_of(factors.integers, factors.integer_ranges[r, 0])
         eta_u = scores.eta_u[offsets[r] : offsets[r + 1]]
         eta_v = scores.eta_v[extra[r] : extra[r + 1]]
-        if max(largest_finite(eta_u), largest_finite(eta_v)) > PLAIN:
+        if has_large(eta_u) or has_large(eta_v):
             local_scores(edges, len(eta_u), eta_u, eta_v, total, rest, weight)
         else:
             for e in range(len(edges.first_entry) - 1):

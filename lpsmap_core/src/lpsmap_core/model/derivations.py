@@ -99,8 +99,6 @@ class HypergraphInference:
     @interruptible
     def k_best(self, rows: IntArray, scores: Scores, k: int) -> Found:
         """Return the k best structures of each factor."""
-        counts = (self._hypergraphs[h].n_structures for h in set(self._which[rows].tolist()))
-        k = min(k, max(counts, default=1))
         items = int(self._header(rows, ITEMS).max(initial=0))
         refuse_beyond_memory("k_best: k", k, self._nonzeros() * NONZERO + (items + 2) * RANKED)
         decided, _, _ = self._decided(rows, scores)

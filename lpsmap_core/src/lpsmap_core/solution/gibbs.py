@@ -24,6 +24,9 @@ __all__ = ["Gibbs"]
 STRUCTURE = 64
 """Bytes that a structure takes at least."""
 
+MANY = 1000
+"""More than that many structures are asked for only if there are as many."""
+
 LARGEST = 1e300
 """Magnitudes of scores that sums of float64 certainly hold."""
 
@@ -171,7 +174,11 @@ class Gibbs:
         """
         k = count("k_best: k", k)
         refuse_beyond_memory("k_best: k", k, STRUCTURE * self.factor.n_factors)
-        found = self.factor.inference().k_best(self._rows, self._scores, k)
+        inference = self.factor.inference()
+        if k > MANY:
+            everything = Scores(*map(np.zeros_like, self._scores))
+            k = min(k, max([1, *inference.count(everything)]))
+        found = inference.k_best(self._rows, self._scores, k)
         return self._distributions(found)
 
     def log_probability(self, variables: Any, additionals: Any = None) -> Any:
