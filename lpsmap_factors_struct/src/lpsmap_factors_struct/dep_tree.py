@@ -247,7 +247,7 @@ class DepTree(Factor):
 
     @property
     def root_arcs(self) -> Variables:
-        """The arcs from the root, one for every word, or K if labelled: -1 in losses' targets."""
+        """The arcs from the root, one for every word, or K if labelled; -1 in losses' targets."""
         arcs, words = self.variables, np.arange(self.event_shape[0])
         columns = words if np.all(self.packed) else np.zeros_like(words)
         return arcs[..., words, columns, :] if self.labelled else arcs[..., words, columns]

@@ -108,7 +108,7 @@ class ModifierBudget(Factor):
     count_bounds = staticmethod(_most_modifiers)
 
     head: int
-    """Of the view of one factor: its head, or the number of words for the root."""
+    """Of the view of one factor, the head, or the number of words for the root."""
 
     def __init__(
         self,
@@ -182,7 +182,7 @@ class ModifierBudget(Factor):
         return np.array(y, dtype=np.float64), np.empty(0)
 
     def row(self, i: int) -> Factor:
-        """Return the view of one head."""
+        """Return the view of factor `i`, that of one head."""
         view: Any = super().row(i)
         view.head = i % self.batch_shape[-1]
         return view  # type: ignore[no-any-return]

@@ -29,7 +29,6 @@ except ImportError:  # a Python newer than numba's wheels
 
 __all__ = [
     "COMPILED",
-    "TAKES_ADDRESS",
     "CompilationNotice",
     "general_position",
     "interpreted_by",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import weakref
 from typing import Any, ClassVar
 
@@ -238,7 +239,8 @@ class Layer(nn.Module):
         n_weights: int,
     ) -> Layout:
         u = graph.variable(self.variables_shape(shape))
-        return Layout(graph, u, self.declare(u, lengths, mask, n_weights))
+        n = math.prod(shape[: len(shape) - self.event_ndim])
+        return Layout(graph, u, self.declare(u, lengths, mask, n_weights), n)
 
     def _options(self) -> dict[str, Any]:
         return {name: getattr(self, name) for name in OPTIONS}

@@ -55,10 +55,15 @@ class Layout:
         The graph, and its only block of variables.
     declared
         What is declared over them.
+    n_instances
+        Instances of the batch, which the variables' first axes hold.
     """
 
-    def __init__(self, graph: FactorGraph, variables: Variables, declared: Declared) -> None:
+    def __init__(
+        self, graph: FactorGraph, variables: Variables, declared: Declared, n_instances: int
+    ) -> None:
         self.graph, self.variables, self.declared = graph, variables, declared
+        self._n_instances = n_instances
         for factor in declared.factors:
             graph.add(factor)
         shown = in_factors(graph).reshape(variables.shape)[declared.shown]
@@ -103,13 +108,13 @@ class Layout:
         """Return numbers of scores, zeros in the padding and where the mask forbids."""
         return numbers if self.keep is None else np.where(self.keep, numbers, 0.0)
 
-    def infeasible(self, solution: Solution, n: int) -> NDArray[np.bool_] | None:
-        """Return which of `n` instances contradict themselves, flat; None if none does."""
+    def infeasible(self, solution: Solution) -> NDArray[np.bool_] | None:
+        """Return which instances contradict themselves, flat; None if none does."""
         wrong = [status is Status.INFEASIBLE for status in solution.status.tolist()]
         if not any(wrong):
             return None
         of_variable = np.append(wrong, False)[solution.layout.component]  # component -1: padding
-        found: NDArray[np.bool_] = np.any(of_variable.reshape(n, -1), axis=1)
+        found: NDArray[np.bool_] = np.any(of_variable.reshape(self._n_instances, -1), axis=1)
         return found
 
     def _masked(self, scores: FloatArray) -> FloatArray:
@@ -132,7 +137,7 @@ class Solved:
 
     def __init__(self, layout: Layout, solution: Solution, shape: tuple[int, ...]) -> None:
         self._layout, self._solution, self._shape = layout, solution, shape
-        self._infeasible = None if solution.ok else layout.infeasible(solution, shape[0])
+        self._infeasible = None if solution.ok else layout.infeasible(solution)
         self.values = self._taken(solution.values)
 
     def pull_back(self, gradient: FloatArray) -> tuple[FloatArray, FloatArray]:
