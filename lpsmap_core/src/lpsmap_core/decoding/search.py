@@ -223,7 +223,10 @@ class Search(Generic[Node, Answer]):
         found, nodes = self.found, self._open
         for (bound, _), look in zip(batch, looks, strict=True):
             self._take_answer(look.answer, look.score)
-            nodes.add(min(bound, look.bound), look.children)
+            bound = min(bound, look.bound)
+            nodes.add(bound, look.children)
+            if not look.children:
+                nodes.given_up = max(nodes.given_up, bound)
         found.n_nodes += len(batch)
         found.bound = max(nodes.bound(), nodes.given_up, found.score)
 

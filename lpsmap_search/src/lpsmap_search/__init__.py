@@ -1,0 +1,29 @@
+"""Global search for latent-variable models: Viterbi training to a proved optimum."""
+
+from lpsmap_search.binary_grammar import BinaryGrammar
+from lpsmap_search.corpus import Corpus
+from lpsmap_search.count_model import CountModel
+from lpsmap_search.dependency_model import DependencyModelWithValence
+from lpsmap_search.global_search import Certified, global_search
+from lpsmap_search.hidden_markov_model import HiddenMarkovModel
+from lpsmap_search.inside_outside import expected_counts, sampled_counts
+from lpsmap_search.local_search import Trained, expectation_maximisation, restarts
+from lpsmap_search.viterbi import viterbi
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "BinaryGrammar",
+    "Certified",
+    "Corpus",
+    "CountModel",
+    "DependencyModelWithValence",
+    "HiddenMarkovModel",
+    "Trained",
+    "expectation_maximisation",
+    "expected_counts",
+    "global_search",
+    "restarts",
+    "sampled_counts",
+    "viterbi",
+]

@@ -1,0 +1,51 @@
+"""Checks of options."""
+
+from __future__ import annotations
+
+import math
+import operator
+
+__all__ = ["checked_count", "checked_number", "checked_time"]
+
+
+def checked_count(name: str, value: int) -> int:
+    """Return a whole number of at least 1.
+
+    Raises
+    ------
+    TypeError
+        If it is not an integer.
+    ValueError
+        If it is less than 1.
+    """
+    if isinstance(value, bool):
+        raise TypeError(f"{name}: got {value}; expected an integer of at least 1.")
+    value = operator.index(value)
+    if value < 1:
+        raise ValueError(f"{name}: got {value}; expected at least 1.")
+    return value
+
+
+def checked_number(name: str, value: float) -> float:
+    """Return a finite number of at least 0.
+
+    Raises
+    ------
+    ValueError
+        If it is negative, NaN or infinite.
+    """
+    value = float(value)
+    if not 0.0 <= value < math.inf:
+        raise ValueError(f"{name}: got {value}; expected a finite number of at least 0.")
+    return value
+
+
+def checked_time(seconds: float | None) -> float | None:
+    """Return a limit of time.
+
+    Raises
+    ------
+    ValueError
+        If it is negative, NaN or infinite.
+    """
+    return None if seconds is None else checked_number("max_time", seconds)

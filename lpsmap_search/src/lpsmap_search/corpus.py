@@ -1,0 +1,105 @@
+"""A corpus under a model, as flat arrays for compiled code."""
+
+from __future__ import annotations
+
+import collections
+from collections.abc import Iterable, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from lpsmap_core import Hypergraph, HypergraphBuilder
+from lpsmap_search.arrays import FloatArray, IntArray
+from lpsmap_search.count_model import CountModel
+
+__all__ = ["Corpus", "Derivations"]
+
+
+class Derivations(NamedTuple):
+    """The hypergraphs of all sentences behind each other.
+
+    Item i of a sentence is number i in its stretch of items, which begins with an item 0 for no
+    tail.
+    """
+
+    first_item: IntArray
+    """(S + 1,) where each sentence's items begin."""
+    first_edge: IntArray
+    """One for each item, and the end: item i derives from ``first_edge[i]`` to the next."""
+    tails: IntArray
+    """(2 E,) the items that each hyperedge joins, among all."""
+    first_use: IntArray
+    """(E + 1,) hyperedge e uses ``uses[first_use[e] : first_use[e + 1]]``."""
+    uses: IntArray
+    """Parameters."""
+    multiplicity: FloatArray
+    """(S,) how often each sentence is in the corpus."""
+
+
+class Corpus:
+    """Sentences under a model. Equal sentences are merged: some optimum parses them alike.
+
+    Parameters
+    ----------
+    model
+        The model.
+    sentences
+        Sequences of the model's symbols.
+
+    Raises
+    ------
+    ValueError
+        If there are no sentences, one is empty, or a symbol is unknown.
+
+    Attributes
+    ----------
+    sentences
+        The different sentences, encoded, in the order of their first occurrence.
+    multiplicity
+        How often each occurs.
+    derivations
+        Their hypergraphs, for kernels.
+    """
+
+    def __init__(self, model: CountModel, sentences: Iterable[Sequence[Any]]) -> None:
+        self.model = model
+        counted = collections.Counter(map(model.encode, sentences))
+        if not counted:
+            raise ValueError("sentences: got none; expected at least one sentence.")
+        self.sentences = list(counted)
+        self.multiplicity: IntArray = np.array(list(counted.values()), dtype=np.int64)
+        self.hypergraphs = [_hypergraph(model, sentence) for sentence in self.sentences]
+        self.derivations = _joined(self.hypergraphs, self.multiplicity)
+
+    @property
+    def n_sentences(self) -> int:
+        """Number of sentences, repeated ones included."""
+        return int(self.multiplicity.sum())
+
+
+def _hypergraph(model: CountModel, sentence: tuple[int, ...]) -> Hypergraph:
+    build = HypergraphBuilder((0,), model.n_parameters)
+    return build.finish(model.hypergraph(sentence, build))
+
+
+def _joined(hypergraphs: Sequence[Hypergraph], multiplicity: IntArray) -> Derivations:
+    first_item, first_edge, tails, first_use, uses = [0], [], [], [], []
+    n_items = n_edges = n_uses = 0
+    for hypergraph in hypergraphs:
+        edges = hypergraph.edges
+        first_edge.append(np.concatenate([[0], edges.first_edge[:-1]]) + n_edges)
+        tails.append(edges.tails + n_items)
+        first_use.append(edges.first_entry[:-1] + n_uses)
+        uses.append(edges.entries)
+        n_items += len(edges.first_edge)
+        n_edges += len(edges.first_entry) - 1
+        n_uses += len(edges.entries)
+        first_item.append(n_items)
+    return Derivations(
+        np.array(first_item),
+        np.concatenate([*first_edge, [n_edges]]),
+        np.concatenate(tails),
+        np.concatenate([*first_use, [n_uses]]),
+        np.concatenate(uses),
+        multiplicity.astype(np.float64),
+    )

@@ -1,0 +1,76 @@
+"""Projective trees as derivations over half-spans, with the head's valence in the open."""
+
+from __future__ import annotations
+
+import functools
+from typing import NamedTuple
+
+import numpy as np
+
+from lpsmap_search.arrays import IntArray
+
+__all__ = ["LEFT", "RIGHT", "HalfSpans", "half_spans"]
+
+LEFT, RIGHT = 0, 1
+"""Sides of a head."""
+
+
+class HalfSpans(NamedTuple):
+    """The hyperedges of all projective trees with one root word, by what they decide.
+
+    A tree has one derivation: each head takes its children on a side from the nearest on, and then
+    stops. A head has no child yet on a side exactly where its half-span there is as wide as the
+    head itself, so that items need not hold its valence (Eisner 1996; Klein & Manning 2004).
+
+    Each field is an array with a row per hyperedge; items are numbers, -1 for none.
+    """
+
+    attach: IntArray
+    """(., 6) item, two tails, head, child, whether it is the head's first on that side."""
+    join: IntArray
+    """(., 3) item and two tails: a child's far side is done."""
+    stop: IntArray
+    """(., 5) item, tail, head, side, whether the head has no child on that side."""
+    root: IntArray
+    """(., 4) item, two tails, root word."""
+    goal: int
+
+
+@functools.lru_cache(maxsize=256)
+def half_spans(n: int) -> HalfSpans:
+    """Return the hyperedges for sentences of n words: ``2 n (n^2 - 1) / 3 + n^2 + 2 n`` in all."""
+    square = n * n
+
+    def closed(head: IntArray, end: IntArray, side: int) -> IntArray:
+        return np.where(head == end, (3 * n + side) * n + head, head * n + end)
+
+    def taking(head: IntArray, child: IntArray) -> IntArray:
+        return square + head * n + child
+
+    def opened(head: IntArray, end: IntArray) -> IntArray:
+        return np.where(head == end, -1, 2 * square + head * n + end)
+
+    attach, join, stop = [], [], []
+    i, j, k = (x.reshape(-1) for x in np.indices((n, n, n)))
+    for side, sign in ((RIGHT, 1), (LEFT, -1)):
+        other = LEFT if side == RIGHT else RIGHT
+        inside = (sign * i <= sign * k) & (sign * k < sign * j)
+        a, b, m = i[inside], j[inside], k[inside]  # head, child, end of the head's half-span
+        first = (a == m).astype(np.int64)
+        attach.append(
+            np.stack([taking(a, b), opened(a, m), closed(b, m + sign, other), a, b, first], axis=1)
+        )
+        inside = (sign * i < sign * k) & (sign * k <= sign * j)
+        a, b, m = i[inside], j[inside], k[inside]  # head, end, child
+        join.append(np.stack([opened(a, b), taking(a, m), closed(m, b, side)], axis=1))
+        a, b = (x.reshape(-1) for x in np.indices((n, n)))
+        inside = sign * a <= sign * b
+        a, b = a[inside], b[inside]
+        none = (a == b).astype(np.int64)
+        sides = np.full_like(a, side)
+        stop.append(np.stack([closed(a, b, side), opened(a, b), a, sides, none], axis=1))
+    goal = 3 * square + 2 * n
+    words = np.arange(n)
+    ends = closed(words, np.zeros_like(words), LEFT), closed(words, words * 0 + n - 1, RIGHT)
+    root = np.stack([np.full(n, goal), *ends, words], axis=1)
+    return HalfSpans(*map(np.concatenate, (attach, join, stop)), root, goal)

@@ -1,0 +1,68 @@
+"""Hidden Markov models of sequences."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+
+import numpy as np
+
+from lpsmap_core import HypergraphBuilder
+from lpsmap_search.count_model import CountModel
+from lpsmap_search.symbols import checked_states, checked_symbols, encoded
+
+__all__ = ["HiddenMarkovModel"]
+
+
+class HiddenMarkovModel(CountModel):
+    """Sequences of states that emit words: part-of-speech induction (Merialdo 1994).
+
+    Parameters
+    ----------
+    n_states
+        K, the number of states.
+    words
+        The V words that are emitted, in the order of their numbers.
+
+    Raises
+    ------
+    ValueError
+        If there are no states or words, or a word is repeated.
+
+    Notes
+    -----
+    There are ``K + K^2 + K V`` parameters in ``2 K + 1`` blocks: the first state; the state after
+    each state; the word of each state.
+    """
+
+    def __init__(self, n_states: int, words: Sequence[str]) -> None:
+        self.n_states = checked_states(n_states)
+        self.words = checked_symbols("words", words)
+        states = range(self.n_states)
+        blocks = [[f"first {state}" for state in states]]
+        blocks += [[f"{before} then {after}" for after in states] for before in states]
+        blocks += [[f"{state} emits {word}" for word in self.words] for state in states]
+        super().__init__(blocks)
+
+    def encode(self, sentence: Sequence[str]) -> tuple[int, ...]:
+        """Return the numbers of a sentence's words.
+
+        Raises
+        ------
+        ValueError
+            If the sentence is empty, or a word is unknown.
+        """
+        return encoded(sentence, self.words)
+
+    def hypergraph(self, sentence: tuple[int, ...], build: HypergraphBuilder) -> Hashable:
+        """Add the hyperedges of all sequences of states: item ``t K + k`` is state k at place t."""
+        n, v, states = self.n_states, len(self.words), np.arange(self.n_states)
+        goal = len(sentence) * n
+        emissions = n + n * n + states * v
+        build.edges(states, additionals=np.stack([states, emissions + sentence[0]], axis=1))
+        before, after = (x.reshape(-1) for x in np.indices((n, n)))
+        transitions = n + before * n + after
+        for t, word in enumerate(sentence[1:], start=1):
+            used = np.stack([transitions, emissions[after] + word], axis=1)
+            build.edges(t * n + after, (t - 1) * n + before, additionals=used)
+        build.edges(np.full(n, goal), goal - n + states)
+        return goal

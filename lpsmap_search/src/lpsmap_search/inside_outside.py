@@ -1,0 +1,190 @@
+"""Sums over all structures of the sentences of a corpus: expected counts, and samples."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from lpsmap_core import kernel, leaf
+from lpsmap_search.arrays import FloatArray, IntArray
+from lpsmap_search.corpus import Corpus, Derivations
+from lpsmap_search.viterbi import checked_scores
+
+__all__ = ["expected_counts", "sampled_counts"]
+
+
+def expected_counts(corpus: Corpus, scores: FloatArray) -> tuple[float, FloatArray]:
+    """Return the log-likelihood of a corpus, all structures summed, and the expected counts.
+
+    The E-step of soft EM, by the inside-outside algorithm (Baker 1979).
+
+    Parameters
+    ----------
+    corpus
+        The sentences.
+    scores
+        (M,) logarithms of the parameters, -inf allowed.
+
+    Returns
+    -------
+    float
+        The sum over sentences of ``log sum_y exp <scores, counts(y)>``; -inf if a sentence has no
+        structure of finite score.
+    counts
+        (M,) expected under ``p(y) ~ exp <scores, counts(y)>``; zeros where the sum is -inf.
+
+    Raises
+    ------
+    ValueError
+        If the scores are not of shape (M,), or one is NaN or infinite.
+    """
+    scores = checked_scores(corpus, scores)
+    derivations = corpus.derivations
+    total, local = _memory(derivations)
+    counts = np.zeros(len(scores))
+    log_likelihood = _inside(derivations, scores, total, local)
+    if log_likelihood > -math.inf:
+        _outside(derivations, local, total, counts)
+    return float(log_likelihood), counts
+
+
+def sampled_counts(corpus: Corpus, scores: FloatArray, rng: np.random.Generator) -> FloatArray:
+    """Return the counts of one structure a sentence, drawn with ``p(y) ~ exp <scores, counts(y)>``.
+
+    With scores of zero all structures are equally probable. Equal sentences share a structure.
+
+    Parameters
+    ----------
+    corpus
+        The sentences.
+    scores
+        (M,) logarithms of the parameters, -inf allowed.
+    rng
+        Where random numbers come from.
+
+    Raises
+    ------
+    ValueError
+        If the scores are not of shape (M,), one is NaN or infinite, or a sentence has no structure
+        of finite score.
+    """
+    scores = checked_scores(corpus, scores)
+    derivations = corpus.derivations
+    total, local = _memory(derivations)
+    if _inside(derivations, scores, total, local) == -math.inf:
+        raise ValueError("scores: a sentence has no structure of finite score.")
+    counts = np.zeros(len(scores))
+    _sample(derivations, local, rng.random(len(total)), total, counts)
+    return counts
+
+
+def _memory(derivations: Derivations) -> tuple[FloatArray, FloatArray]:
+    return np.empty(len(derivations.first_edge) - 1), np.empty(len(derivations.first_use) - 1)
+
+
+@kernel
+def _inside(
+    derivations: Derivations, scores: FloatArray, total: FloatArray, local: FloatArray
+) -> float:
+    """Write the log-sum over every item's derivations, and the probability of its hyperedges."""
+    log_likelihood = 0.0
+    for s in range(len(derivations.multiplicity)):
+        begin, end = derivations.first_item[s], derivations.first_item[s + 1]
+        total[begin] = 0.0
+        _sum(derivations, begin, end, scores, total, local)
+        log_likelihood += derivations.multiplicity[s] * total[end - 1]
+    return log_likelihood
+
+
+@leaf
+def _sum(
+    derivations: Derivations,
+    begin: int,
+    end: int,
+    scores: FloatArray,
+    total: FloatArray,
+    local: FloatArray,
+) -> None:
+    first_edge, tails = derivations.first_edge, derivations.tails
+    first_use, uses = derivations.first_use, derivations.uses
+    for item in range(begin + 1, end):
+        most, mass = -np.inf, 0.0
+        for e in range(first_edge[item], first_edge[item + 1]):
+            score = total[tails[2 * e]] + total[tails[2 * e + 1]]
+            for k in range(first_use[e], first_use[e + 1]):
+                score += scores[uses[k]]
+            local[e] = score
+            most = max(most, score)
+        if most == -np.inf:
+            local[first_edge[item] : first_edge[item + 1]] = 0.0
+            total[item] = most
+            continue
+        for e in range(first_edge[item], first_edge[item + 1]):
+            local[e] = np.exp(local[e] - most)
+            mass += local[e]
+        for e in range(first_edge[item], first_edge[item + 1]):
+            local[e] /= mass
+        total[item] = most + np.log(mass)
+
+
+@kernel
+def _outside(
+    derivations: Derivations, local: FloatArray, reach: FloatArray, counts: FloatArray
+) -> None:
+    """Add the expected counts of all sentences; `reach` is memory for the items."""
+    first_edge, tails = derivations.first_edge, derivations.tails
+    first_use, uses = derivations.first_use, derivations.uses
+    for s in range(len(derivations.multiplicity)):
+        begin, end = derivations.first_item[s], derivations.first_item[s + 1]
+        reach[begin:end] = 0.0
+        reach[end - 1] = derivations.multiplicity[s]
+        for item in range(end - 1, begin, -1):
+            if reach[item] == 0.0:
+                continue
+            for e in range(first_edge[item], first_edge[item + 1]):
+                share = reach[item] * local[e]
+                reach[tails[2 * e]] += share
+                reach[tails[2 * e + 1]] += share
+                for k in range(first_use[e], first_use[e + 1]):
+                    counts[uses[k]] += share
+
+
+@kernel
+def _sample(
+    derivations: Derivations,
+    local: FloatArray,
+    uniform: FloatArray,
+    times: FloatArray,
+    counts: FloatArray,
+) -> None:
+    """Add the counts of a structure a sentence; one number in [0, 1) decides about each item.
+
+    An item that a structure uses more than once has one derivation there.
+    """
+    first_use, uses, tails = derivations.first_use, derivations.uses, derivations.tails
+    for s in range(len(derivations.multiplicity)):
+        begin, end = derivations.first_item[s], derivations.first_item[s + 1]
+        times[begin:end] = 0.0
+        times[end - 1] = derivations.multiplicity[s]
+        for item in range(end - 1, begin, -1):
+            if times[item] == 0.0:
+                continue
+            e = _drawn(derivations.first_edge, item, local, uniform[item])
+            for k in range(first_use[e], first_use[e + 1]):
+                counts[uses[k]] += times[item]
+            times[tails[2 * e]] += times[item]
+            times[tails[2 * e + 1]] += times[item]
+
+
+@leaf
+def _drawn(first_edge: IntArray, item: int, local: FloatArray, below: float) -> int:
+    """Return a hyperedge of an item; the last possible one if rounding leaves a rest."""
+    chosen = first_edge[item]
+    for e in range(first_edge[item], first_edge[item + 1]):
+        if local[e] > 0.0:
+            chosen = e
+            if below < local[e]:
+                break
+            below -= local[e]
+    return chosen

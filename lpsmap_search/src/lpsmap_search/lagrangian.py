@@ -1,0 +1,322 @@
+"""Bounds of the likelihood over boxes of parameters, with the parser as oracle.
+
+Stationarity makes each parameter the share of its count, ``f_m = p_m F_c``. With a multiplier h_m
+for each of these equations, the likelihood of all parameters in a box is at most
+
+    U(h) = max_y <h + kappa, f(y)>,   kappa_c = max { sum_m phi(p_m) - h_m p_m : p in the box },
+
+where phi(p) = p log p, and p runs over the points of the box that sum to one in every block. The
+first maximum is the best structure under scores h + kappa. phi is convex, so that the second is
+attained at a vertex: all but one of a block's parameters are at a bound. Where a block is too large
+to enumerate these, phi is replaced by its chord, which leaves a linear program with one constraint.
+U is convex; its subgradient is ``f_m - F_c p_m``.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from lpsmap_core import kernel, leaf
+from lpsmap_search.arrays import BoolArray, FloatArray, FloatTable, IntArray
+from lpsmap_search.corpus import Derivations
+from lpsmap_search.viterbi import Memory, best_counts
+
+__all__ = ["Bounds", "bound_boxes", "shrink"]
+
+LARGEST_ENUMERATED = 4
+"""Parameters of a block whose vertices are enumerated: 4 have 32 candidates, 5 have 80."""
+
+PATIENCE = 3
+"""Steps without a better bound after which the aim is halved."""
+
+MARGIN = 0.2
+"""Share of its width that a box keeps on either side of where it is divided, at least."""
+
+SLACK = 1e-9
+"""Rounding that sums of probabilities may show."""
+
+
+class Bounds(NamedTuple):
+    """What comes of bounding boxes, with a row for each."""
+
+    bound: FloatArray
+    """No parameters in the box have a higher likelihood; -inf where a box holds no parameters."""
+    branch: IntArray
+    """The parameter to branch on."""
+    at: FloatArray
+    """Where."""
+    lower: BoolArray
+    """Whether the relaxation's point is below that."""
+    counts: FloatTable
+    """Those of the best structures met."""
+    value: FloatArray
+    """Their likelihood."""
+
+
+@leaf
+def phi(p: float) -> float:
+    """Return ``p log p``."""
+    return p * np.log(p) if p > 0.0 else 0.0
+
+
+@leaf
+def shrink(first: IntArray, low: FloatArray, high: FloatArray) -> bool:
+    """Tighten a box by the sums of its blocks; return whether it holds parameters."""
+    for c in range(len(first) - 1):
+        least = most = 0.0
+        for m in range(first[c], first[c + 1]):
+            least += low[m]
+            most += high[m]
+        if least > 1.0 + SLACK or most < 1.0 - SLACK:
+            return False
+        for m in range(first[c], first[c + 1]):
+            # the others' sums, from the bounds as they were: looser by rounding alone
+            top, bottom = 1.0 - (least - low[m]), 1.0 - (most - high[m])
+            high[m] = max(min(high[m], top), low[m])
+            low[m] = min(max(low[m], bottom), high[m])
+    return True
+
+
+class _Vertices(NamedTuple):
+    """Vertices of the blocks of a box, behind each other."""
+
+    first: IntArray
+    """(C + 1,) where each block's vertices begin; a large block has none."""
+    p: FloatTable
+    """Their coordinates, in the order of the block."""
+    value: FloatArray
+    """The sum of phi over them."""
+
+
+@leaf
+def _enumerate(first: IntArray, low: FloatArray, high: FloatArray, vertices: _Vertices) -> None:
+    """Write the vertices of every small block."""
+    at = 0
+    for c in range(len(first) - 1):
+        vertices.first[c] = at
+        begin, size = first[c], first[c + 1] - first[c]
+        if size > LARGEST_ENUMERATED:
+            continue
+        for free in range(size):
+            for sides in range(1 << size):
+                if sides & (1 << free):
+                    continue
+                rest, value = 1.0, 0.0
+                for j in range(size):
+                    if j != free:
+                        x = high[begin + j] if sides & (1 << j) else low[begin + j]
+                        vertices.p[at, j] = x
+                        rest -= x
+                        value += phi(x)
+                if low[begin + free] - SLACK <= rest <= high[begin + free] + SLACK:
+                    vertices.p[at, free] = rest
+                    vertices.value[at] = value + phi(rest)
+                    at += 1
+    vertices.first[len(first) - 1] = at
+
+
+@leaf
+def _best_vertex(
+    c: int, first: IntArray, h: FloatArray, vertices: _Vertices, p: FloatArray
+) -> float:
+    """Write the block's best point, and return what it is worth."""
+    begin, size = first[c], first[c + 1] - first[c]
+    most, found = -np.inf, vertices.first[c]
+    for v in range(vertices.first[c], vertices.first[c + 1]):
+        value = vertices.value[v]
+        for j in range(size):
+            value -= h[begin + j] * vertices.p[v, j]
+        if value > most:
+            most, found = value, v
+    for j in range(size):
+        p[begin + j] = vertices.p[found, j]
+    return most
+
+
+@leaf
+def _best_on_chords(
+    c: int, first: IntArray, h: FloatArray, low: FloatArray, high: FloatArray, p: FloatArray
+) -> float:
+    """Write the best point of a block under the chords of phi, and return what it is worth.
+
+    What the lower bounds leave of one goes to the parameters of greatest slope.
+    """
+    left, value = 1.0, 0.0
+    for m in range(first[c], first[c + 1]):
+        p[m] = low[m]
+        left -= low[m]
+        value += phi(low[m]) - h[m] * low[m]
+    while left > 0.0:
+        most, found = -np.inf, -1
+        for m in range(first[c], first[c + 1]):
+            if p[m] == low[m] and high[m] > low[m]:
+                slope = (phi(high[m]) - phi(low[m])) / (high[m] - low[m]) - h[m]
+                if slope > most:
+                    most, found = slope, m
+        if found < 0:
+            break
+        step = min(left, high[found] - low[found])
+        p[found] += step
+        value += most * step
+        left -= step
+    return value
+
+
+class _Means(NamedTuple):
+    """Sums over the steps at a box, weighted by the counts of blocks."""
+
+    counts: FloatArray
+    """(C,) of the blocks."""
+    p: FloatArray
+    """(M,) of the points that attain the second maximum."""
+    value: FloatArray
+    """(M,) of phi there."""
+
+
+@kernel
+def bound_boxes(
+    derivations: Derivations,
+    first: IntArray,
+    boxes: FloatTable,
+    multipliers: FloatTable,
+    threshold: float,
+    aim: float,
+    n_steps: int,
+    memory: Memory,
+    results: Bounds,
+) -> None:
+    """Bound the likelihood over boxes by steps of Polyak (1969) on their multipliers.
+
+    Parameters
+    ----------
+    derivations
+        The corpus.
+    first
+        Where the blocks of parameters begin.
+    boxes
+        (B, 2 M) lower and upper bounds of each box, which are tightened.
+    multipliers
+        (B, M) where to start; the best ones on return.
+    threshold
+        A bound below this is low enough.
+    aim
+        How far below the threshold the steps aim at first. If that is out of reach they overshoot:
+        after some steps without a better bound, half as far.
+    n_steps
+        The most steps for a box.
+    memory
+        For the passes over the corpus.
+    results
+        Where the results go.
+    """
+    n = boxes.shape[1] // 2
+    n_blocks = len(first) - 1
+    n_vertices = 0
+    for c in range(n_blocks):
+        size = first[c + 1] - first[c]
+        if size <= LARGEST_ENUMERATED:
+            n_vertices += size * (1 << (size - 1))
+    vertices = _Vertices(
+        np.empty(n_blocks + 1, dtype=np.int64),
+        np.empty((n_vertices, LARGEST_ENUMERATED)),
+        np.empty(n_vertices),
+    )
+    h, p, f, scores = np.empty(n), np.empty(n), np.empty(n), np.empty(n)
+    means = _Means(np.empty(n_blocks), np.empty(n), np.empty(n))
+    for b in range(len(boxes)):
+        low, high = boxes[b, :n], boxes[b, n:]
+        results.value[b] = -np.inf
+        if not shrink(first, low, high):
+            results.bound[b] = -np.inf
+            continue
+        _enumerate(first, low, high, vertices)
+        h[:] = multipliers[b]
+        means.counts[:], means.p[:], means.value[:] = 0.0, 0.0, 0.0
+        least, distance, n_worse = np.inf, 0.0, 0
+        for _ in range(n_steps):
+            for c in range(n_blocks):
+                if first[c + 1] - first[c] <= LARGEST_ENUMERATED:
+                    kappa = _best_vertex(c, first, h, vertices, p)
+                else:
+                    kappa = _best_on_chords(c, first, h, low, high, p)
+                for m in range(first[c], first[c + 1]):
+                    scores[m] = h[m] + kappa
+            bound = best_counts(derivations, scores, memory, f)
+            value = _likelihood(first, f)
+            if value > results.value[b]:
+                results.value[b] = value
+                results.counts[b] = f
+            if least == np.inf:
+                distance = bound - threshold + aim
+            if bound < least:
+                least, n_worse = bound, 0
+                multipliers[b] = h
+            else:
+                n_worse += 1
+                if n_worse == PATIENCE:
+                    distance, n_worse = 0.5 * distance, 0
+            if bound <= threshold:
+                break
+            length = 0.0
+            for c in range(n_blocks):
+                total = 0.0
+                for m in range(first[c], first[c + 1]):
+                    total += f[m]
+                means.counts[c] += total
+                for m in range(first[c], first[c + 1]):
+                    means.p[m] += total * p[m]
+                    means.value[m] += total * phi(p[m])
+                    f[m] -= total * p[m]
+                    length += f[m] * f[m]
+            if length <= 1e-20:
+                break
+            rate = (bound - least + distance) / length
+            for m in range(n):
+                h[m] -= rate * f[m]
+        results.bound[b] = least
+        _choose(b, first, low, high, means, results)
+
+
+@leaf
+def _likelihood(first: IntArray, f: FloatArray) -> float:
+    """Return ``sum_m f_m log f_m - sum_c F_c log F_c``."""
+    value = 0.0
+    for c in range(len(first) - 1):
+        total = 0.0
+        for m in range(first[c], first[c + 1]):
+            total += f[m]
+            value += phi(f[m])
+        value -= phi(total)
+    return value
+
+
+@leaf
+def _choose(
+    b: int, first: IntArray, low: FloatArray, high: FloatArray, means: _Means, results: Bounds
+) -> None:
+    """Choose where to branch: where the mean of phi is farthest above phi of the mean.
+
+    At the optimum of the multipliers, means over the steps are a solution of the relaxation, and
+    what it gains by mixing points of the box is what branching takes away.
+    """
+    most, branch = -1.0, -1
+    for c in range(len(first) - 1):
+        total = means.counts[c]
+        for m in range(first[c], first[c + 1]):
+            if high[m] > low[m]:
+                gain = means.value[m] - total * phi(means.p[m] / total) if total > 0.0 else 0.0
+                if gain > most:
+                    most, branch = gain, m
+    results.branch[b], results.at[b], results.lower[b] = branch, 0.0, False
+    if branch >= 0:
+        width = high[branch] - low[branch]
+        total = 0.0
+        for c in range(len(first) - 1):
+            if first[c] <= branch < first[c + 1]:
+                total = means.counts[c]
+        p = means.p[branch] / total if total > 0.0 else low[branch] + 0.5 * width
+        at = min(max(p, low[branch] + MARGIN * width), high[branch] - MARGIN * width)
+        results.at[b] = at
+        results.lower[b] = p < at or (p == at and p - low[branch] < 0.5 * width)

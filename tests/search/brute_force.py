@@ -1,0 +1,44 @@
+"""The best joint likelihood by enumeration of all structures."""
+
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+
+from lpsmap_search import Corpus
+
+
+def all_counts(corpus: Corpus, s: int) -> set[tuple[int, ...]]:
+    """Return the counts of all structures of a sentence."""
+    edges, n = corpus.hypergraphs[s].edges, corpus.model.n_parameters
+    found: list[set[tuple[int, ...]]] = [{(0,) * n}]
+    for i in range(1, len(edges.first_edge)):
+        mine = set()
+        for e in range(edges.first_edge[i - 1], edges.first_edge[i]):
+            own = np.zeros(n, dtype=np.int64)
+            np.add.at(own, edges.entries[edges.first_entry[e] : edges.first_entry[e + 1]], 1)
+            left, right = (found[tail] for tail in edges.tails[2 * e : 2 * e + 2])
+            mine |= {tuple(own + a + b) for a, b in itertools.product(left, right)}
+        found.append(mine)
+    return found[-1]
+
+
+def best_likelihood(corpus: Corpus) -> float:
+    """Return the greatest joint log-likelihood, equal sentences having structures of their own."""
+    totals: set[tuple[int, ...]] = {(0,) * corpus.model.n_parameters}
+    for s, times in enumerate(corpus.multiplicity):
+        for _ in range(times):
+            totals = {
+                tuple(map(sum, zip(a, b, strict=True)))
+                for a in totals
+                for b in all_counts(corpus, s)
+            }
+    rows = np.array(sorted(totals), dtype=np.float64)
+    sums = np.add.reduceat(rows, corpus.model.first[:-1], axis=1)
+    return float((_x_log_x(rows).sum(axis=1) - _x_log_x(sums).sum(axis=1)).max())
+
+
+def _x_log_x(x: np.ndarray) -> np.ndarray:
+    positive = np.where(x > 0.0, x, 1.0)
+    return positive * np.log(positive)

@@ -1,0 +1,191 @@
+"""Training to a proved optimum, against enumeration."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+import pytest
+
+from brute_force import all_counts, best_likelihood
+from lpsmap_search import (
+    BinaryGrammar,
+    Corpus,
+    CountModel,
+    DependencyModelWithValence,
+    HiddenMarkovModel,
+    expectation_maximisation,
+    global_search,
+    restarts,
+)
+from lpsmap_search.lagrangian import Bounds, bound_boxes
+from lpsmap_search.viterbi import memory_for
+
+FIVE = ["VA", "AANVV", "NV", "ANVN", "NVV"]
+OPTIMUM = -17.53868155893515
+"""Of these sentences, by enumeration."""
+
+KINDS: dict[str, Callable[[Sequence[str]], CountModel]] = {
+    "dependencies": DependencyModelWithValence,
+    "states": lambda symbols: HiddenMarkovModel(2, symbols),
+    "grammar": lambda symbols: BinaryGrammar(2, symbols),
+}
+
+
+def drawn_corpus(kind: str, rng: np.random.Generator) -> Corpus:
+    symbols = "abc"[: rng.integers(2, 4)]
+    longest = 4 if kind == "dependencies" else 3
+    sentences = [
+        "".join(rng.choice(list(symbols), rng.integers(1, longest + 1)))
+        for _ in range(rng.integers(1, 4))
+    ]
+    return Corpus(KINDS[kind](symbols), sentences)
+
+
+@pytest.mark.compiled
+def test_the_corpus_of_five_is_proved() -> None:
+    found = global_search(Corpus(DependencyModelWithValence("VNA"), FIVE), gap=0.01)
+    assert found.proved
+    assert found.objective == pytest.approx(OPTIMUM, rel=1e-13)
+    assert OPTIMUM <= found.bound <= OPTIMUM + 0.01 * abs(OPTIMUM) + 1e-9
+    assert found.n_nodes < 40_000
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_small_corpora_against_enumeration(kind: str) -> None:
+    check_against_enumeration(kind, range(8))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", KINDS)
+def test_many_small_corpora_against_enumeration(kind: str) -> None:
+    check_against_enumeration(kind, range(100, 270))
+
+
+def check_against_enumeration(kind: str, seeds: range) -> None:
+    for seed in seeds:
+        rng = np.random.default_rng(seed)
+        corpus = drawn_corpus(kind, rng)
+        best, gap = best_likelihood(corpus), 10.0 ** -rng.integers(1, 4)
+        found = global_search(corpus, gap=gap, n_restarts=2, max_nodes=20_000)
+        assert found.proved, seed
+        assert found.objective <= best + 1e-9, seed
+        assert found.bound >= best - 1e-9, seed
+        assert found.objective >= best - gap * max(1.0, abs(best)) - 1e-9, seed
+        assert corpus.model.log_likelihood(found.counts) == pytest.approx(found.objective), seed
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_bounds_hold_in_every_box_for_any_multipliers(kind: str) -> None:
+    """No structures and parameters of a box are more likely than its bound."""
+    rng = np.random.default_rng(5)
+    for _ in range(20):
+        corpus = drawn_corpus(kind, rng)
+        model, counts = corpus.model, corpus_counts(corpus)
+        n = model.n_parameters
+        inside = model.normalised(rng.exponential(size=n))
+        width = rng.choice([0.02, 0.2, 1.0])
+        low = np.maximum(inside - width * rng.random(n), 0.0)
+        high = np.minimum(inside + width * rng.random(n), 1.0)
+        points = low + (high - low) * rng.random((50, n))
+        points = np.vstack([inside, model.normalised(points[0])[None], points])
+        points = np.array([p for p in map(model.normalised, points) if is_inside(p, low, high)])
+        values = np.log(np.maximum(points, 1e-300)) @ counts.T
+        for steps in (1, 3, 40):
+            bound = bounded(corpus, low, high, rng.standard_normal(n), steps)
+            assert bound >= values.max() - 1e-9
+
+
+def corpus_counts(corpus: Corpus) -> np.ndarray:
+    """Return the counts of all choices of structures; equal sentences have equal ones."""
+    totals = {(0,) * corpus.model.n_parameters}
+    for s, times in enumerate(corpus.multiplicity):
+        own = [tuple(times * np.array(f)) for f in all_counts(corpus, s)]
+        totals = {tuple(map(sum, zip(a, b, strict=True))) for a in totals for b in own}
+    return np.array(sorted(totals), dtype=np.float64)
+
+
+def is_inside(p: np.ndarray, low: np.ndarray, high: np.ndarray) -> bool:
+    return bool((p >= low).all() and (p <= high).all())
+
+
+def bounded(
+    corpus: Corpus, low: np.ndarray, high: np.ndarray, multipliers: np.ndarray, steps: int
+) -> float:
+    n = corpus.model.n_parameters
+    results = Bounds(
+        np.empty(1),
+        np.empty(1, dtype=np.int64),
+        np.empty(1),
+        np.empty(1, dtype=np.bool_),
+        np.empty((1, n)),
+        np.empty(1),
+    )
+    bound_boxes(
+        corpus.derivations,
+        corpus.model.first,
+        np.concatenate([low, high])[None],
+        multipliers[None].copy(),
+        -100.0,
+        1.0,
+        steps,
+        memory_for(corpus.derivations),
+        results,
+    )
+    return float(results.bound[0])
+
+
+def test_a_box_without_parameters_has_no_bound() -> None:
+    corpus = Corpus(DependencyModelWithValence("ab"), ["ab"])
+    n = corpus.model.n_parameters
+    assert bounded(corpus, np.full(n, 0.9), np.ones(n), np.zeros(n), 1) == -np.inf
+
+
+def test_a_limit_leaves_a_valid_bound() -> None:
+    corpus = Corpus(DependencyModelWithValence("VNA"), FIVE)
+    for found in (global_search(corpus, max_nodes=50), global_search(corpus, max_time=0.0)):
+        assert not found.proved
+        assert found.objective <= OPTIMUM + 1e-9
+        assert found.bound >= OPTIMUM - 1e-9
+        assert found.gap == found.bound - found.objective
+
+
+def test_a_corpus_of_one_word_has_likelihood_one() -> None:
+    found = global_search(Corpus(DependencyModelWithValence("a"), ["a"]))
+    assert (found.proved, found.objective) == (True, 0.0)
+
+
+@pytest.mark.parametrize("method", ["viterbi", "soft"])
+def test_expectation_maximisation_never_loses(method: str) -> None:
+    """Without smoothing every step raises the objective, so that the last step is the best."""
+    corpus = Corpus(DependencyModelWithValence("VNA"), FIVE)
+    start = np.random.default_rng(6).exponential(size=corpus.model.n_parameters)
+    values = [
+        expectation_maximisation(corpus, start, method, smoothing=0.0, max_steps=steps).objective
+        for steps in range(1, 8)
+    ]
+    assert values == sorted(values)
+    assert values[-1] > values[0]
+
+
+@pytest.mark.parametrize("start", ["uniform", "random"])
+def test_restarts_do_not_depend_on_threads(start: str) -> None:
+    corpus = Corpus(DependencyModelWithValence("VNA"), FIVE)
+    one, two = (restarts(corpus, start=start, threads=n, smoothing=0.1) for n in (1, 2))
+    assert one.objective == two.objective
+    assert (one.parameters == two.parameters).all()
+    assert one.objective <= OPTIMUM + 1e-9
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"gap": -1.0}, "gap: got -1.0"),
+        ({"max_time": float("nan")}, "max_time: got nan"),
+        ({"max_nodes": 0}, "max_nodes: got 0"),
+        ({"n_restarts": 0}, "n_restarts: got 0"),
+    ],
+)
+def test_bad_options_are_refused(options: dict[str, float], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        global_search(Corpus(DependencyModelWithValence("a"), ["a"]), **options)
