@@ -1,7 +1,8 @@
 """Bounds of the likelihood over boxes of parameters, with the parser as oracle.
 
-Stationarity makes each parameter the share of its count, ``f_m = p_m F_c``. With a multiplier h_m
-for each of these equations, the likelihood of all parameters in a box is at most
+The best parameters for given structures are the shares of their counts, ``f_m = p_m F_c``. With a
+multiplier h_m for each of these equations, the likelihood of all structures whose shares lie in a
+box is at most
 
     U(h) = max_y <h + kappa, f(y)>,   kappa_c = max { sum_m phi(p_m) - h_m p_m : p in the box },
 
@@ -42,7 +43,7 @@ class Bounds(NamedTuple):
     """What comes of bounding boxes, with a row for each."""
 
     bound: FloatArray
-    """No parameters in the box have a higher likelihood; -inf where a box holds no parameters."""
+    """No structures with shares in the box have a higher likelihood; -inf if it holds no shares."""
     branch: IntArray
     """The parameter to branch on."""
     at: FloatArray
