@@ -12,7 +12,7 @@ import pytest
 
 from environments import PLUGINS, ROOT, WHEELS, build
 
-PACKAGES = ["lpsmap_core", "lpsmap_factors_logic", "lpsmap_factors_struct"]
+PACKAGES = ["lpsmap_core", "lpsmap_factors_logic", "lpsmap_factors_struct", "lpsmap_search"]
 collect_ignore = []
 
 if importlib.util.find_spec("torch"):

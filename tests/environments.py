@@ -17,6 +17,7 @@ WHEELS = {
     "lpsmap_core": {"lpsmap_core", "lpsmap"},
     "lpsmap_factors_logic": {"lpsmap_factors_logic"},
     "lpsmap_factors_struct": {"lpsmap_factors_struct"},
+    "lpsmap_search": {"lpsmap_search"},
     "lpsmap_torch": {"lpsmap_torch"},
 }
 """Folders of our distributions, and the packages in each."""

@@ -22,7 +22,7 @@ import numpy as np
 import pytest
 
 import lpsmap_core
-from environments import ROOT
+from environments import ROOT, WHEELS
 from packs import types_of
 from pages import blocks, execute
 from test_docstrings import MODULES
@@ -229,15 +229,15 @@ def test_constants_say_what_they_mean(monkeypatch: pytest.MonkeyPatch) -> None:
     """The page of tolerances is made of them."""
     monkeypatch.syspath_prepend(str(DOCS / "_ext"))
     constants = importlib.import_module("constants").constants
-    packages = ["lpsmap_core", "lpsmap_factors_logic", "lpsmap_factors_struct"]
+    packages = ["lpsmap_core", "lpsmap_factors_logic", "lpsmap_factors_struct", "lpsmap_search"]
     found = [constant for package in packages for constant in constants(package)]
     assert not [c for c in found if not c.meaning and c.name != "EPSILON"]
     assert len(found) > 40
 
 
 def test_one_version_everywhere() -> None:
-    """Of the four distributions, the change log and the citation."""
-    packages = ["lpsmap_core", "lpsmap_factors_logic", "lpsmap_factors_struct", "lpsmap_torch"]
+    """Of all distributions, the change log and the citation."""
+    packages = list(WHEELS)
     said = {
         re.search(r'^__version__ = "(.+)"$', path.read_text(encoding="utf-8"), re.MULTILINE)[1]
         for name in packages

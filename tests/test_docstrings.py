@@ -28,6 +28,7 @@ MODULES = [
     "lpsmap_core.testing",
     "lpsmap_factors_logic",
     "lpsmap_factors_struct",
+    "lpsmap_search",
 ]
 
 if importlib.util.find_spec("torch"):

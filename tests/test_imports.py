@@ -18,6 +18,7 @@ OURS = {
     "lpsmap_core",
     "lpsmap_factors_logic",
     "lpsmap_factors_struct",
+    "lpsmap_search",
     "lpsmap_torch",
     "torch",
 }
@@ -27,6 +28,7 @@ ALLOWED = {
     "lpsmap_core/src/lpsmap": {"lpsmap", "lpsmap_core"},
     "lpsmap_factors_logic/src/lpsmap_factors_logic": {"lpsmap_factors_logic", "lpsmap_core"},
     "lpsmap_factors_struct/src/lpsmap_factors_struct": {"lpsmap_factors_struct", "lpsmap_core"},
+    "lpsmap_search/src/lpsmap_search": {"lpsmap_search", "lpsmap_core"},
     "lpsmap_torch/src/lpsmap_torch": {"lpsmap_torch", "lpsmap_core", "torch"},
 }
 

@@ -18,7 +18,7 @@ from lpsmap import FactorGraph, Xor
 from lpsmap_core.command import cli
 from lpsmap_core.command.narration import Narration
 from lpsmap_core.command.solve_file import UNSOLVED
-from lpsmap_core.decoding.search import Progress
+from lpsmap_core.decoding.search import SearchProgress
 from lpsmap_core.plugins.files import read_graph
 from lpsmap_core.plugins.uai_format import read_assignment
 
@@ -225,7 +225,7 @@ def test_convergence_is_drawn(tmp_path: Path, task: str) -> None:
 def test_bound_and_score_of_a_picture_meet() -> None:
     narration = Narration(aloud=False)
     for component, score, bound in ((0, 1.0, 9.0), (1, -np.inf, 5.0), (0, 2.0, 3.0), (1, 4.0, 4.0)):
-        narration.search(component, Progress(score, bound, 1, 0.0))
+        narration.search(component, SearchProgress(score, bound, 1, 0.0))
     graph = FactorGraph()
     u = graph.variable_from([[2.0, 1.0], [4.0, 0.0], [7.0, 1.0]])
     graph.add(Xor(u))

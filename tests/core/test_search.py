@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 
-from lpsmap_core.decoding.search import CutShort, Found, Look, Progress, Search, Space
+from lpsmap_core.decoding.search import CutShort, Look, Search, SearchProgress, SearchResult, Space
 from lpsmap_core.kernels.deadlines import Deadline
 
 Interval = tuple[float, float]
@@ -96,7 +96,7 @@ class Unseen(Space[str, str]):
     ids=["nodes", "time", "Ctrl-C", "a look cut short"],
 )
 def test_whatever_ends_it_the_bound_holds(space: Intervals, options: dict[str, float]) -> None:
-    found: Found[float] = Search((0.0, 1.0)).run(space, **options)
+    found: SearchResult[float] = Search((0.0, 1.0)).run(space, **options)
     assert not found.finished
     assert found.n_nodes <= 10
     assert found.interrupted == (space._stop_after is not None)
@@ -119,7 +119,7 @@ def test_a_search_goes_on_where_it_stopped() -> None:
 def test_progress_is_reported_and_may_stop_it() -> None:
     seen: list[tuple[float, float, int]] = []
 
-    def report(how_far: Progress) -> None:
+    def report(how_far: SearchProgress) -> None:
         seen.append((how_far.score, how_far.bound, how_far.n_nodes))
         if len(seen) == 5:
             raise KeyboardInterrupt
@@ -138,7 +138,7 @@ def test_a_space_of_nothing() -> None:
         def look(self, nodes: Sequence[int], score: float) -> Sequence[Look[int, int]]:
             return [Look(-math.inf) for _ in nodes]
 
-    found: Found[int] = Search(0).run(Nothing())
+    found: SearchResult[int] = Search(0).run(Nothing())
     assert found.finished
     assert found.answer is None
     assert found.bound == -math.inf

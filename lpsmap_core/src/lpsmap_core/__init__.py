@@ -2,6 +2,14 @@
 
 from lpsmap_core.corpus.outcome import Outcome
 from lpsmap_core.corpus.solve_many import solve_many
+from lpsmap_core.decoding.search import (
+    CutShort,
+    Look,
+    Search,
+    SearchProgress,
+    SearchResult,
+    Space,
+)
 from lpsmap_core.decoding.solvers import find_solvers_by
 from lpsmap_core.engine.choice import find_engines_by
 from lpsmap_core.engine.protocol import Engine, SolvedGraph
@@ -11,6 +19,7 @@ from lpsmap_core.graph import FactorGraph
 from lpsmap_core.hypergraph.builder import HypergraphBuilder
 from lpsmap_core.hypergraph.declaration import Hypergraph
 from lpsmap_core.kernels.compile import CompilationNotice, kernel, leaf
+from lpsmap_core.kernels.deadlines import Deadline
 from lpsmap_core.kernels.interrupts import interrupted
 from lpsmap_core.kernels.records import (
     FREE,
@@ -57,6 +66,8 @@ __all__ = [
     "CompilationNotice",
     "ConditionalGradient",
     "ConvergenceWarning",
+    "CutShort",
+    "Deadline",
     "Direction",
     "Distribution",
     "Distributions",
@@ -73,13 +84,18 @@ __all__ = [
     "LocalScores",
     "LocalSolution",
     "LogPartition",
+    "Look",
     "Outcome",
     "Plan",
     "Product",
     "Row",
     "Scores",
+    "Search",
+    "SearchProgress",
+    "SearchResult",
     "Solution",
     "SolvedGraph",
+    "Space",
     "Status",
     "Structure",
     "Structures",

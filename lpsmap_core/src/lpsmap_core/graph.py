@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from lpsmap_core.decoding.decode import DEFAULT_GAP, for_search, search_limits
-from lpsmap_core.decoding.search import Progress as SearchProgress
+from lpsmap_core.decoding.search import SearchProgress
 from lpsmap_core.decoding.solvers import choose_map_solver
 from lpsmap_core.engine.choice import AUTO, choose_engine
 from lpsmap_core.engine.loop import loop

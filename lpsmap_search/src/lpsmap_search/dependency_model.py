@@ -46,7 +46,9 @@ class DependencyModelWithValence(CountModel):
         sides = [_SIDES[side] for side in (LEFT, RIGHT)]
         blocks = [[f"root {tag}" for tag in self.tags]]
         blocks += [
-            [f"{head} {side} {child}" for child in self.tags] for side in sides for head in self.tags
+            [f"{head} {side} {child}" for child in self.tags]
+            for side in sides
+            for head in self.tags
         ]
         blocks += [
             [f"{tag} {side} {valence} {what}" for what in ("continue", "stop")]

@@ -7,8 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from lpsmap_core.decoding.search import Progress, Search
-from lpsmap_core.kernels.deadlines import Deadline
+from lpsmap_core import Deadline, Search, SearchProgress
 from lpsmap_search.arrays import FloatArray
 from lpsmap_search.checks import checked_count, checked_number, checked_time
 from lpsmap_search.corpus import Corpus
@@ -53,7 +52,7 @@ def global_search(
     max_nodes: int | None = None,
     n_restarts: int = 20,
     seed: int = 0,
-    report: Callable[[Progress], None] | None = None,
+    report: Callable[[SearchProgress], None] | None = None,
 ) -> Certified:
     """Find the parameters and structures of greatest joint likelihood, with a proof.
 

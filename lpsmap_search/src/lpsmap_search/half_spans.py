@@ -73,4 +73,4 @@ def half_spans(n: int) -> HalfSpans:
     words = np.arange(n)
     ends = closed(words, np.zeros_like(words), LEFT), closed(words, words * 0 + n - 1, RIGHT)
     root = np.stack([np.full(n, goal), *ends, words], axis=1)
-    return HalfSpans(*map(np.concatenate, (attach, join, stop)), root, goal)
+    return HalfSpans(np.concatenate(attach), np.concatenate(join), np.concatenate(stop), root, goal)

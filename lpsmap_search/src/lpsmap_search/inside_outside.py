@@ -180,7 +180,7 @@ def _sample(
 @leaf
 def _drawn(first_edge: IntArray, item: int, local: FloatArray, below: float) -> int:
     """Return a hyperedge of an item; the last possible one if rounding leaves a rest."""
-    chosen = first_edge[item]
+    chosen = int(first_edge[item])
     for e in range(first_edge[item], first_edge[item + 1]):
         if local[e] > 0.0:
             chosen = e

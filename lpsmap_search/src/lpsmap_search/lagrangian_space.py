@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from lpsmap_core.decoding.search import Look, Space
+from lpsmap_core import Look, Space
 from lpsmap_search.arrays import FloatArray
 from lpsmap_search.corpus import Corpus
 from lpsmap_search.lagrangian import Bounds, bound_boxes

@@ -9,7 +9,7 @@ from typing import Literal
 
 import numpy as np
 
-from lpsmap_core.kernels.deadlines import Deadline
+from lpsmap_core import Deadline
 from lpsmap_search.arrays import FloatArray
 from lpsmap_search.checks import checked_count, checked_number, checked_time
 from lpsmap_search.corpus import Corpus

@@ -10,7 +10,7 @@ import click
 import numpy as np
 
 import lpsmap_core
-from lpsmap_core.decoding.search import Progress
+from lpsmap_core.decoding.search import SearchProgress
 from lpsmap_core.decoding.solvers import OWN
 from lpsmap_core.kernels.arrays import FloatArray
 from lpsmap_core.plugins.formats import NamedGraph
@@ -51,7 +51,7 @@ class Narration:
         free = int(np.isfinite(named.graph.flat_scores()).sum())
         self._say(f"given the evidence: {free} variables that are neither known nor forbidden")
 
-    def search(self, component: int, how_far: Progress) -> None:
+    def search(self, component: int, how_far: SearchProgress) -> None:
         """Take note of how far a search is; tell if it is further."""
         now = how_far.score, how_far.bound
         if self._last.get(component) == now:

@@ -11,7 +11,7 @@ import numpy as np
 
 from lpsmap_core.decoding.counted import Counted
 from lpsmap_core.decoding.exact import Assignments
-from lpsmap_core.decoding.search import Progress, Search
+from lpsmap_core.decoding.search import Search, SearchProgress
 from lpsmap_core.decoding.states import States
 from lpsmap_core.engine.options import CHECKS, Options, threads_or_default
 from lpsmap_core.engine.protocol import WarmStart
@@ -51,7 +51,7 @@ class SearchLimits(NamedTuple):
     """Of each component's search; none at all with 0."""
     deadline: Deadline
     threads: int
-    report: Callable[[int, Progress], None] | None = None
+    report: Callable[[int, SearchProgress], None] | None = None
     """Called with a component's number and how far its search is."""
 
 
@@ -73,7 +73,7 @@ def search_limits(
     max_time: float | None,
     max_nodes: Any,
     threads: Any,
-    report: Callable[[int, Progress], None] | None,
+    report: Callable[[int, SearchProgress], None] | None,
 ) -> SearchLimits:
     """Return checked limits; the deadline counts from now."""
     expected = "a number that is not negative"

@@ -18,7 +18,7 @@ from typing import Generic, TypeVar
 
 from lpsmap_core.kernels.deadlines import Deadline
 
-__all__ = ["CutShort", "Found", "Look", "Progress", "Search", "Space"]
+__all__ = ["CutShort", "Look", "Search", "SearchProgress", "SearchResult", "Space"]
 
 Node = TypeVar("Node")
 Answer = TypeVar("Answer")
@@ -63,7 +63,7 @@ class Space(abc.ABC, Generic[Node, Answer]):
 
 
 @dataclass
-class Progress:
+class SearchProgress:
     """How far a search is."""
 
     score: float = -math.inf
@@ -75,7 +75,7 @@ class Progress:
 
 
 @dataclass
-class Found(Progress, Generic[Answer]):
+class SearchResult(SearchProgress, Generic[Answer]):
     """What a search found."""
 
     answer: Answer | None = None
@@ -154,7 +154,7 @@ class Search(Generic[Node, Answer]):
         start: tuple[float, Answer] | None = None,
         bound: float = math.inf,
     ) -> None:
-        self.found: Found[Answer] = Found()
+        self.found: SearchResult[Answer] = SearchResult()
         if start is not None:
             self.found.score, self.found.answer = start
         self._gap = gap
@@ -167,8 +167,8 @@ class Search(Generic[Node, Answer]):
         *,
         max_nodes: int | None = None,
         deadline: Deadline | None = None,
-        report: Callable[[Progress], None] | None = None,
-    ) -> Found[Answer]:
+        report: Callable[[SearchProgress], None] | None = None,
+    ) -> SearchResult[Answer]:
         """Search on.
 
         Parameters

@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from lpsmap_core.decoding.decode import DECODED_NODES, DEFAULT_GAP, SearchLimits, search_limits
 from lpsmap_core.decoding.far_scores import bring_near
-from lpsmap_core.decoding.search import Progress
+from lpsmap_core.decoding.search import SearchProgress
 from lpsmap_core.engine.protocol import SolvedGraph
 from lpsmap_core.engine.state import sums
 from lpsmap_core.engine.status import OK, Status
@@ -345,7 +345,7 @@ class Solution:
         max_time: float | None = None,
         max_nodes: int | None = DECODED_NODES,
         threads: int | None = None,
-        progress: Callable[[int, Progress], None] | None = None,
+        progress: Callable[[int, SearchProgress], None] | None = None,
     ) -> Assignment:
         """Return an assignment of zeros and ones near the marginals, and what is proved of it.
 
