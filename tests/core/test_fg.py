@@ -204,7 +204,6 @@ def test_it_solves_as_the_graph_that_python_would_build(tmp_path):
         ("XOR 3 1 2 -3", "XOR 0", "got 0; expected|more than|type of a factor|from 1 to"),
         ("7 8 9\n", "7 8\n", "the file ends; expected the log-potential of a transition"),
         ("7\n9\n", "7\n8\n", "line 18, column 1: got one more factor; expected 8"),
-        ("7 8 9\n", "7 8 9\nand more\n", "line 19, column 1: got 'and'; expected the end of the f"),
         ("7\n9\n", "7\n10\n", "the file ends; expected the type of a factor"),
         ("7\n9\n", "1000000000000\n9\n", "line 1, column 1: 1000000000000 as the number of v"),
     ],
@@ -213,6 +212,13 @@ def test_a_wrong_file_says_where(tmp_path, old, new, words):
     assert old in GOOD
     with pytest.raises(FileFormatError, match=words):
         read_graph(written(tmp_path, GOOD.replace(old, new, 1)))
+
+
+def test_words_behind_the_last_factor_are_left_out(tmp_path):
+    path = written(tmp_path, GOOD.replace("7 8 9\n", "7 8 9\nand more\n", 1))
+    with pytest.warns(UserWarning, match="line 19, column 1: got 'and'; expected the end of the f"):
+        again = read_graph(path).graph
+    assert len(again.factors) == len(read_graph(written(tmp_path, GOOD)).graph.factors)
 
 
 def test_damaged_files(tmp_path):

@@ -54,7 +54,7 @@ def test_a_file_is_the_graph_that_python_would_build(tmp_path: Path) -> None:
     np.testing.assert_array_equal(found.variables["v"].value, v.value)
 
 
-PAIR = {"type": "Pair", "over": ["u[0]", "u[1]"], "additionals": 0.5}
+PAIR = {"type": "Pair", "over": ["u[0]", "u[1]"], "weights": 0.5}
 
 
 def over(view: Any) -> dict[str, Any]:
@@ -82,11 +82,11 @@ def over(view: Any) -> dict[str, Any]:
         ),
         ({**GOOD, "factors": [{"type": "Xro", "over": ["u"]}]}, r"did you mean .*Xor\?"),
         ({**GOOD, "factors": [{"over": ["u"]}]}, r"factors\[0\]: type is missing"),
-        ({**GOOD, "factors": [PAIR]}, r"Pair has no argument 'additionals'; it takes first, sec"),
+        ({**GOOD, "factors": [PAIR]}, r"Pair has no argument 'weights'; it takes first, sec"),
         ({**GOOD, "factors": [{**PAIR, "over": ["u", "u", "u"]}]}, "Pair has no argument"),
         (
             {**GOOD, "factors": [{"type": "Pair", "over": ["u"]}]},
-            "Pair: missing .* 'second'; it",
+            "Pair: got neither of second and vars_j; expected one of them",
         ),
         ({**GOOD, "factor": []}, "no key 'factor'; did you mean factors?"),
         ({"variables": {"u": [[1], [2, 3]]}, "factors": []}, "got lists of different lengths"),
@@ -302,7 +302,7 @@ def test_lpsmap_solve_refuses_in_a_sentence(tmp_path: Path) -> None:
     bad = written(tmp_path, "{", "bad.json")
     for file, words in (
         (path, "problem.json: variables['u']: scores: variable block 0 holds nan at [0]"),
-        (bad, "expected a JSON object"),
+        (bad, "bad.json: line 1, column 2: "),
         (tmp_path, "directory"),
     ):
         result = CliRunner().invoke(cli.main, ["solve", str(file)])

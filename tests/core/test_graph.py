@@ -387,7 +387,8 @@ def test_many_failures_are_one_warning() -> None:
         solution = graph.solve(max_iter=1, adapt=False)
     assert len(caught) == 1
     message = str(caught[0].message)
-    assert message.startswith(f"{len(solution.failed)} of 30 components were not solved.")
+    details = f"{len(solution.failed)} of 30 components were not solved."
+    assert caught[0].message.details.startswith(details)
     for words in ("raise max_iter", "NaN or +inf", "Component 3:", "..."):
         assert words in message
     assert "SOLVED" not in repr(solution) or "ITERATION_LIMIT" in repr(solution)
@@ -569,14 +570,12 @@ def test_a_factor_that_ran_out_does_not_hold_up_those_beside_it() -> None:
     assert solved == [True, False, True]
 
 
-def test_a_direction_that_is_no_number_where_nothing_moves_reaches_nothing() -> None:
-    # as of an entropy, whose derivative at a marginal of zero is infinite
+def test_a_direction_that_is_no_number_comes_through_where_nothing_moves() -> None:
+    # as through softmax: a scaler of gradients has to see that a step is to be skipped
     graph = FactorGraph()
     u = graph.variable_from([0.3, 0.2, -5.0, 0.1, 0.0])
     graph.add(Xor(u))
     solution = graph.solve()
     direction = np.array([1.0, 2.0, np.nan, 4.0, 8.0])
     assert u.value[2] == 0.0
-    expected = direction - direction[[0, 1, 3, 4]].mean()
-    expected[2] = 0.0
-    np.testing.assert_allclose(solution.vjp(direction)[0], expected, atol=1e-15)
+    assert np.isnan(solution.vjp(direction)[0]).all()

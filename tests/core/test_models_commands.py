@@ -62,7 +62,7 @@ def test_solve_with_evidence(model: Path, name: str, text: str) -> None:
     ("name", "text", "words"),
     [
         ("e.evid", "1 7 0", "e.evid: line 1, column 3: got 7; expected a variable, from 0 to 2"),
-        ("e.json", "[", "e.json: evidence: Expecting value"),
+        ("e.json", "[", "e.json: evidence: line 1, column 2: Expecting value"),
         ("e.json", '{"y": 1}', "'y' in 'y' is no view"),
         ("e.json", '{"x0": "on"}', "could not convert"),
         ("e.json", '{"x0": 2}', "holds 2; expected 0, 1, or NaN"),

@@ -52,8 +52,7 @@ class FactorGraph(DeclaredGraph):
     judged one by one.
 
     A graph pickles with its variables and factors, unsolved. A factor pickles with its graph, but
-    does not keep it: pickle ``(graph, factor)`` where the other side needs both. Like every pickle,
-    it is code to whoever loads it: load none from people that you would not run code of.
+    does not keep it: pickle ``(graph, factor)`` to send both. Load pickles that you trust only.
 
     Examples
     --------
@@ -252,7 +251,8 @@ class FactorGraph(DeclaredGraph):
         with ended_by_ctrl_c(limits.deadline):
             flat = self._flat()
             flat[1][:] = forget_unused(self.factors, *flat)
-            choice = choose_map_solver(solver, self.factors, [flat[0], *flat[1]], bool(max_nodes))
+            own = bool(max_nodes or progress)
+            choice = choose_map_solver(solver, self.factors, [flat[0], *flat[1]], own)
             self.solution = assignment = best_assignment(
                 choice,
                 limits,

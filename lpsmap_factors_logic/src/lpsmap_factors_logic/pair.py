@@ -90,6 +90,10 @@ class Pair(Factor):
         variables = stack([first, second])
         super().__init__(variables, _broadcast(scores, variables.shape[:-1]))
 
+    def arguments(self) -> dict[str, Any]:
+        """Return what `__init__` takes by its second names: nothing."""
+        return {"vars_i": None, "vars_j": None, "additionals": None}
+
     @property
     def first(self) -> Variables:
         """The first variables."""

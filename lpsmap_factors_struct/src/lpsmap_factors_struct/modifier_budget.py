@@ -132,11 +132,10 @@ class ModifierBudget(Factor):
             )
         batch, n = arcs.shape[:split], arcs.shape[split]
         self.n_labels = arcs.shape[-1] if self.labelled else 1
-        self._n = n
-        self._arcs = arcs.index, arcs.negated
         self._options: dict[str, Any] = {"budget": budget, "root_budget": root_budget}
         self._options |= {"packed": packed, "lengths": lengths}
-        places = _arcs_by_head(n, packed, root_budget is not None)
+        self._n, self._places = n, _arcs_by_head(n, packed, root_budget is not None)
+        places = self._places
         n_words = None
         if lengths is not None:
             checked = checked_lengths("ModifierBudget", lengths, arcs.shape, split, (0,))
@@ -170,8 +169,21 @@ class ModifierBudget(Factor):
         ]
 
     def arguments(self) -> dict[str, Any]:
-        """Return what `__init__` was given: the attributes of these names are arranged by head."""
-        return {"variables": Variables(self.variables.graph, *self._arcs), **self._options}
+        """Return what `__init__` takes: the attributes of these names are arranged by head.
+
+        Arcs that are in no budget, such as the root's, are any variable.
+        """
+        return {"variables": Variables(self.variables.graph, *self._arcs()), **self._options}
+
+    def _arcs(self) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:
+        """Return numbers of variables and negations, arranged as a `DepTree` has them."""
+        batch, n, n_labels = self.variables.shape[:-2], self._n, self.n_labels
+        arcs = []
+        for held in (self.variables.index, self.variables.negated):
+            flat = np.full((*batch, n * n, n_labels), held.flat[0] if held.size else 0, held.dtype)
+            flat[..., self._places, :] = held.reshape(*batch, *self._places.shape, n_labels)
+            arcs.append(flat.reshape(*batch, n, n, *((n_labels,) if self.labelled else ())))
+        return arcs[0], arcs[1]
 
     def solve_map(self, eta_u: FloatArray, eta_v: FloatArray) -> tuple[int, ...]:
         """Return the best modifiers, or fewer if fewer score above 0."""

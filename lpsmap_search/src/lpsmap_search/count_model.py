@@ -27,6 +27,11 @@ class CountModel(abc.ABC):
     blocks
         For each block the names of its parameters. Parameters are numbered block by block.
 
+    Raises
+    ------
+    ValueError
+        If there are no blocks, or one is empty.
+
     Attributes
     ----------
     names
@@ -64,7 +69,13 @@ class CountModel(abc.ABC):
     def hypergraph(self, sentence: tuple[int, ...], build: HypergraphBuilder) -> Hashable:
         """Add the hyperedges of an encoded sentence's dynamic program, and return its goal.
 
-        The ``additionals`` of a hyperedge are the parameters that it uses, which it may repeat.
+        Parameters
+        ----------
+        sentence
+            What `encode` returned.
+        build
+            ``build.edge(head, tails, additionals=...)`` adds a hyperedge. Its ``additionals`` are
+            the parameters that it uses, which it may repeat.
         """
 
     def normalised(self, counts: FloatArray) -> FloatArray:
@@ -84,7 +95,7 @@ class CountModel(abc.ABC):
         return np.where(totals[self.block] > 0.0, shares, 1.0 / sizes[self.block])
 
     def sums(self, values: FloatArray) -> FloatArray:
-        """Return the sum of every block, of shape (C,)."""
+        """Return the sum of `values`, of shape (M,), over every block: (C,) numbers."""
         return np.add.reduceat(np.asarray(values, dtype=np.float64), self.first[:-1])
 
     def log_likelihood(self, counts: FloatArray) -> float:

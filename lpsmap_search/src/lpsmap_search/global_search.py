@@ -22,7 +22,7 @@ class Certified:
     """The best parameters that were found, and what no parameters exceed."""
 
     parameters: FloatArray
-    """(M,) probabilities: those of greatest likelihood for the counts."""
+    """(M,) probabilities of greatest likelihood for the counts."""
     counts: FloatArray
     """(M,) of the best structures under them."""
     objective: float

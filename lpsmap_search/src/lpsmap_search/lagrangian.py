@@ -32,6 +32,9 @@ LARGEST_ENUMERATED = 4
 PATIENCE = 3
 """Steps without a better bound after which the aim is halved."""
 
+STATIONARY = 1e-20
+"""Squared length of a subgradient that is zero but for rounding: the multipliers are optimal."""
+
 MARGIN = 0.2
 """Share of its width that a box keeps on either side of where it is divided, at least."""
 
@@ -212,17 +215,11 @@ def bound_boxes(
     results
         Where the results go.
     """
-    n = boxes.shape[1] // 2
-    n_blocks = len(first) - 1
-    n_vertices = 0
-    for c in range(n_blocks):
-        size = first[c + 1] - first[c]
-        if size <= LARGEST_ENUMERATED:
-            n_vertices += size * (1 << (size - 1))
+    n, n_blocks = boxes.shape[1] // 2, len(first) - 1
     vertices = _Vertices(
         np.empty(n_blocks + 1, dtype=np.int64),
-        np.empty((n_vertices, LARGEST_ENUMERATED)),
-        np.empty(n_vertices),
+        np.empty((_most_vertices(first), LARGEST_ENUMERATED)),
+        np.empty(_most_vertices(first)),
     )
     h, p, f, scores = np.empty(n), np.empty(n), np.empty(n), np.empty(n)
     means = _Means(np.empty(n_blocks), np.empty(n), np.empty(n))
@@ -237,13 +234,7 @@ def bound_boxes(
         means.counts[:], means.p[:], means.value[:] = 0.0, 0.0, 0.0
         least, distance, n_worse = np.inf, 0.0, 0
         for _ in range(n_steps):
-            for c in range(n_blocks):
-                if first[c + 1] - first[c] <= LARGEST_ENUMERATED:
-                    kappa = _best_vertex(c, first, h, vertices, p)
-                else:
-                    kappa = _best_on_chords(c, first, h, low, high, p)
-                for m in range(first[c], first[c + 1]):
-                    scores[m] = h[m] + kappa
+            _relax(first, h, low, high, vertices, p, scores)
             bound = best_counts(derivations, scores, memory, f)
             value = _likelihood(first, f)
             if value > results.value[b]:
@@ -258,26 +249,62 @@ def bound_boxes(
                 n_worse += 1
                 if n_worse == PATIENCE:
                     distance, n_worse = 0.5 * distance, 0
-            if bound <= threshold:
-                break
-            length = 0.0
-            for c in range(n_blocks):
-                total = 0.0
-                for m in range(first[c], first[c + 1]):
-                    total += f[m]
-                means.counts[c] += total
-                for m in range(first[c], first[c + 1]):
-                    means.p[m] += total * p[m]
-                    means.value[m] += total * phi(p[m])
-                    f[m] -= total * p[m]
-                    length += f[m] * f[m]
-            if length <= 1e-20:
+            length = _subtract_shares(first, p, f, means)
+            if bound <= threshold or length <= STATIONARY:
                 break
             rate = (bound - least + distance) / length
             for m in range(n):
                 h[m] -= rate * f[m]
         results.bound[b] = least
         _choose(b, first, low, high, means, results)
+
+
+@leaf
+def _most_vertices(first: IntArray) -> int:
+    """Return how many vertices the small blocks can have."""
+    most = 0
+    for c in range(len(first) - 1):
+        size = first[c + 1] - first[c]
+        if size <= LARGEST_ENUMERATED:
+            most += size * (1 << (size - 1))
+    return most
+
+
+@leaf
+def _relax(
+    first: IntArray,
+    h: FloatArray,
+    low: FloatArray,
+    high: FloatArray,
+    vertices: _Vertices,
+    p: FloatArray,
+    scores: FloatArray,
+) -> None:
+    """Write the best points of all blocks, and the scores ``h + kappa``."""
+    for c in range(len(first) - 1):
+        if first[c + 1] - first[c] <= LARGEST_ENUMERATED:
+            kappa = _best_vertex(c, first, h, vertices, p)
+        else:
+            kappa = _best_on_chords(c, first, h, low, high, p)
+        for m in range(first[c], first[c + 1]):
+            scores[m] = h[m] + kappa
+
+
+@leaf
+def _subtract_shares(first: IntArray, p: FloatArray, f: FloatArray, means: _Means) -> float:
+    """Turn counts into the subgradient, and return its squared length; add to the means."""
+    length = 0.0
+    for c in range(len(first) - 1):
+        total = 0.0
+        for m in range(first[c], first[c + 1]):
+            total += f[m]
+        means.counts[c] += total
+        for m in range(first[c], first[c + 1]):
+            means.p[m] += total * p[m]
+            means.value[m] += total * phi(p[m])
+            f[m] -= total * p[m]
+            length += f[m] * f[m]
+    return length
 
 
 @leaf

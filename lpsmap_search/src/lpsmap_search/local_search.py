@@ -31,9 +31,9 @@ class Trained:
     counts: FloatArray
     """(M,) of the best structures under them, or expected counts."""
     objective: float
-    """What the method maximises: the likelihood of the best structures under the parameters of
-    greatest likelihood for their counts, without smoothing; or the likelihood of the sentences, all
-    structures summed, under the parameters."""
+    """What the method maximises. For Viterbi EM that is the likelihood of the best structures, for
+    the parameters that fit their counts best, without smoothing; for soft EM that of the sentences,
+    all structures summed, under the parameters."""
     n_steps: int
     """Steps taken; of all restarts together."""
 

@@ -78,7 +78,8 @@ class _Commands(click.Group):
 
 
 def _show_warning(message: Warning | str, *_: Any, **__: Any) -> None:
-    click.echo(f"Warning: {message}", err=True)
+    words = getattr(message, "details", "") or message  # which components, where that is said
+    click.echo(f"Warning: {words}", err=True)
 
 
 @click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"]})

@@ -100,7 +100,7 @@ def choose_map_solver(
     factors, scores
         The graph's declarations, and all its scores.
     limited
-        Whether nodes are limited, which only core's own search counts.
+        Whether nodes are limited, or progress is asked for, which only core's own search has.
 
     Raises
     ------
@@ -127,7 +127,7 @@ def _automatic(
     find: Find, factors: Sequence[Factor], scores: Sequence[FloatArray], limited: bool
 ) -> MapSolverChoice:
     if limited:
-        return MapSolverChoice(None, True, "counts nodes, which max_nodes limits")
+        return MapSolverChoice(None, True, "alone counts nodes and reports progress")
     solver = find(PREFERRED)
     if solver.missing():
         return MapSolverChoice(None, True, f"is the only one: {PREFERRED} is not installed")

@@ -63,7 +63,7 @@ class FgFormat(FileFormat):
       position's states, of the transitions to the next position, a row for each state, and so on,
       and of the last position's states.
 
-    Other types are refused by name, and so are words behind the last factor.
+    Other types are refused by name. Words behind the last factor are left out, with a warning.
     """
 
     name = "AD3"
@@ -82,7 +82,7 @@ class FgFormat(FileFormat):
         if tokens.upcoming() in {kind.encode() for kind in KINDS}:
             tokens.word("nothing")
             tokens.refuse(f"got one more factor; expected {n_factors}, as the file begins")
-        tokens.end()
+        tokens.leave_out_rest()
         graph = FactorGraph()
         u = graph.variable_from(scores)
         for (kind, _, _), lines in groups.items():

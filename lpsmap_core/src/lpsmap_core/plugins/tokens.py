@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import re
+import warnings
 from collections.abc import Collection
 from pathlib import Path
 from typing import NoReturn
@@ -11,6 +12,7 @@ from typing import NoReturn
 import numpy as np
 
 from lpsmap_core.kernels.arrays import FloatArray
+from lpsmap_core.kernels.callers import stacklevel
 from lpsmap_core.plugins.formats import FileFormatError
 from lpsmap_core.plugins.packed import file_bytes
 
@@ -59,9 +61,13 @@ class Tokens:
 
     def refuse(self, words: str) -> NoReturn:
         """Raise an error about the latest word."""
+        raise FileFormatError(f"{self._here()}: {words}.")
+
+    def _here(self) -> str:
+        """Return the place of the latest word."""
         before = self._text[: self._at]
         line, column = before.count(b"\n") + 1, self._at - before.rfind(b"\n")
-        raise FileFormatError(f"{self.path}: line {line}, column {column}: {words}.")
+        return f"{self.path}: line {line}, column {column}"
 
     def upcoming(self) -> bytes | None:
         """Return the next word, which is still to be read; None at the end of the file."""
@@ -152,6 +158,13 @@ class Tokens:
             least = "" if low == -np.inf else f" of {low:g} or more"
             self.refuse(f"got {_shown(word)}; expected {what}, a finite number{least}")
         return number
+
+    def leave_out_rest(self) -> None:
+        """Warn of anything more."""
+        if self.upcoming() is not None:
+            words = f"got {_shown(self.word('nothing'))}; expected the end of the file"
+            message = f"{self._here()}: {words}. What follows is left out."
+            warnings.warn(message, stacklevel=stacklevel())
 
     def end(self) -> None:
         """Refuse anything more."""

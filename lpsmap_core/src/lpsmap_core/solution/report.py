@@ -70,7 +70,7 @@ def report(solution: Solution, shapes: Callable[[], Shapes], refuses: bool) -> N
         return
     failed = solution.failed
     statuses = solution.status[failed]
-    all_failed = failed.size == len(solution.status) > 0
+    all_failed = failed.size == len(solution.status)
     if refuses and all_failed and all(s is Status.NON_FINITE for s in statuses):
         raise ValueError(_non_finite_message(scores, shapes()))
     words, details = [], []
