@@ -55,6 +55,9 @@ SECONDS, LATE = 5.0, 1.0
 ANSWERED = 1.5
 """Seconds from Ctrl-C to an answer."""
 
+DELIVERED = 0.05
+"""Seconds in which a signal reaches a process: what it says meanwhile may come before."""
+
 KILLED = 30.0
 """Seconds after which a child hangs, beside what verbs may take; what comes before a verb may take
 as long again, and compiling `COMPILED`."""
@@ -98,8 +101,9 @@ class Failure(NamedTuple):
 
 
 def say(word: str, **more: Any) -> None:
-    """Write a line for the parent."""
-    print(json.dumps({"word": word, "at": time.monotonic(), **more}), flush=True)
+    """Write a line for the parent, whole even where Ctrl-C comes meanwhile."""
+    line = json.dumps({"word": word, "at": time.monotonic(), **more})
+    os.write(sys.stdout.fileno(), line.encode() + b"\n")
 
 
 def timed(task: Task, seconds: float) -> None:
@@ -303,7 +307,7 @@ class Job:
             if heard is None or heard["word"] == "":
                 self._fail(task, f"died of Ctrl-C or did not answer: {heard}", "?")
                 return None
-            if heard["at"] > sent:
+            if heard["word"] == "interrupted" or heard["at"] > sent + DELIVERED:
                 break
         seconds = heard["at"] - sent
         if seconds > ANSWERED * self.slack:

@@ -34,7 +34,7 @@ def model(request: pytest.FixtureRequest) -> CountModel:
     return found
 
 
-@pytest.mark.parametrize(("n", "trees"), enumerate([1, 2, 7, 30, 143, 728], start=1))
+@pytest.mark.parametrize(("n", "trees"), list(enumerate([1, 2, 7, 30, 143, 728], start=1)))
 def test_projective_trees_of_one_root_are_counted(n: int, trees: int) -> None:
     hypergraph = Corpus(DependencyModelWithValence("a"), ["a" * n]).hypergraphs[0]
     assert hypergraph.n_structures == trees

@@ -26,8 +26,8 @@ from lpsmap_search.viterbi import Memory, best_counts
 
 __all__ = ["Bounds", "bound_boxes", "shrink"]
 
-LARGEST_ENUMERATED = 4
-"""Parameters of a block whose vertices are enumerated: 4 have 32 candidates, 5 have 80."""
+LARGEST_ENUMERATED = 7
+"""Parameters of a block whose vertices are enumerated: 7 have 448 candidates, 8 have 1,024."""
 
 PATIENCE = 3
 """Steps without a better bound after which the aim is halved."""

@@ -127,7 +127,9 @@ def _automatic(
     find: Find, factors: Sequence[Factor], scores: Sequence[FloatArray], limited: bool
 ) -> MapSolverChoice:
     if limited:
-        return MapSolverChoice(None, True, "alone counts nodes and reports progress")
+        return MapSolverChoice(
+            None, True, "alone counts nodes, for max_nodes, and reports progress"
+        )
     solver = find(PREFERRED)
     if solver.missing():
         return MapSolverChoice(None, True, f"is the only one: {PREFERRED} is not installed")
