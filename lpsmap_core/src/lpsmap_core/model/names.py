@@ -36,7 +36,8 @@ def check_names(factor: Factor) -> None:
         If there is one; the message names it.
     """
     name = type(factor).__name__
-    for hidden in METHODS & vars(factor).keys():
+    if not METHODS.isdisjoint(vars(factor)):
+        hidden = min(METHODS & vars(factor).keys())
         raise TypeError(
             f"{name}: self.{hidden} hides the method Factor.{hidden}, which core calls; expected "
             f"another name for the attribute, such as self.{hidden}_."

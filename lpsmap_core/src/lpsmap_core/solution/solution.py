@@ -483,5 +483,7 @@ def _flat(values: FloatArray, factor: Factor) -> FloatArray:
 
 def _is_ordinary(d: FloatArray) -> bool:
     """Return whether all numbers are zero, or of magnitudes that need no scaling."""
-    size = np.abs(d)
-    return bool((((size >= LEAST) & (size <= MOST)) | (size == 0.0)).all())
+    if not d.size:
+        return True
+    n_zeros = d.size - np.count_nonzero(d)
+    return bool(d.dot(d) <= MOST * MOST and np.count_nonzero(np.abs(d) < LEAST) == n_zeros)
