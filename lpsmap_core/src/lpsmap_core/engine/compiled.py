@@ -12,6 +12,7 @@ import numpy.typing as npt
 from lpsmap_core.engine.any_scale import solve_on_any_scale
 from lpsmap_core.engine.backward import multiply_jacobian
 from lpsmap_core.engine.certificate import Optimality, check_optimality, error_bounds
+from lpsmap_core.engine.cotangents import are_ordinary_in_one_pass
 from lpsmap_core.engine.infeasible import find_violations
 from lpsmap_core.engine.linear import linear_bounds, solve_linear
 from lpsmap_core.engine.messages import ascend_networks
@@ -88,6 +89,10 @@ class SolvedPart(SolvedGraph):
         if self.quadratic == 0.0:
             return np.zeros(len(d)), np.zeros(self.state.problem.extras.eta.size)
         return multiply_jacobian(self.state, d, d_v, chosen, threads)
+
+    def takes(self, d: FloatArray) -> bool:
+        """Return whether all numbers of a vector have squares, see `SolvedGraph.takes`."""
+        return bool(are_ordinary_in_one_pass(d))
 
     @interruptible
     def structures(self, b: int, rows: IntArray) -> Vertices:
@@ -170,6 +175,7 @@ class InterpretedPart(SolvedPart):
     status = _interpreted(SolvedPart.status)
     marginals = _interpreted(SolvedPart.marginals)
     multiply = _interpreted(SolvedPart.multiply)
+    takes = _interpreted(SolvedPart.takes)
     structures = _interpreted(SolvedPart.structures)
     gap = _interpreted(SolvedPart.gap)
     error_bound = _interpreted(SolvedPart.error_bound)

@@ -14,6 +14,7 @@ from typing import ClassVar, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from lpsmap_core.engine.cotangents import are_ordinary
 from lpsmap_core.engine.options import Options
 from lpsmap_core.kernels.arrays import BoolArray, FloatArray, IntArray
 from lpsmap_core.layout.layout import Part
@@ -96,6 +97,13 @@ class SolvedGraph(abc.ABC):
         out, out_v
             The product's entries for the variables and for the additionals.
         """
+
+    def takes(self, d: FloatArray) -> bool:
+        """Return whether `multiply` gets a vector as it is, because all numbers have squares.
+
+        Otherwise it gets one that is scaled, with zeros in place of what is not finite.
+        """
+        return are_ordinary(d)
 
     @abc.abstractmethod
     def structures(self, b: int, rows: IntArray) -> Vertices:

@@ -13,6 +13,7 @@ import numpy.typing as npt
 from lpsmap_core.decoding.decode import DECODED_NODES, DEFAULT_GAP, SearchLimits, search_limits
 from lpsmap_core.decoding.far_scores import bring_near
 from lpsmap_core.decoding.search import SearchProgress
+from lpsmap_core.engine.cotangents import LEAST, MOST
 from lpsmap_core.engine.protocol import SolvedGraph
 from lpsmap_core.engine.state import sums
 from lpsmap_core.engine.status import OK, Status
@@ -28,10 +29,6 @@ from lpsmap_core.solution.assignment import Assignment, Relaxed, decode
 from lpsmap_core.solution.distribution import Distributions
 
 __all__ = ["Solution"]
-
-
-LEAST, MOST = 1e-100, 1e100
-"""Magnitudes whose squares, and what engines multiply these with, are numbers."""
 
 
 @dataclass
@@ -287,7 +284,7 @@ class Solution:
         a NaN would be lost, or infinite numbers become finite ones. Engines take squares, which
         components far from 1 are scaled for.
         """
-        if self.ok and _is_ordinary(d) and _is_ordinary(d_v):
+        if self.ok and self.solved.takes(d) and self.solved.takes(d_v):
             return self.solved.multiply(d, d_v, None, self.threads)
         part, lost = self.layout.part, self._has(Status.NON_FINITE)
         of, of_v = part.component, part.additional_component[: d_v.size]
@@ -479,11 +476,3 @@ def _products(scores: FloatArray, marginals: FloatArray) -> FloatArray:
 
 def _flat(values: FloatArray, factor: Factor) -> FloatArray:
     return values.reshape(factor.n_factors, factor.n_additionals)
-
-
-def _is_ordinary(d: FloatArray) -> bool:
-    """Return whether all numbers are zero, or of magnitudes that need no scaling."""
-    if not d.size:
-        return True
-    n_zeros = d.size - np.count_nonzero(d)
-    return bool(d.dot(d) <= MOST * MOST and np.count_nonzero(np.abs(d) < LEAST) == n_zeros)
