@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterator, Sequence
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -142,6 +143,20 @@ def _dep_tree(row: Any, x: BoolArray, eta_v: FloatArray) -> float | None:
     return None if row.projective and crossing else 0.0
 
 
+def _dmv_tree(row: Any, x: BoolArray, eta_v: FloatArray) -> float | None:
+    n = x.shape[0]
+    tree = SimpleNamespace(packed=True, single_root=True, projective=True)
+    if n == 0 or _dep_tree(tree, x, eta_v) is None:
+        return 0.0 if n == 0 else None
+    table, scores = eta_v.reshape(-1, 2, 2, 2), []
+    for head in range(n):
+        children = [m for m in range(n) if x[m, head] and m != head]
+        for side, on in enumerate(([m < head for m in children], [m > head for m in children])):
+            scores += [table[head, side, int(k > 0), 0] for k in range(sum(on))]
+            scores.append(table[head, side, int(any(on)), 1])
+    return _sum(scores)
+
+
 def _head(word: int, column: int, n: int, packed: bool) -> int:
     """Return the head that a column stands for; -1 for the root."""
     if packed:  # the diagonal is the root's
@@ -214,8 +229,9 @@ RULES: dict[str, Rule] = {
     "SemiMarkov": _semi_markov,
     "HeadAutomaton": _head_automaton,
     "DepTree": _dep_tree,
+    "DMVTree": _dmv_tree,
     "BinaryTree": _binary_tree,
     "Matching": _matching,
     "Alignment": _alignment,
 }
-"""For every type of the two packs but `Permutation`, whose variables are fractions."""
+"""For every type of our distributions but `Permutation`, whose variables are fractions."""

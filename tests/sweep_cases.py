@@ -82,6 +82,10 @@ KINDS = {
     "BinaryTree": Kind(_square, lambda u, draw: lpsmap.BinaryTree(u)),
     "Bits": _logic(lambda u, draw: lpsmap.Bits(u)),
     "Budget": _logic(lambda u, draw: lpsmap.Budget(u, _quarter(u))),
+    "DMVTree": Kind(
+        _square,
+        lambda u, draw: getattr(lpsmap, "DMVTree")(u, draw(u.shape[-1], 2, 2, 2)),  # noqa: B009
+    ),
     "Dense": Kind(_grid, lambda u, draw: lpsmap.Dense([u[:, :-1], u[:, 1:]], draw(3, 3))),
     "DepTree": Kind(_square, lambda u, draw: lpsmap.DepTree(u)),
     "DepTree projective": Kind(_square, lambda u, draw: lpsmap.DepTree(u, projective=True)),

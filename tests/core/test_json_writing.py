@@ -22,7 +22,8 @@ from random_graphs import KINDS, random_graph
 OWN = {
     name: registration.value
     for name, registration in installed().factors.items()
-    if registration.plugin.distribution in ("lpsmap-factors-logic", "lpsmap-factors-struct")
+    if registration.plugin.distribution
+    in ("lpsmap-factors-logic", "lpsmap-factors-struct", "lpsmap-search")
 }
 
 

@@ -4,6 +4,7 @@ from lpsmap_search.binary_grammar import BinaryGrammar
 from lpsmap_search.corpus import Corpus
 from lpsmap_search.count_model import CountModel
 from lpsmap_search.dependency_model import DependencyModelWithValence
+from lpsmap_search.dmv_tree import DMVTree
 from lpsmap_search.global_search import Certified, global_search
 from lpsmap_search.hidden_markov_model import HiddenMarkovModel
 from lpsmap_search.inside_outside import expected_counts, sampled_counts
@@ -17,6 +18,7 @@ __all__ = [
     "Certified",
     "Corpus",
     "CountModel",
+    "DMVTree",
     "DependencyModelWithValence",
     "HiddenMarkovModel",
     "Trained",

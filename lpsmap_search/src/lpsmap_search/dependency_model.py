@@ -7,7 +7,7 @@ from collections.abc import Hashable, Sequence
 import numpy as np
 
 from lpsmap_core import HypergraphBuilder
-from lpsmap_search.arrays import IntArray
+from lpsmap_search.arrays import FloatArray, FloatTable, IntArray
 from lpsmap_search.count_model import CountModel
 from lpsmap_search.half_spans import LEFT, RIGHT, half_spans
 from lpsmap_search.symbols import checked_symbols, encoded
@@ -82,10 +82,52 @@ class DependencyModelWithValence(CountModel):
         build.edges(item, np.stack([left, right], axis=1), additionals=tag[word])
         return spans.goal
 
+    def tree_scores(
+        self, sentences: Sequence[Sequence[str]], scores: FloatArray
+    ) -> tuple[FloatTable, FloatTable, IntArray]:
+        """Return what `DMVTree` takes for sentences under scores of the parameters.
+
+        Parameters
+        ----------
+        sentences
+            S sequences of tags.
+        scores
+            (M,) scores of the parameters, such as their logarithms; -inf allowed.
+
+        Returns
+        -------
+        arcs
+            (S, n, n) scores of the arcs, where n is the length of the longest sentence; zeros
+            beyond a sentence.
+        decisions
+            (S, n, 2, 2, 2) scores of the decisions, zeros beyond a sentence.
+        lengths
+            (S,) of the sentences.
+        """
+        rows = [np.array(self.encode(sentence), dtype=np.int64) for sentence in sentences]
+        lengths = np.array([len(row) for row in rows], dtype=np.int64)
+        n = int(lengths.max(initial=0))
+        tag = np.zeros((len(rows), n), dtype=np.int64)
+        for padded, row in zip(tag, rows, strict=True):
+            padded[: len(row)] = row
+        word = np.arange(n)
+        side = np.where(word[:, None] < word, LEFT, RIGHT)  # [child, head]
+        arcs = scores[self._child(side, tag[:, None, :], tag[:, :, None])]
+        arcs[:, word, word] = scores[tag]
+        sides, valences, stops = np.indices((2, 2, 2))
+        tags = tag[:, :, None, None, None]
+        decisions = scores[self._decision(sides, 1 - valences, tags, stops)]
+        beyond = word >= lengths[:, None]
+        arcs[beyond] = decisions[beyond] = 0.0
+        arcs.swapaxes(1, 2)[beyond] = 0.0
+        return arcs, decisions, lengths
+
     def _child(self, side: IntArray, head: IntArray, child: IntArray) -> IntArray:
         t = len(self.tags)
         return t + (side * t + head) * t + child
 
-    def _decision(self, side: IntArray, first: IntArray, head: IntArray, stops: int) -> IntArray:
+    def _decision(
+        self, side: IntArray, first: IntArray, head: IntArray, stops: IntArray | int
+    ) -> IntArray:
         t = len(self.tags)
         return t + 2 * t * t + ((side * 2 + 1 - first) * t + head) * 2 + stops

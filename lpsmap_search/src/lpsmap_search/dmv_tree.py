@@ -1,0 +1,128 @@
+"""Dependency trees whose heads score their decisions: a factor type."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from lpsmap_core import DynamicProgram, Factor, FactorGraph, HypergraphBuilder, Row, Variables
+from lpsmap_search.arrays import FloatArray, IntArray
+from lpsmap_search.half_spans import LEFT, RIGHT, half_spans
+
+__all__ = ["DMVTree"]
+
+DECISIONS = 8
+"""Of a word: on two sides, without a child there and with one, to continue or to stop."""
+
+
+class DMVTree(DynamicProgram):
+    """Projective dependency trees of one root word, with the decisions of the valence model.
+
+    In the dependency model with valence (Klein & Manning 2004) every word decides on either side
+    whether it takes a child there or stops, depending on whether it has a child on that side
+    already. The variables are the tree's arcs, as in ``DepTree(projective=True,
+    single_root=True)``; the additionals count its decisions. The oracle is a dynamic program in
+    O(n^3), which needs no states for the valence.
+
+    Parameters
+    ----------
+    variables
+        Arcs, of shape ``(..., n, n)``: ``[..., m, h]`` is the arc from word h to word m, and the
+        diagonal ``[..., m, m]`` the arc from the root to m.
+    decisions
+        Scores of shape ``(..., n, 2, 2, 2)``: ``[..., h, side, valence, stops]`` of each time that
+        word h decides on its left (side 0) or right (1), without a child there (valence 0) or with
+        one (1), to continue (0) or to stop (1).
+    lengths
+        Integers of the leading axes' shape: sentence b covers ``[b, :lengths[b], :lengths[b]]``,
+        and the decisions of its first ``lengths[b]`` words. A sentence of no words has the empty
+        tree.
+
+    Raises
+    ------
+    TypeError
+        If `variables` are not Variables.
+    ValueError
+        If the arcs are not square, the number of decisions does not fit, or a length is negative or
+        beyond `n`.
+
+    Notes
+    -----
+    With k children on a side, a word continues once without a child and k - 1 times with one, and
+    stops with one; with no children it stops without a child. So the arcs determine the decisions.
+    `DependencyModelWithValence.tree_scores` has the scores for parameters of the model.
+    """
+
+    variables_ndim = 2
+    length_axes = (0, 1)
+
+    def __init__(
+        self, variables: Variables, decisions: Any, *, lengths: npt.ArrayLike | None = None
+    ) -> None:
+        super().__init__(variables, decisions, lengths=lengths)
+        rows, columns = self.event_shape
+        if rows != columns:
+            raise ValueError(
+                f"DMVTree: variables has shape {self.variables.shape}; expected equal last two "
+                "axes: one row for every word, with an arc from every other word and the root."
+            )
+        if self.n_additionals != DECISIONS * rows:
+            raise ValueError(
+                f"DMVTree: decisions has {self.n_additionals} scores a factor; expected "
+                f"{DECISIONS * rows}: shape (..., {rows}, 2, 2, 2)."
+            )
+
+    @property
+    def decisions(self) -> Any:
+        """The scores of the decisions, (..., n, 2, 2, 2)."""
+        return self.additionals.reshape((*self.batch_shape, self.event_shape[0], 2, 2, 2))
+
+    @classmethod
+    def hypergraph(cls, row: Row, build: HypergraphBuilder) -> Hashable:
+        """Return the whole sentence."""
+        n = row.event_shape[0]
+        if n == 0:
+            build.edge(0)
+            return 0
+        spans = half_spans(n)
+        item, left, right, head, child, first = spans.attach.T
+        takes = _decision(head, np.where(child < head, LEFT, RIGHT), 1 - first, 0)
+        build.edges(item, np.stack([left, right], axis=1), child * n + head, takes)
+        build.edges(spans.join[:, 0], spans.join[:, 1:])
+        item, tail, head, side, none = spans.stop.T
+        build.edges(item, tail, additionals=_decision(head, side, 1 - none, 1))
+        item, left, right, word = spans.root.T
+        build.edges(item, np.stack([left, right], axis=1), word * n + word)
+        return spans.goal
+
+    def decode(self, variables: FloatArray, additionals: FloatArray) -> dict[str, Any]:
+        """Return ``{"heads": [...]}``, from 0, the root being -1.
+
+        Examples
+        --------
+        >>> from lpsmap import FactorGraph
+        >>> from lpsmap_search import DMVTree
+        >>> tree = DMVTree(FactorGraph().variable((2, 2)), np.zeros((2, 2, 2, 2)))
+        >>> tree.decode(np.array([[1, 0], [1, 0]]), np.empty(0))
+        {'heads': [-1, 0]}
+        """
+        words = np.arange(len(variables))
+        heads = np.asarray(variables).argmax(axis=-1) if len(words) else words
+        return {"heads": np.where(heads == words, -1, heads).tolist()}
+
+    @classmethod
+    def examples(cls) -> list[Factor]:
+        """Return small declarations for the conformance kit."""
+        graph = FactorGraph()
+        return [
+            cls(graph.variable((3, 3)), np.zeros((3, 2, 2, 2))),
+            cls(graph.variable((3, 4, 4)), np.zeros((3, 4, 2, 2, 2)), lengths=[4, 0, 2]),
+            cls(graph.variable((2, 1, 1)), np.zeros((2, 1, 2, 2, 2)), lengths=[1, 0]),
+        ]
+
+
+def _decision(head: IntArray, side: IntArray, valence: IntArray, stops: int) -> IntArray:
+    return ((head * 2 + side) * 2 + valence) * 2 + stops
