@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from brute_force import all_counts, best_likelihood
+from corpora import FIVE, OPTIMUM
 from lpsmap_search import (
     BinaryGrammar,
     Corpus,
@@ -20,10 +21,6 @@ from lpsmap_search import (
 )
 from lpsmap_search.lagrangian import Bounds, bound_boxes
 from lpsmap_search.viterbi import memory_for
-
-FIVE = ["VA", "AANVV", "NV", "ANVN", "NVV"]
-OPTIMUM = -17.53868155893515
-"""Of these sentences, by enumeration."""
 
 KINDS: dict[str, Callable[[Sequence[str]], CountModel]] = {
     "dependencies": DependencyModelWithValence,

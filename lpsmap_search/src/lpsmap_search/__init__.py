@@ -1,6 +1,7 @@
 """Global search for latent-variable models: Viterbi training to a proved optimum."""
 
 from lpsmap_search.binary_grammar import BinaryGrammar
+from lpsmap_search.conllu import TaggedSentence, read_conllu
 from lpsmap_search.corpus import Corpus
 from lpsmap_search.count_model import CountModel
 from lpsmap_search.dependency_model import DependencyModelWithValence
@@ -9,6 +10,7 @@ from lpsmap_search.global_search import Certified, global_search
 from lpsmap_search.hidden_markov_model import HiddenMarkovModel
 from lpsmap_search.inside_outside import expected_counts, sampled_counts
 from lpsmap_search.local_search import Trained, expectation_maximisation, restarts
+from lpsmap_search.synthetic import sampled_sentences, verb_noun_adjective
 from lpsmap_search.viterbi import viterbi
 
 __version__ = "0.1.0"
@@ -21,11 +23,15 @@ __all__ = [
     "DMVTree",
     "DependencyModelWithValence",
     "HiddenMarkovModel",
+    "TaggedSentence",
     "Trained",
     "expectation_maximisation",
     "expected_counts",
     "global_search",
+    "read_conllu",
     "restarts",
     "sampled_counts",
+    "sampled_sentences",
+    "verb_noun_adjective",
     "viterbi",
 ]

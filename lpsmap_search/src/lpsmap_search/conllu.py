@@ -1,0 +1,229 @@
+"""Sentences with tags and heads in CoNLL-U files."""
+
+from __future__ import annotations
+
+import codecs
+import gzip
+import zlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import BinaryIO, NamedTuple, NoReturn, cast
+
+from lpsmap_search.checks import checked_count
+
+__all__ = ["ROOT", "TaggedSentence", "read_conllu"]
+
+ROOT = -1
+"""The head of a root word."""
+
+PUNCTUATION = "PUNCT"
+"""The universal tag of punctuation."""
+
+LONGEST_LINE = 1 << 20
+"""Bytes. A file without line ends is refused before it fills the memory."""
+
+LONGEST_SENTENCE = 10_000
+"""Words. A file without empty lines between sentences is refused likewise."""
+
+
+@dataclass(frozen=True)
+class TaggedSentence:
+    """The words of a sentence, their tags, and their heads."""
+
+    words: tuple[str, ...]
+    tags: tuple[str, ...]
+    heads: tuple[int, ...] | None
+    """Numbers of words from 0, -1 for the root; None where the file does not say."""
+
+    def __len__(self) -> int:
+        return len(self.tags)
+
+
+def read_conllu(
+    path: str | Path, *, max_words: int | None = None, punctuation: bool = False
+) -> Iterator[TaggedSentence]:
+    """Yield the sentences of a CoNLL-U file, plain or compressed with gzip (``.gz``).
+
+    The file is read line by line. Tags are those of the universal column; multiword tokens
+    (``3-4``) and empty nodes (``3.1``) are skipped.
+
+    Parameters
+    ----------
+    path
+        The file.
+    max_words
+        Longer sentences are left out, or None. Punctuation that is removed does not count.
+    punctuation
+        Whether punctuation stays. Where it is removed, its dependents go to its nearest remaining
+        ancestor; if there is none, the first of them becomes the root and head of the others. A
+        sentence of punctuation alone is left out.
+
+    Raises
+    ------
+    ValueError
+        If the file is not CoNLL-U; the message says in which line.
+    OSError
+        If it cannot be read.
+    """
+    path = Path(path)
+    limit = LONGEST_SENTENCE if max_words is None else checked_count("max_words", max_words)
+    with _opened(path) as file:
+        for rows in _blocks(path, _lines(path, file)):
+            sentence = _sentence(path, rows, punctuation)
+            if 0 < len(sentence) <= limit:
+                yield sentence
+
+
+class _Row(NamedTuple):
+    line: int
+    word: str
+    tag: str
+    head: int | None
+    """From 0, -1 for the root."""
+
+
+def _opened(path: Path) -> BinaryIO:
+    if path.suffix == ".gz":
+        return cast(BinaryIO, gzip.open(path, "rb"))
+    return path.open("rb")
+
+
+def _refuse(path: Path, line: int, message: str) -> NoReturn:
+    raise ValueError(f"{path}, line {line}: {message}")
+
+
+def _lines(path: Path, file: BinaryIO) -> Iterator[tuple[int, str]]:
+    number = 0
+    while True:
+        number += 1
+        try:
+            line = file.readline(LONGEST_LINE + 1)
+        except (EOFError, zlib.error, gzip.BadGzipFile) as error:
+            _refuse(path, number, f"got damaged gzip data; expected a whole file ({error}).")
+        if not line:
+            return
+        if len(line) > LONGEST_LINE:
+            _refuse(path, number, f"got more than {LONGEST_LINE} bytes; expected CoNLL-U.")
+        if number == 1:
+            line = line.removeprefix(codecs.BOM_UTF8)
+        try:
+            yield number, line.decode("utf-8").rstrip("\r\n")
+        except UnicodeDecodeError:
+            _refuse(path, number, "got bytes that are not UTF-8; expected text in UTF-8.")
+
+
+def _blocks(path: Path, lines: Iterator[tuple[int, str]]) -> Iterator[list[_Row]]:
+    """Yield the rows of every sentence's words."""
+    rows: list[_Row] = []
+    for number, line in lines:
+        if not line.strip():
+            if rows:
+                yield rows
+            rows = []
+        elif not line.startswith("#"):
+            row = _row(path, number, line, len(rows) + 1)
+            if row is not None:
+                rows.append(row)
+            if len(rows) > LONGEST_SENTENCE:
+                _refuse(
+                    path,
+                    number,
+                    f"got a sentence of more than {LONGEST_SENTENCE} words; expected an empty "
+                    "line after each sentence.",
+                )
+    if rows:
+        yield rows
+
+
+def _row(path: Path, number: int, line: str, expected: int) -> _Row | None:
+    """Return a line's word; None for a multiword token or an empty node."""
+    columns = line.split("\t")
+    if len(columns) != 10:
+        _refuse(
+            path, number, f"got {len(columns)} columns; expected the 10 of CoNLL-U, between tabs."
+        )
+    name, word, _, tag, _, _, head, *_ = columns
+    if name.isascii() and name.replace("-", ".", 1).replace(".", "", 1).isdigit():
+        if not name.isdigit():
+            return None
+    else:
+        _refuse(path, number, f"got the number {name!r} of a word; expected {expected}.")
+    if int(name) != expected:
+        _refuse(path, number, f"got word {name}; expected word {expected}. Number words from 1.")
+    if not tag or tag == "_":
+        _refuse(path, number, f"got no universal tag of {word!r}; expected one in column 4.")
+    if head == "_":
+        return _Row(number, word, tag, None)
+    if not (head.isascii() and head.isdigit() and len(head) < 10):
+        _refuse(path, number, f"got the head {head!r}; expected the number of a word, 0 or _.")
+    return _Row(number, word, tag, int(head) - 1)
+
+
+def _sentence(path: Path, rows: list[_Row], punctuation: bool) -> TaggedSentence:
+    heads = _heads(path, rows)
+    keep = [punctuation or row.tag != PUNCTUATION for row in rows]
+    kept = [row for row, stays in zip(rows, keep, strict=True) if stays]
+    if heads is not None and not all(keep):
+        heads = _without(heads, keep)
+    return TaggedSentence(
+        tuple(row.word for row in kept),
+        tuple(row.tag for row in kept),
+        None if heads is None else tuple(heads),
+    )
+
+
+def _heads(path: Path, rows: list[_Row]) -> list[int] | None:
+    """Return the heads of a sentence; None if one is missing.
+
+    Raises
+    ------
+    ValueError
+        If a head is no word of the sentence, or words are their own ancestors.
+    """
+    heads: list[int] = []
+    for row in rows:
+        if row.head is None:
+            return None
+        if row.head >= len(rows):
+            _refuse(
+                path,
+                row.line,
+                f"got head {row.head + 1}; expected 0 to {len(rows)}, or _ for none.",
+            )
+        heads.append(row.head)
+    done = [False] * len(rows)
+    for start in range(len(rows)):
+        seen, word = set(), start
+        while word != ROOT and not done[word]:
+            if word in seen:
+                _refuse(path, rows[word].line, "got a cycle of heads; expected a tree.")
+            seen.add(word)
+            word = heads[word]
+        for word in seen:
+            done[word] = True
+    return heads
+
+
+def _without(heads: list[int], keep: list[bool]) -> list[int]:
+    """Return the heads of the words that stay, numbered anew."""
+    number, n = [], 0
+    for stays in keep:
+        number.append(n)
+        n += stays
+    found: list[int] = []
+    heir = ROOT  # the first dependent of a removed root
+    for word, stays in enumerate(keep):
+        if not stays:
+            continue
+        head, removed = heads[word], False
+        while head != ROOT and not keep[head]:
+            head, removed = heads[head], True
+        if head == ROOT and removed:
+            if heir == ROOT:
+                heir = number[word]
+            else:
+                found.append(heir)
+                continue
+        found.append(ROOT if head == ROOT else number[head])
+    return found
