@@ -149,7 +149,7 @@ def test_a_corpus_of_one_word_has_likelihood_one() -> None:
     assert (found.proved, found.objective) == (True, 0.0)
 
 
-@pytest.mark.parametrize("method", ["viterbi", "soft"])
+@pytest.mark.parametrize("method", ["viterbi", "soft", "sparsemap"])
 def test_expectation_maximisation_never_loses(method: str) -> None:
     """Without smoothing every step raises the objective, so that the last step is the best."""
     corpus = Corpus(DependencyModelWithValence("VNA"), FIVE)

@@ -64,12 +64,18 @@ class BinaryGrammar(CountModel):
         labels = np.arange(k)
         for i, word in enumerate(sentence):
             rules = k + labels * size + k * k + word
-            build.edges((i * n + i) * k + labels, additionals=rules)
+            spans = (i * n + i) * k + labels
+            build.edges(spans, slots=spans, additionals=rules)
         i, m, j = (x.reshape(-1) for x in np.indices((n, n, n)))
         i, m, j = (x[(i <= m) & (m < j)][:, None] for x in (i, m, j))
         a, b, c = (x.reshape(1, -1) for x in np.indices((k, k, k)))
         tails = np.stack([(i * n + m) * k + b, ((m + 1) * n + j) * k + c], axis=2).reshape(-1, 2)
         rules = np.broadcast_to(k + a * size + b * k + c, (len(i), a.size))
-        build.edges(((i * n + j) * k + a).reshape(-1), tails, additionals=rules.reshape(-1))
+        spans = ((i * n + j) * k + a).reshape(-1)
+        build.edges(spans, tails, spans, rules.reshape(-1))
         build.edges(np.full(k, n * n * k), (n - 1) * k + labels, additionals=labels)
         return n * n * k
+
+    def variables_shape(self, sentence: tuple[int, ...]) -> tuple[int, ...]:
+        """Return the shape of a sentence's labelled spans, ``[i, j, k]`` as in ``BinaryTree``."""
+        return len(sentence), len(sentence), self.n_labels

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import operator
 
-__all__ = ["checked_count", "checked_number", "checked_time"]
+__all__ = ["checked_count", "checked_number", "checked_positive", "checked_time"]
 
 
 def checked_count(name: str, value: int) -> int:
@@ -37,6 +37,20 @@ def checked_number(name: str, value: float) -> float:
     value = float(value)
     if not 0.0 <= value < math.inf:
         raise ValueError(f"{name}: got {value}; expected a finite number of at least 0.")
+    return value
+
+
+def checked_positive(name: str, value: float) -> float:
+    """Return a finite number of more than 0.
+
+    Raises
+    ------
+    ValueError
+        If it is not positive, NaN or infinite.
+    """
+    value = float(value)
+    if not 0.0 < value < math.inf:
+        raise ValueError(f"{name}: got {value}; expected a finite number of more than 0.")
     return value
 
 

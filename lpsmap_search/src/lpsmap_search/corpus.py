@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import collections
-from collections.abc import Iterable, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
 from lpsmap_core import Hypergraph, HypergraphBuilder
 from lpsmap_search.arrays import FloatArray, IntArray
@@ -77,8 +78,30 @@ class Corpus:
         return int(self.multiplicity.sum())
 
 
+class _Counting(HypergraphBuilder):
+    """Takes hyperedges without the slots that they name."""
+
+    def edge(
+        self,
+        head: Hashable,
+        tails: Iterable[Hashable] = (),
+        slots: Iterable[Any] = (),
+        additionals: Iterable[int] = (),
+    ) -> None:
+        super().edge(head, tails, (), additionals)
+
+    def edges(
+        self,
+        heads: npt.ArrayLike,
+        tails: npt.ArrayLike | None = None,
+        slots: npt.ArrayLike | None = None,
+        additionals: npt.ArrayLike | None = None,
+    ) -> None:
+        super().edges(heads, tails, None, additionals)
+
+
 def _hypergraph(model: CountModel, sentence: tuple[int, ...]) -> Hypergraph:
-    build = HypergraphBuilder((0,), model.n_parameters)
+    build = _Counting((0,), model.n_parameters)
     return build.finish(model.hypergraph(sentence, build))
 
 

@@ -74,9 +74,29 @@ class CountModel(abc.ABC):
         sentence
             What `encode` returned.
         build
-            ``build.edge(head, tails, additionals=...)`` adds a hyperedge. Its ``additionals`` are
-            the parameters that it uses, which it may repeat.
+            ``build.edge(head, tails, slots=..., additionals=...)`` adds a hyperedge. Its
+            ``additionals`` are the parameters that it uses, which it may repeat; its ``slots`` the
+            variables that it has on, see `variables_shape`.
         """
+
+    def variables_shape(self, sentence: tuple[int, ...]) -> tuple[int, ...] | None:
+        """Return the shape of a sentence's variables, which are 0 or 1 in every structure.
+
+        Such as the arcs of a tree. SparseMAP prefers distributions whose marginals of these are
+        spread, see `sparse_counts`.
+
+        Parameters
+        ----------
+        sentence
+            What `encode` returned.
+
+        Returns
+        -------
+        tuple or None
+            None, as here, stands for a variable for each hyperedge; `hypergraph` then names no
+            slots.
+        """
+        return None
 
     def normalised(self, counts: FloatArray) -> FloatArray:
         """Return the probabilities of greatest likelihood for some counts.

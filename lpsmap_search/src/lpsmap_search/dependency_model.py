@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Collection, Hashable, Mapping, Sequence
 
 import numpy as np
 
@@ -70,17 +70,42 @@ class DependencyModelWithValence(CountModel):
 
     def hypergraph(self, sentence: tuple[int, ...], build: HypergraphBuilder) -> Hashable:
         """Add the hyperedges of all projective trees with one root word."""
-        spans, tag = half_spans(len(sentence)), np.array(sentence, dtype=np.int64)
+        n, tag = len(sentence), np.array(sentence, dtype=np.int64)
+        spans = half_spans(n)
         item, left, right, head, child, first = spans.attach.T
         side = np.where(child < head, LEFT, RIGHT)
         used = [self._child(side, tag[head], tag[child]), self._decision(side, first, tag[head], 0)]
-        build.edges(item, np.stack([left, right], axis=1), additionals=np.stack(used, axis=1))
+        tails = np.stack([left, right], axis=1)
+        build.edges(item, tails, child * n + head, np.stack(used, axis=1))
         build.edges(spans.join[:, 0], spans.join[:, 1:])
         item, tail, head, side, first = spans.stop.T
         build.edges(item, tail, additionals=self._decision(side, first, tag[head], 1))
         item, left, right, word = spans.root.T
-        build.edges(item, np.stack([left, right], axis=1), additionals=tag[word])
+        build.edges(item, np.stack([left, right], axis=1), word * n + word, tag[word])
         return spans.goal
+
+    def variables_shape(self, sentence: tuple[int, ...]) -> tuple[int, ...]:
+        """Return the shape of a sentence's arcs, which are laid out as in `DMVTree`."""
+        return len(sentence), len(sentence)
+
+    def arcs(self, heads: Mapping[str, Collection[str]]) -> IntArray:
+        """Return the parameters of arcs between tags, on either side, and of the root's arcs.
+
+        Parameters
+        ----------
+        heads
+            For each tag of a head, or ``"root"``, the tags of its dependents. Tags that the model
+            does not have are left out.
+        """
+        number = {tag: i for i, tag in enumerate(self.tags)}
+        found = [number[tag] for tag in heads.get("root", ()) if tag in number]
+        for head in heads.keys() & number.keys():
+            child = np.array([number[tag] for tag in heads[head] if tag in number], dtype=np.int64)
+            for side in (LEFT, RIGHT):
+                found += self._child(
+                    np.full_like(child, side), np.full_like(child, number[head]), child
+                ).tolist()
+        return np.array(sorted(found), dtype=np.int64)
 
     def tree_scores(
         self, sentences: Sequence[Sequence[str]], scores: FloatArray

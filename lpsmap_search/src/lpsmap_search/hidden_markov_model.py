@@ -58,11 +58,16 @@ class HiddenMarkovModel(CountModel):
         n, v, states = self.n_states, len(self.words), np.arange(self.n_states)
         goal = len(sentence) * n
         emissions = n + n * n + states * v
-        build.edges(states, additionals=np.stack([states, emissions + sentence[0]], axis=1))
+        used = np.stack([states, emissions + sentence[0]], axis=1)
+        build.edges(states, slots=states, additionals=used)
         before, after = (x.reshape(-1) for x in np.indices((n, n)))
         transitions = n + before * n + after
         for t, word in enumerate(sentence[1:], start=1):
             used = np.stack([transitions, emissions[after] + word], axis=1)
-            build.edges(t * n + after, (t - 1) * n + before, additionals=used)
+            build.edges(t * n + after, (t - 1) * n + before, t * n + after, used)
         build.edges(np.full(n, goal), goal - n + states)
         return goal
+
+    def variables_shape(self, sentence: tuple[int, ...]) -> tuple[int, ...]:
+        """Return the shape of a sentence's states, ``[t, k]`` as in ``Sequence``."""
+        return len(sentence), self.n_states

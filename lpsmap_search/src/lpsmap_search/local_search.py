@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -11,14 +12,21 @@ import numpy as np
 
 from lpsmap_core import Deadline
 from lpsmap_search.arrays import FloatArray
-from lpsmap_search.checks import checked_count, checked_number, checked_time
+from lpsmap_search.checks import checked_count, checked_number, checked_positive, checked_time
+from lpsmap_search.constraints import (
+    CountConstraint,
+    ExpectationStep,
+    checked_constraint,
+    constrained,
+)
 from lpsmap_search.corpus import Corpus
 from lpsmap_search.inside_outside import expected_counts, sampled_counts
+from lpsmap_search.sparse_counts import SparseCounts
 from lpsmap_search.viterbi import viterbi
 
 __all__ = ["Trained", "expectation_maximisation", "restarts"]
 
-Method = Literal["viterbi", "soft"]
+Method = Literal["viterbi", "soft", "sparsemap"]
 Start = Literal["uniform", "random"]
 
 
@@ -31,9 +39,15 @@ class Trained:
     counts: FloatArray
     """(M,) of the best structures under them, or expected counts."""
     objective: float
-    """What the method maximises. For Viterbi EM that is the likelihood of the best structures, for
-    the parameters that fit their counts best, without smoothing; for soft EM that of the sentences,
-    all structures summed, under the parameters."""
+    """What the method maximises.
+
+    - Viterbi EM: the likelihood of the structures, for the parameters that fit their counts best,
+      without smoothing.
+    - Soft EM: the likelihood of the sentences, all structures summed, under the parameters.
+    - SparseMAP-EM: what `sparse_counts` returns for the logarithms of the parameters.
+
+    With a constraint, soft EM's is the expected log-likelihood of sentences and structures plus the
+    entropy, under the distribution over structures that meets it (Ganchev et al. 2010)."""
     n_steps: int
     """Steps taken; of all restarts together."""
 
@@ -45,8 +59,15 @@ def expectation_maximisation(
     *,
     smoothing: float = 1.0,
     max_steps: int = 100,
+    temperature: float = 1.0,
+    constraint: CountConstraint | None = None,
 ) -> Trained:
     """Improve parameters by expectation maximisation until the objective rises no more.
+
+    Without smoothing no step lowers the objective: both half-steps maximise the same function of
+    parameters and distributions over structures. Its regulariser of the distributions is their
+    entropy for soft EM, a quadratic function of their marginals for SparseMAP-EM, and none for
+    Viterbi EM.
 
     Parameters
     ----------
@@ -56,11 +77,15 @@ def expectation_maximisation(
         (M,) where to start: nonnegative numbers, which are normalised.
     method
         ``"viterbi"`` counts the best structures (Spitkovsky et al. 2010), ``"soft"`` takes expected
-        counts (Baker 1979).
+        counts (Baker 1979), ``"sparsemap"`` those of a sparse distribution, see `sparse_counts`.
     smoothing
         What the M-step adds to every count, at least 0. It is no part of the objective.
     max_steps
         Limit of the steps, at least 1.
+    temperature
+        Of ``"sparsemap"``.
+    constraint
+        What the counts of every E-step satisfy, such as `universal_rules`, or None.
 
     Returns
     -------
@@ -70,26 +95,70 @@ def expectation_maximisation(
     Raises
     ------
     ValueError
-        If an option is out of range, or the parameters are not of shape (M,).
+        If an option is out of range, the parameters are not of shape (M,), or no structures satisfy
+        the constraint.
     """
-    checked_method(method)
     smoothing = checked_number("smoothing", smoothing)
     max_steps = checked_count("max_steps", max_steps)
+    step = unconstrained_step(corpus, method, temperature)
+    if constraint is not None:
+        constraint = checked_constraint(corpus, constraint)
+    step = expectation_step(corpus, method, step, constraint)
+    return _improved(corpus, parameters, step, smoothing, max_steps)
+
+
+def unconstrained_step(corpus: Corpus, method: Method, temperature: float) -> ExpectationStep:
+    """Return the E-step of a method, for one thread at a time.
+
+    Raises
+    ------
+    ValueError
+        If there is no such method, or the temperature is not positive.
+    """
+    temperature = checked_positive("temperature", temperature)
+    if method == "sparsemap":
+        return SparseCounts(corpus, temperature)
+    steps = {"viterbi": viterbi, "soft": expected_counts}
+    if method not in steps:
+        raise ValueError(f"method: got {method!r}; expected 'viterbi', 'soft' or 'sparsemap'.")
+    return functools.partial(steps[method], corpus)
+
+
+def expectation_step(
+    corpus: Corpus, method: Method, step: ExpectationStep, constraint: CountConstraint | None
+) -> ExpectationStep:
+    """Return an E-step under a constraint, with the method's objective as its value."""
+    if constraint is not None:
+        step = constrained(step, constraint)
+    if method != "viterbi":
+        return step
+
+    def with_best_parameters(scores: FloatArray) -> tuple[float, FloatArray]:
+        value, counts = step(scores)
+        return value if value == -math.inf else corpus.model.log_likelihood(counts), counts
+
+    return with_best_parameters
+
+
+def _improved(
+    corpus: Corpus,
+    parameters: FloatArray,
+    e_step: ExpectationStep,
+    smoothing: float,
+    max_steps: int,
+) -> Trained:
     model = corpus.model
     parameters = model.normalised(np.asarray(parameters, dtype=np.float64))
     best: Trained | None = None
     for step in range(1, max_steps + 1):
         with np.errstate(divide="ignore"):
             scores = np.log(parameters)
-        if method == "viterbi":
-            value, counts = viterbi(corpus, scores)
-            if value > -math.inf:
-                value = model.log_likelihood(counts)
-        else:
-            value, counts = expected_counts(corpus, scores)
+        value, counts = e_step(scores)
         if best is not None and value <= best.objective + 1e-10 * abs(best.objective):
             break
         best = Trained(parameters, counts, value, step)
+        if value == -math.inf:
+            break
         parameters = model.normalised(counts + smoothing)
     assert best is not None
     return best
@@ -106,12 +175,14 @@ def restarts(
     max_time: float | None = None,
     threads: int = 1,
     seed: int = 0,
+    temperature: float = 1.0,
+    constraint: CountConstraint | None = None,
 ) -> Trained:
     """Run expectation maximisation from many starts, and return the best result.
 
     Parameters
     ----------
-    corpus, method, smoothing, max_steps
+    corpus, method, smoothing, max_steps, temperature, constraint
         As for `expectation_maximisation`.
     n_restarts
         How many starts, at least 1.
@@ -129,14 +200,17 @@ def restarts(
     Raises
     ------
     ValueError
-        If an option is out of range.
+        If an option is out of range, or no structures satisfy the constraint.
     """
-    checked_method(method)
     if start not in ("uniform", "random"):
         raise ValueError(f"start: got {start!r}; expected 'uniform' or 'random'.")
+    smoothing = checked_number("smoothing", smoothing)
+    max_steps = checked_count("max_steps", max_steps)
     n_restarts, threads = checked_count("n_restarts", n_restarts), checked_count("threads", threads)
     deadline = Deadline(checked_time(max_time))
-    model = corpus.model
+    model, unused = corpus.model, [unconstrained_step(corpus, method, temperature)]
+    if constraint is not None:
+        constraint = checked_constraint(corpus, constraint)
 
     def run(number: int) -> Trained | None:
         if number and deadline.passed:
@@ -146,18 +220,17 @@ def restarts(
             counts = sampled_counts(corpus, np.zeros(model.n_parameters), rng) + smoothing
         else:
             counts = rng.exponential(size=model.n_parameters)
-        return expectation_maximisation(
-            corpus, counts, method, smoothing=smoothing, max_steps=max_steps
-        )
+        try:
+            free = unused.pop()
+        except IndexError:
+            free = unconstrained_step(corpus, method, temperature)
+        step = expectation_step(corpus, method, free, constraint)
+        trained = _improved(corpus, counts, step, smoothing, max_steps)
+        unused.append(free)
+        return trained
 
     with ThreadPoolExecutor(threads) as pool:
         found = [trained for trained in pool.map(run, range(n_restarts)) if trained is not None]
     best = max(found, key=lambda trained: trained.objective)
     n_steps = sum(trained.n_steps for trained in found)
     return Trained(best.parameters, best.counts, best.objective, n_steps)
-
-
-def checked_method(method: str) -> None:
-    """Raise if there is no such method."""
-    if method not in ("viterbi", "soft"):
-        raise ValueError(f"method: got {method!r}; expected 'viterbi' or 'soft'.")

@@ -1,0 +1,88 @@
+"""Trees of the dependency model as heads, and how well they agree with given ones."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from lpsmap_search.arrays import FloatArray
+from lpsmap_search.conllu import ROOT
+from lpsmap_search.corpus import Corpus
+from lpsmap_search.dependency_model import DependencyModelWithValence
+from lpsmap_search.structures import structures_of
+from lpsmap_search.viterbi import checked_scores
+
+__all__ = ["directed_accuracy", "parse"]
+
+
+def parse(
+    model: DependencyModelWithValence, sentences: Sequence[Sequence[str]], scores: FloatArray
+) -> list[tuple[int, ...]]:
+    """Return the best tree of each sentence.
+
+    Parameters
+    ----------
+    model
+        The model.
+    sentences
+        Sequences of tags.
+    scores
+        (M,) scores of the parameters, such as their logarithms; -inf allowed.
+
+    Returns
+    -------
+    list
+        For each sentence the heads of its words, from 0, -1 standing for the root.
+
+    Raises
+    ------
+    ValueError
+        If there are no sentences, one is empty or has no tree of finite score, a tag is unknown,
+        the scores are not of shape (M,), or one is NaN or infinite.
+    """
+    corpus = Corpus(model, sentences)
+    graph, factor = structures_of(corpus, checked_scores(corpus, scores))
+    found: dict[tuple[int, ...], tuple[int, ...]] = {}
+    for sentence, trees in zip(corpus.sentences, graph.gibbs(factor).k_best(1), strict=True):
+        if not len(trees):
+            raise ValueError("scores: a sentence has no tree of finite score.")
+        words = np.arange(len(sentence))
+        heads = trees.variables.reshape(len(words), len(words)).argmax(axis=1)
+        found[sentence] = tuple(np.where(heads == words, ROOT, heads).tolist())
+    return [found[model.encode(sentence)] for sentence in sentences]
+
+
+def directed_accuracy(
+    predicted: Sequence[Sequence[int]], expected: Sequence[Sequence[int]]
+) -> float:
+    """Return the share of words whose predicted head is the expected one.
+
+    Unlabelled directed dependency accuracy; arcs from the root count as all others.
+
+    Parameters
+    ----------
+    predicted, expected
+        For each sentence the heads of its words, from 0, -1 standing for the root.
+
+    Raises
+    ------
+    ValueError
+        If the sentences do not agree in number or length, or there are no words.
+    """
+    if len(predicted) != len(expected):
+        raise ValueError(
+            f"predicted: got {len(predicted)} sentences; expected {len(expected)}, as many as "
+            "expected has."
+        )
+    right = total = 0
+    for number, (ours, theirs) in enumerate(zip(predicted, expected, strict=True)):
+        if len(ours) != len(theirs):
+            raise ValueError(
+                f"predicted: sentence {number} has {len(ours)} heads; expected {len(theirs)}."
+            )
+        right += sum(int(a) == int(b) for a, b in zip(ours, theirs, strict=True))
+        total += len(theirs)
+    if not total:
+        raise ValueError("expected: got no words; expected at least one.")
+    return right / total

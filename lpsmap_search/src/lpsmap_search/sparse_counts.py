@@ -1,0 +1,81 @@
+"""Expected counts under the sparse distribution of SparseMAP."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from lpsmap_search.arrays import FloatArray
+from lpsmap_search.checks import checked_positive
+from lpsmap_search.corpus import Corpus
+from lpsmap_search.structures import structures_of
+from lpsmap_search.viterbi import checked_scores, viterbi
+
+__all__ = ["SparseCounts", "sparse_counts"]
+
+
+def sparse_counts(
+    corpus: Corpus, scores: FloatArray, *, temperature: float = 1.0
+) -> tuple[float, FloatArray]:
+    """Return what SparseMAP attains on a corpus, and its expected counts.
+
+    The E-step of SparseMAP-EM. For each sentence the distribution over structures that maximises ::
+
+        E <scores, counts(y)> - temperature / 2 * || E variables(y) ||^2
+
+    where the variables are those of the model, such as arcs (Niculae et al. 2018). Few structures
+    have a probability; towards temperature zero they are the best ones alone.
+
+    Parameters
+    ----------
+    corpus
+        The sentences.
+    scores
+        (M,) logarithms of the parameters, -inf allowed.
+    temperature
+        Weight of the quadratic term, more than 0.
+
+    Returns
+    -------
+    float
+        The sum of the maxima; -inf if a sentence has no structure of finite score.
+    counts
+        (M,) expected under the distributions; zeros where the sum is -inf.
+
+    Raises
+    ------
+    ValueError
+        If the temperature is not positive, the scores are not of shape (M,), or one is NaN or
+        infinite.
+    """
+    return SparseCounts(corpus, temperature)(scores)
+
+
+class SparseCounts:
+    """`sparse_counts` for one corpus and many scores.
+
+    Parameters
+    ----------
+    corpus, temperature
+        As for `sparse_counts`.
+    """
+
+    def __init__(self, corpus: Corpus, temperature: float = 1.0) -> None:
+        self._corpus, self._temperature = corpus, checked_positive("temperature", temperature)
+        self._graph, self._factor = structures_of(corpus, np.zeros(corpus.model.n_parameters))
+
+    def __call__(self, scores: FloatArray) -> tuple[float, FloatArray]:
+        """Return the value and the expected counts."""
+        corpus = self._corpus
+        scores = checked_scores(corpus, scores)
+        if viterbi(corpus, scores)[0] == -math.inf:
+            return -math.inf, np.zeros(len(scores))
+        rows = np.tile(scores / self._temperature, (len(corpus.sentences), 1))
+        self._graph.rescore(self._factor, rows)
+        solution = self._graph.solve(threads=1)
+        counts = corpus.multiplicity @ self._graph.additionals_of(self._factor)
+        squares = corpus.multiplicity @ (solution.values.reshape(len(rows), -1) ** 2).sum(axis=1)
+        used = counts > 0.0
+        value = float(counts[used] @ scores[used])
+        return value - 0.5 * self._temperature * float(squares), counts

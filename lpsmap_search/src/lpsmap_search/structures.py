@@ -1,0 +1,123 @@
+"""The structures of a corpus as factors, for SparseMAP and the k best."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+
+import numpy as np
+
+from lpsmap_core import DynamicProgram, Factor, FactorGraph, Hypergraph, HypergraphBuilder, Row
+from lpsmap_core import Variables as GraphVariables
+from lpsmap_search.arrays import FloatArray, FloatTable, IntArray
+from lpsmap_search.corpus import Corpus
+from lpsmap_search.count_model import CountModel
+
+__all__ = ["CountedStructures", "structures_of"]
+
+
+class CountedStructures(DynamicProgram):
+    """One factor a sentence: its variables are the model's, additionals count the parameters.
+
+    Parameters
+    ----------
+    variables
+        Variables of shape (S, K), as many of each row as its sentence has.
+    scores
+        (S, M) scores of the parameters.
+    hypergraphs
+        (S,) of the sentences, with slots for their variables.
+    """
+
+    integer_parameter = "codes"
+
+    def __init__(
+        self,
+        variables: GraphVariables,
+        scores: FloatTable,
+        hypergraphs: Sequence[Hypergraph],
+    ) -> None:
+        lengths = np.array([hypergraph.arity for hypergraph in hypergraphs], dtype=np.int64)
+        super().__init__(variables, scores, lengths=lengths)
+        self.codes = tuple(map(_code, hypergraphs))
+        self._found = list(hypergraphs), np.arange(len(hypergraphs))
+
+    def hypergraphs(self) -> tuple[list[Hypergraph], IntArray]:
+        """Return the hypergraphs, one a sentence."""
+        return self._found
+
+    @classmethod
+    def hypergraph(cls, row: Row, build: HypergraphBuilder) -> Hashable:
+        """Return the goal of a sentence's hypergraph, made again from its code."""
+        (arity,), code = row.event_shape, row.integers
+        n_edges = int(code[0])
+        heads, tails, sizes, entries = np.split(
+            code[1:], np.cumsum([n_edges, 2 * n_edges, n_edges])
+        )
+        first = np.concatenate([[0], np.cumsum(sizes)])
+        tails = tails.reshape(-1, 2)
+        for size in np.unique(sizes):
+            own = np.flatnonzero(sizes == size)
+            used = entries[first[own][:, None] + np.arange(size)]
+            n_slots = (used < arity).sum(axis=1)
+            for n in np.unique(n_slots):  # slots come first
+                same = n_slots == n
+                mine, on = own[same], used[same]
+                build.edges(heads[mine], tails[mine], on[:, :n], on[:, n:] - arity)
+        return int(heads.max())
+
+
+def _code(hypergraph: Hypergraph) -> IntArray:
+    """Return what `CountedStructures.hypergraph` reads."""
+    edges = hypergraph.edges
+    heads = np.repeat(np.arange(hypergraph.n_items), np.diff(edges.first_edge))
+    sizes = np.diff(edges.first_entry)
+    return np.concatenate([[len(heads)], heads, edges.tails - 1, sizes, edges.entries])
+
+
+def structures_of(corpus: Corpus, scores: FloatArray) -> tuple[FactorGraph, Factor]:
+    """Return a graph of a factor for each different sentence.
+
+    Parameters
+    ----------
+    corpus
+        The sentences.
+    scores
+        (M,) of the parameters.
+    """
+    hypergraphs = [
+        with_variables(corpus.model, sentence, counted)
+        for sentence, counted in zip(corpus.sentences, corpus.hypergraphs, strict=True)
+    ]
+    graph = FactorGraph()
+    most = max(hypergraph.arity for hypergraph in hypergraphs)
+    u = graph.variable_from(np.zeros((len(hypergraphs), most)))
+    rows = np.tile(scores, (len(hypergraphs), 1))
+    return graph, graph.add(CountedStructures(u, rows, hypergraphs))
+
+
+def with_variables(model: CountModel, sentence: tuple[int, ...], counted: Hypergraph) -> Hypergraph:
+    """Return the hypergraph of a sentence with slots for the model's variables.
+
+    Where the model has none, every hyperedge is a variable.
+
+    Raises
+    ------
+    ValueError
+        If a structure can have a variable twice.
+    """
+    shape = model.variables_shape(sentence)
+    if shape is not None:
+        build = HypergraphBuilder(shape, model.n_parameters)
+        return build.finish(model.hypergraph(sentence, build))
+    edges, n = counted.edges, counted.n_edges
+    first = edges.first_entry
+    slots = np.arange(n)
+    return Hypergraph(
+        n,
+        model.n_parameters,
+        np.repeat(np.arange(counted.n_items), np.diff(edges.first_edge)),
+        edges.tails.reshape(-1, 2) - 1,
+        first + np.arange(n + 1),
+        np.insert(edges.entries + n, first[:-1], slots),
+        counted.n_items - 1,
+    )

@@ -1,0 +1,207 @@
+"""Constraints on counts, against enumeration of all structures."""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import math
+
+import numpy as np
+import pytest
+
+from brute_force import all_counts
+from lpsmap_search import (
+    BinaryGrammar,
+    Corpus,
+    CountConstraint,
+    CountModel,
+    DependencyModelWithValence,
+    HiddenMarkovModel,
+    expectation_maximisation,
+    expected_counts,
+    restarts,
+    universal_rules,
+    viterbi,
+)
+from lpsmap_search.constraints import ExpectationStep, constrained
+from lpsmap_search.sparse_counts import SparseCounts
+
+SYMBOLS = "abc"
+MODELS = [
+    DependencyModelWithValence(SYMBOLS),
+    HiddenMarkovModel(2, SYMBOLS),
+    BinaryGrammar(2, SYMBOLS),
+]
+SENTENCES = ["abc", "a", "cab", "ba", "abc"]
+METHODS = ["viterbi", "soft", "sparsemap"]
+
+
+@pytest.fixture(params=MODELS, ids=lambda model: type(model).__name__)
+def model(request: pytest.FixtureRequest) -> CountModel:
+    found: CountModel = request.param
+    return found
+
+
+def e_step(corpus: Corpus, method: str) -> ExpectationStep:
+    if method == "sparsemap":
+        return SparseCounts(corpus)
+    return functools.partial(viterbi if method == "viterbi" else expected_counts, corpus)
+
+
+def totals(corpus: Corpus) -> np.ndarray:
+    """Return the counts of all choices of structures; equal sentences have equal ones."""
+    found = {(0,) * corpus.model.n_parameters}
+    for s, times in enumerate(corpus.multiplicity):
+        own = [times * np.array(f) for f in all_counts(corpus, s)]
+        found = {tuple(a + b) for a, b in itertools.product(map(np.array, found), own)}
+    return np.array(sorted(found), dtype=np.float64)
+
+
+def drawn_constraint(corpus: Corpus, rng: np.random.Generator, share: float) -> CountConstraint:
+    """Draw weights, and ask for so much of what lies between the least and the most."""
+    weights = np.where(rng.random(corpus.model.n_parameters) < 0.4, rng.random(), 0.0)
+    least, most = -viterbi(corpus, -weights)[0], viterbi(corpus, weights)[0]
+    return CountConstraint(weights, least + share * (most - least))
+
+
+def asks_for(corpus: Corpus, name: str, least: float) -> CountConstraint:
+    return CountConstraint(np.array(corpus.model.names) == name, least)
+
+
+@pytest.mark.parametrize("share", [0.3, 0.8, 1.0])
+def test_constrained_structures(model: CountModel, share: float) -> None:
+    """They satisfy the constraint, and are nearly the best that do: exactly, with equality."""
+    rng, corpus = np.random.default_rng(0), Corpus(model, SENTENCES)
+    everything, active = totals(corpus), 0
+    for _ in range(10):
+        scores = rng.standard_normal(model.n_parameters)
+        constraint = drawn_constraint(corpus, rng, share)
+        value, counts = constrained(e_step(corpus, "viterbi"), constraint)(scores)
+        allowed = [f for f in everything if constraint.holds(f)]
+        best = max(float(f @ scores) for f in allowed)
+        assert constraint.holds(counts)
+        assert value == pytest.approx(float(counts @ scores))
+        assert value <= best + 1e-9
+        grid = np.concatenate([[0.0], np.geomspace(1e-3, 1e4, 200)])
+        dual = [
+            viterbi(corpus, scores + x * constraint.weights)[0] - x * constraint.least for x in grid
+        ]
+        assert min(dual) >= best - 1e-9
+        if constraint.excess(counts) < 1e-9:
+            active += 1
+            assert value == pytest.approx(best)
+    assert active or share < 1.0
+
+
+@pytest.mark.parametrize("method", ["soft", "sparsemap"])
+def test_constrained_distributions(model: CountModel, method: str) -> None:
+    """The value is the dual function's minimum, which no distribution exceeds."""
+    rng, corpus = np.random.default_rng(1), Corpus(model, SENTENCES)
+    for _ in range(3):
+        scores, step = rng.standard_normal(model.n_parameters), e_step(corpus, method)
+        constraint = drawn_constraint(corpus, rng, 0.7)
+        value, counts = constrained(step, constraint)(scores)
+        assert constraint.holds(counts)
+        dual = [
+            step(scores + x * constraint.weights)[0] - x * constraint.least
+            for x in np.linspace(0.0, 20.0, 401)
+        ]
+        assert value <= min(dual) + 1e-9
+        assert value >= min(dual) - 0.02
+        if value < step(scores)[0] - 1e-9:
+            assert constraint.excess(counts) <= 2e-4 * constraint.least
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_slack_constraints_change_nothing(model: CountModel, method: str) -> None:
+    corpus = Corpus(model, SENTENCES)
+    scores = np.random.default_rng(2).standard_normal(model.n_parameters)
+    step = e_step(corpus, method)
+    constraint = CountConstraint(np.ones(model.n_parameters), 1.0)
+    value, counts = constrained(step, constraint)(scores)
+    assert value == step(scores)[0]
+    assert (counts == step(scores)[1]).all()
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_constrained_expectation_maximisation_never_loses(method: str) -> None:
+    corpus = Corpus(MODELS[0], SENTENCES)
+    constraint = asks_for(corpus, "root c", 2.5)
+    start = np.random.default_rng(3).exponential(size=corpus.model.n_parameters)
+    found = [
+        expectation_maximisation(
+            corpus, start, method, smoothing=0.0, max_steps=steps, constraint=constraint
+        )
+        for steps in range(1, 8)
+    ]
+    values = [trained.objective for trained in found]
+    assert values == sorted(values)
+    assert values[-1] > values[0] or method == "viterbi"  # whose first step is the last here
+    assert all(constraint.holds(trained.counts) for trained in found)
+    free = expectation_maximisation(corpus, start, method, smoothing=0.0)
+    assert not constraint.holds(free.counts)
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_restarts_under_a_constraint_do_not_depend_on_threads(method: str) -> None:
+    corpus = Corpus(MODELS[0], SENTENCES)
+    constraint = asks_for(corpus, "root c", 2.5)
+    one, two = (
+        restarts(corpus, method, threads=n, n_restarts=4, smoothing=0.1, constraint=constraint)
+        for n in (1, 2)
+    )
+    assert one.objective == two.objective
+    assert (one.parameters == two.parameters).all()
+    assert constraint.holds(one.counts)
+
+
+def test_what_parameters_make_impossible_is_said() -> None:
+    model = DependencyModelWithValence("ab")
+    corpus, weights = Corpus(model, ["ab"]), np.zeros(model.n_parameters)
+    weights[model.names.index("root a")] = 1.0
+    scores = np.log(1.0 - weights, where=weights == 0.0, out=np.full_like(weights, -np.inf))
+    constraint = CountConstraint(weights, 1.0)
+    assert constrained(e_step(corpus, "viterbi"), constraint)(scores)[0] == -math.inf
+    trained = expectation_maximisation(corpus, 1.0 - weights, smoothing=0.0, constraint=constraint)
+    assert trained.objective == -math.inf
+
+
+# -------------------------------------------------------------------- universal rules
+
+
+def test_universal_rules() -> None:
+    tags = ["VERB", "NOUN", "DET", "ADP", "ADV", "X"]
+    model = DependencyModelWithValence(tags)
+    corpus = Corpus(model, [["DET", "NOUN", "VERB"], ["NOUN", "VERB", "ADP", "NOUN"]])
+    rules = universal_rules(corpus, 0.8)
+    assert rules.least == pytest.approx(0.8 * 7)
+    assert {model.names[m] for m in np.flatnonzero(rules.weights)} == {
+        "root VERB",
+        *(f"VERB {side} {tag}" for side in ("left", "right") for tag in ("VERB", "NOUN", "ADV")),
+        *(f"NOUN {side} {tag}" for side in ("left", "right") for tag in ("DET", "NOUN")),
+        *(f"ADP {side} NOUN" for side in ("left", "right")),
+    }
+    trained = restarts(corpus, constraint=rules, smoothing=0.1)
+    assert float(rules.weights @ trained.counts) >= 0.8 * 7 - 1e-9
+
+
+def test_rules_that_cannot_be_reached_are_refused() -> None:
+    corpus = Corpus(DependencyModelWithValence(["X", "VERB"]), [["X", "VERB", "X"]])
+    with pytest.raises(ValueError, match=r"least is 2\.25; expected at most 1\.0"):
+        universal_rules(corpus)
+    with pytest.raises(ValueError, match=r"share: got 1\.5"):
+        universal_rules(corpus, 1.5)
+    with pytest.raises(TypeError, match="corpus of HiddenMarkovModel"):
+        universal_rules(Corpus(HiddenMarkovModel(2, "a"), ["a"]))
+
+
+@pytest.mark.parametrize(
+    ("weights", "message"),
+    [(np.ones(3), "got|shape"), (None, "negative"), (np.nan, "negative")],
+)
+def test_bad_weights_are_refused(weights: object, message: str) -> None:
+    corpus = Corpus(DependencyModelWithValence("a"), ["aa"])
+    n = corpus.model.n_parameters
+    given = weights if isinstance(weights, np.ndarray) else np.full(n, weights or -1.0)
+    with pytest.raises(ValueError, match=message):
+        restarts(corpus, constraint=CountConstraint(given, 0.0))
