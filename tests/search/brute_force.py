@@ -6,7 +6,7 @@ import itertools
 
 import numpy as np
 
-from lpsmap_search import Corpus
+from lpsmap_search import Corpus, CountConstraint
 
 
 def all_counts(corpus: Corpus, s: int) -> set[tuple[int, ...]]:
@@ -24,7 +24,7 @@ def all_counts(corpus: Corpus, s: int) -> set[tuple[int, ...]]:
     return found[-1]
 
 
-def best_likelihood(corpus: Corpus) -> float:
+def best_likelihood(corpus: Corpus, constraint: CountConstraint | None = None) -> float:
     """Return the greatest joint log-likelihood, equal sentences having structures of their own."""
     totals: set[tuple[int, ...]] = {(0,) * corpus.model.n_parameters}
     for s, times in enumerate(corpus.multiplicity):
@@ -35,6 +35,8 @@ def best_likelihood(corpus: Corpus) -> float:
                 for b in all_counts(corpus, s)
             }
     rows = np.array(sorted(totals), dtype=np.float64)
+    if constraint is not None:
+        rows = rows[rows @ constraint.weights >= constraint.least - 1e-9]
     sums = np.add.reduceat(rows, corpus.model.first[:-1], axis=1)
     return float((_x_log_x(rows).sum(axis=1) - _x_log_x(sums).sum(axis=1)).max())
 

@@ -9,7 +9,7 @@ import math
 import numpy as np
 import pytest
 
-from brute_force import all_counts
+from brute_force import all_counts, best_likelihood
 from lpsmap_search import (
     BinaryGrammar,
     Corpus,
@@ -19,6 +19,7 @@ from lpsmap_search import (
     HiddenMarkovModel,
     expectation_maximisation,
     expected_counts,
+    global_search,
     restarts,
     universal_rules,
     viterbi,
@@ -164,6 +165,64 @@ def test_what_parameters_make_impossible_is_said() -> None:
     assert constrained(e_step(corpus, "viterbi"), constraint)(scores)[0] == -math.inf
     trained = expectation_maximisation(corpus, 1.0 - weights, smoothing=0.0, constraint=constraint)
     assert trained.objective == -math.inf
+
+
+# -------------------------------------------------------------------- global search
+
+
+def check_search(model: CountModel, seeds: range) -> int:
+    """Hold bounds and answers against enumeration; return how many searches ended with a proof."""
+    proved = 0
+    for seed in seeds:
+        rng = np.random.default_rng(seed)
+        sentences = ["".join(rng.choice(list(SYMBOLS), rng.integers(1, 4))) for _ in range(3)]
+        corpus = Corpus(model, [*sentences, sentences[0]] if seed % 2 else sentences)
+        constraint = drawn_constraint(corpus, rng, rng.random())
+        best = best_likelihood(corpus, constraint)
+        found = global_search(
+            corpus, gap=0.05, n_restarts=2, max_nodes=2000, seed=seed, constraint=constraint
+        )
+        assert constraint.holds(found.counts), seed
+        assert found.objective <= best + 1e-9, seed
+        assert found.bound >= best - 1e-9, seed
+        assert corpus.model.log_likelihood(found.counts) == pytest.approx(found.objective), seed
+        if found.proved:
+            proved += 1
+            assert found.objective >= best - 0.05 * max(1.0, abs(best)) - 1e-9, seed
+    return proved
+
+
+def test_constrained_search_against_enumeration(model: CountModel) -> None:
+    assert check_search(model, range(6)) >= 2
+
+
+@pytest.mark.slow
+def test_many_constrained_searches_against_enumeration(model: CountModel) -> None:
+    assert check_search(model, range(100, 150)) >= 20
+
+
+def test_a_search_that_no_multiplier_can_prove_ends() -> None:
+    """The best mixture satisfies the constraint with equality, and is better than any structure."""
+    corpus = Corpus(DependencyModelWithValence("ab"), ["ab"])
+    constraint = asks_for(corpus, "root a", 0.5)
+    found = global_search(corpus, gap=1e-3, max_nodes=20_000, constraint=constraint)
+    assert constraint.holds(found.counts)
+    assert found.objective == best_likelihood(corpus, constraint) == 0.0
+    twice = Corpus(DependencyModelWithValence("ab"), ["ab", "ab"])
+    constraint = asks_for(twice, "root a", 1.0)
+    found = global_search(twice, gap=1e-3, max_nodes=20_000, constraint=constraint)
+    assert found.bound >= best_likelihood(twice, constraint) - 1e-9
+
+
+def test_a_void_certificate_says_so() -> None:
+    tags = "abcdefgh"
+    rng = np.random.default_rng(0)
+    corpus = Corpus(
+        DependencyModelWithValence(tags), ["".join(rng.choice(list(tags), 6)) for _ in range(30)]
+    )
+    assert global_search(corpus, max_nodes=3, n_restarts=1).is_void
+    small = Corpus(DependencyModelWithValence("ab"), ["ab", "ba"])
+    assert not global_search(small, gap=0.01, max_nodes=2000).is_void
 
 
 # -------------------------------------------------------------------- universal rules

@@ -19,7 +19,7 @@ from lpsmap_search import (
     global_search,
     restarts,
 )
-from lpsmap_search.lagrangian import Bounds, bound_boxes
+from lpsmap_search.lagrangian import Asked, Bounds, bound_boxes
 from lpsmap_search.viterbi import memory_for
 
 KINDS: dict[str, Callable[[Sequence[str]], CountModel]] = {
@@ -90,7 +90,7 @@ def test_bounds_hold_in_every_box_for_any_multipliers(kind: str) -> None:
             inside = (unused | ((shares >= low) & (shares <= high))).all(axis=1)
             assert inside.any()
             for steps in (1, 3, 40):
-                bound = bounded(corpus, low, high, rng.standard_normal(n), steps)
+                bound = bounded(corpus, low, high, rng.standard_normal(n + 1), steps)
                 assert bound >= values[inside].max() - 1e-9
 
 
@@ -104,7 +104,12 @@ def corpus_counts(corpus: Corpus) -> np.ndarray:
 
 
 def bounded(
-    corpus: Corpus, low: np.ndarray, high: np.ndarray, multipliers: np.ndarray, steps: int
+    corpus: Corpus,
+    low: np.ndarray,
+    high: np.ndarray,
+    multipliers: np.ndarray,
+    steps: int,
+    asked: Asked | None = None,
 ) -> float:
     n = corpus.model.n_parameters
     results = Bounds(
@@ -118,6 +123,7 @@ def bounded(
     bound_boxes(
         corpus.derivations,
         corpus.model.first,
+        asked or Asked(np.zeros(n), 0.0),
         np.concatenate([low, high])[None],
         multipliers[None].copy(),
         -100.0,
@@ -132,7 +138,7 @@ def bounded(
 def test_a_box_without_parameters_has_no_bound() -> None:
     corpus = Corpus(DependencyModelWithValence("ab"), ["ab"])
     n = corpus.model.n_parameters
-    assert bounded(corpus, np.full(n, 0.9), np.ones(n), np.zeros(n), 1) == -np.inf
+    assert bounded(corpus, np.full(n, 0.9), np.ones(n), np.zeros(n + 1), 1) == -np.inf
 
 
 def test_a_limit_leaves_a_valid_bound() -> None:

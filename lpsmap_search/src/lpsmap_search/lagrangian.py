@@ -10,7 +10,8 @@ where phi(p) = p log p, and p runs over the points of the box that sum to one in
 first maximum is the best structure under scores h + kappa. phi is convex, so that the second is
 attained at a vertex: all but one of a block's parameters are at a bound. Where a block is too large
 to enumerate these, phi is replaced by its chord, which leaves a linear program with one constraint.
-U is convex; its subgradient is ``f_m - F_c p_m``.
+U is convex; its subgradient is ``f_m - F_c p_m``. A constraint of the counts, ``<w, f> >= b``, gets
+a multiplier x >= 0 of its own, which adds ``x (<w, f> - b)``; that is its part of the subgradient.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from lpsmap_search.arrays import BoolArray, FloatArray, FloatTable, IntArray
 from lpsmap_search.corpus import Derivations
 from lpsmap_search.viterbi import Memory, best_counts
 
-__all__ = ["Bounds", "bound_boxes", "shrink"]
+__all__ = ["Asked", "Bounds", "bound_boxes", "shrink"]
 
 LARGEST_ENUMERATED = 7
 """Parameters of a block whose vertices are enumerated: 7 have 448 candidates, 8 have 1,024."""
@@ -42,6 +43,15 @@ SLACK = 1e-9
 """Rounding that sums of probabilities may show."""
 
 
+class Asked(NamedTuple):
+    """A constraint of the counts; zeros if there is none."""
+
+    weights: FloatArray
+    """(M,)."""
+    least: float
+    """What the weighted counts have to reach."""
+
+
 class Bounds(NamedTuple):
     """What comes of bounding boxes, with a row for each."""
 
@@ -54,9 +64,9 @@ class Bounds(NamedTuple):
     lower: BoolArray
     """Whether the relaxation's point is below that."""
     counts: FloatTable
-    """Those of the best structures met."""
+    """Those of the best structures met that satisfy the constraint."""
     value: FloatArray
-    """Their likelihood."""
+    """Their likelihood; -inf if there are none."""
 
 
 @leaf
@@ -183,6 +193,7 @@ class _Means(NamedTuple):
 def bound_boxes(
     derivations: Derivations,
     first: IntArray,
+    asked: Asked,
     boxes: FloatTable,
     multipliers: FloatTable,
     threshold: float,
@@ -199,10 +210,12 @@ def bound_boxes(
         The corpus.
     first
         Where the blocks of parameters begin.
+    asked
+        The constraint.
     boxes
         (B, 2 M) lower and upper bounds of each box, which are tightened.
     multipliers
-        (B, M) where to start; the best ones on return.
+        (B, M + 1) where to start, that of the constraint last; the best ones on return.
     threshold
         A bound below this is low enough.
     aim
@@ -230,31 +243,35 @@ def bound_boxes(
             results.bound[b] = -np.inf
             continue
         _enumerate(first, low, high, vertices)
-        h[:] = multipliers[b]
+        h[:], x = multipliers[b, :n], max(multipliers[b, n], 0.0)
         means.counts[:], means.p[:], means.value[:] = 0.0, 0.0, 0.0
         least, distance, n_worse = np.inf, 0.0, 0
         for _ in range(n_steps):
             _relax(first, h, low, high, vertices, p, scores)
-            bound = best_counts(derivations, scores, memory, f)
-            value = _likelihood(first, f)
-            if value > results.value[b]:
+            scores += x * asked.weights
+            bound = best_counts(derivations, scores, memory, f) - x * asked.least
+            excess, value = np.dot(asked.weights, f) - asked.least, _likelihood(first, f)
+            if value > results.value[b] and excess >= -SLACK * max(1.0, asked.least):
                 results.value[b] = value
                 results.counts[b] = f
             if least == np.inf:
                 distance = bound - threshold + aim
             if bound < least:
                 least, n_worse = bound, 0
-                multipliers[b] = h
+                multipliers[b, :n], multipliers[b, n] = h, x
             else:
                 n_worse += 1
                 if n_worse == PATIENCE:
                     distance, n_worse = 0.5 * distance, 0
             length = _subtract_shares(first, p, f, means)
+            if x > 0.0 or excess < 0.0:
+                length += excess * excess
             if bound <= threshold or length <= STATIONARY:
                 break
             rate = (bound - least + distance) / length
             for m in range(n):
                 h[m] -= rate * f[m]
+            x = max(x - rate * excess, 0.0)
         results.bound[b] = least
         _choose(b, first, low, high, means, results)
 

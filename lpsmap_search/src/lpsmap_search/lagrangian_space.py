@@ -9,8 +9,9 @@ import numpy as np
 
 from lpsmap_core import Look, Space
 from lpsmap_search.arrays import FloatArray
+from lpsmap_search.constraints import CountConstraint
 from lpsmap_search.corpus import Corpus
-from lpsmap_search.lagrangian import Bounds, bound_boxes
+from lpsmap_search.lagrangian import Asked, Bounds, bound_boxes
 from lpsmap_search.viterbi import memory_for
 
 __all__ = ["Box", "LagrangianSpace"]
@@ -20,6 +21,10 @@ AIM = 0.02
 """Steps aim at this share of the score below the threshold: those that aim at the threshold itself
 stop just above it in thousands of boxes."""
 
+NARROW = 1e-9
+"""Boxes of this width are not divided: what is left of their gap is rounding, or the constraint's,
+whose multiplier leaves one where no structures satisfy it with equality."""
+
 
 class Box(NamedTuple):
     """A box of parameters, and multipliers to begin with."""
@@ -27,7 +32,7 @@ class Box(NamedTuple):
     bounds: FloatArray
     """(2 M,) lower, then upper bounds."""
     multipliers: FloatArray
-    """(M,)."""
+    """(M + 1,) that of the constraint last."""
 
 
 class LagrangianSpace(Space[Box, FloatArray]):
@@ -41,18 +46,31 @@ class LagrangianSpace(Space[Box, FloatArray]):
         Of the search.
     n_steps
         Polyak steps for a box.
+    constraint
+        What counts satisfy, or None. The bounds cover unequal structures for equal sentences.
     """
 
     batch = 32
 
-    def __init__(self, corpus: Corpus, gap: float, n_steps: int = 40) -> None:
+    def __init__(
+        self,
+        corpus: Corpus,
+        gap: float,
+        n_steps: int = 40,
+        constraint: CountConstraint | None = None,
+    ) -> None:
         self._corpus, self._gap, self._n_steps = corpus, gap, n_steps
+        self._asked = (
+            Asked(np.zeros(corpus.model.n_parameters), 0.0)
+            if constraint is None
+            else Asked(constraint.weights, constraint.least)
+        )
         self._memory = memory_for(corpus.derivations)
 
     def root(self) -> Box:
         """Return the box of all parameters."""
         n = self._corpus.model.n_parameters
-        return Box(np.concatenate([np.zeros(n), np.ones(n)]), np.zeros(n))
+        return Box(np.concatenate([np.zeros(n), np.ones(n)]), np.zeros(n + 1))
 
     def look(self, nodes: Sequence[Box], score: float) -> list[Look[Box, FloatArray]]:
         """Bound boxes, and halve those whose bound is too high."""
@@ -73,6 +91,7 @@ class LagrangianSpace(Space[Box, FloatArray]):
         bound_boxes(
             self._corpus.derivations,
             model.first,
+            self._asked,
             boxes,
             multipliers,
             threshold,
@@ -84,8 +103,8 @@ class LagrangianSpace(Space[Box, FloatArray]):
         looks = []
         for i in range(size):
             children = []
-            if results.bound[i] > threshold:
-                m, at = int(results.branch[i]), float(results.at[i])
+            m, at = int(results.branch[i]), float(results.at[i])
+            if results.bound[i] > threshold and boxes[i, n + m] > boxes[i, m] + NARROW:
                 below, above = boxes[i].copy(), boxes[i].copy()
                 below[n + m] = above[m] = at
                 children = [Box(below, multipliers[i]), Box(above, multipliers[i])]
