@@ -3,12 +3,21 @@
 from __future__ import annotations
 
 import math
+import pickle
 from collections.abc import Sequence
 
 import numpy as np
 import pytest
 
-from lpsmap_core.decoding.search import CutShort, Look, Search, SearchProgress, SearchResult, Space
+from lpsmap_core.decoding.search import (
+    CutShort,
+    Look,
+    NodeBatch,
+    Search,
+    SearchProgress,
+    SearchResult,
+    Space,
+)
 from lpsmap_core.kernels.deadlines import Deadline
 
 Interval = tuple[float, float]
@@ -114,6 +123,53 @@ def test_a_search_goes_on_where_it_stopped() -> None:
         assert found.score <= BEST <= found.bound
     assert len(set(space.looked)) == len(space.looked) == found.n_nodes
     assert found.score == pytest.approx(expected.score, abs=2e-3)
+
+
+def test_looks_may_come_in_any_order() -> None:
+    """As where several processes look; the bound holds all the time."""
+    rng, space = np.random.default_rng(0), Intervals()
+    search: Search[Interval, float] = Search((0.0, 1.0), gap=1e-3)
+    out: list[NodeBatch[Interval]] = []
+    while not search.found.finished:
+        batch = search.take(3)
+        out += [batch] if batch else []
+        while out and (len(out) == 4 or not batch):
+            known = out.pop(rng.integers(len(out)))
+            cut_short = rng.random() < 0.2
+            search.add(known, CutShort() if cut_short else space.look(known.nodes, 0.0))
+            batch = known
+            assert search.found.score <= BEST <= search.found.bound
+    assert search.found.bound - search.found.score <= 1e-3 * search.found.score
+    assert search.found.n_nodes <= len(space.looked) <= 1000
+
+
+def test_a_state_goes_on_elsewhere() -> None:
+    """Nodes that are out are looked at again."""
+    space = Intervals()
+    search: Search[Interval, float] = Search((0.0, 1.0), gap=1e-3)
+    search.run(space, max_nodes=30)
+    lost, before = search.take(5), search.found.bound
+    other = Search.resumed(pickle.loads(pickle.dumps(search.state())), gap=1e-3)
+    assert other.take(1) and other.found.bound == before
+    other = Search.resumed(search.state(), gap=1e-3)
+    found = other.run(space)
+    assert found.finished
+    assert found.score <= BEST <= found.bound <= found.score * (1.0 + 1e-3)
+    assert set(lost.nodes) <= set(space.looked)
+    assert found.n_nodes == len(space.looked)
+    assert search.found.n_nodes == 30
+
+
+def test_nodes_that_were_looked_at_are_forgotten() -> None:
+    """Of a search that only goes deeper, whatever it met at the other end of its lists."""
+
+    class Deep(Space[float, float]):
+        def look(self, nodes: Sequence[float], score: float) -> Sequence[Look[float, float]]:
+            return [Look(1.0 + 1.0 / (1.0 + node), [node + 1.0]) for node in nodes]
+
+    search: Search[float, float] = Search(0.0)
+    search.run(Deep(), max_nodes=5000)
+    assert len(pickle.dumps(search._open)) < 100_000
 
 
 def test_progress_is_reported_and_may_stop_it() -> None:

@@ -5,9 +5,11 @@ from lpsmap_core.corpus.solve_many import solve_many
 from lpsmap_core.decoding.search import (
     CutShort,
     Look,
+    NodeBatch,
     Search,
     SearchProgress,
     SearchResult,
+    SearchState,
     Space,
 )
 from lpsmap_core.decoding.solvers import find_solvers_by
@@ -19,6 +21,7 @@ from lpsmap_core.graph import FactorGraph
 from lpsmap_core.hypergraph.builder import HypergraphBuilder
 from lpsmap_core.hypergraph.declaration import Hypergraph
 from lpsmap_core.kernels.compile import CompilationNotice, kernel, leaf
+from lpsmap_core.kernels.ctrl_c import ended_by_ctrl_c
 from lpsmap_core.kernels.deadlines import Deadline
 from lpsmap_core.kernels.interrupts import interrupted
 from lpsmap_core.kernels.records import (
@@ -85,6 +88,7 @@ __all__ = [
     "LocalSolution",
     "LogPartition",
     "Look",
+    "NodeBatch",
     "Outcome",
     "Plan",
     "Product",
@@ -93,6 +97,7 @@ __all__ = [
     "Search",
     "SearchProgress",
     "SearchResult",
+    "SearchState",
     "Solution",
     "SolvedGraph",
     "Space",
@@ -104,6 +109,7 @@ __all__ = [
     "WarmStartCache",
     "as_variables",
     "conditional_gradient",
+    "ended_by_ctrl_c",
     "hookimpl",
     "hookspec",
     "interrupted",

@@ -16,7 +16,12 @@ __all__ = ["ended_by_ctrl_c", "raised_by_ctrl_c"]
 def ended_by_ctrl_c(deadline: Deadline) -> _Handled:
     """Let the first Ctrl-C in a block end a deadline, and what watches for it; a second one raises.
 
-    Whoever has a handler of their own for it goes without.
+    User-installed handlers are left alone, and so are threads other than the main one.
+
+    Parameters
+    ----------
+    deadline
+        The deadline; afterwards ``deadline.cut`` says whether Ctrl-C came.
     """
     return _Handled(_CtrlC(deadline), signals.default_int_handler)
 
