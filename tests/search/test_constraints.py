@@ -217,9 +217,8 @@ def test_a_search_that_no_multiplier_can_prove_ends() -> None:
 def test_a_void_certificate_says_so() -> None:
     tags = "abcdefgh"
     rng = np.random.default_rng(0)
-    corpus = Corpus(
-        DependencyModelWithValence(tags), ["".join(rng.choice(list(tags), 6)) for _ in range(30)]
-    )
+    words = ["".join(rng.choice(list(tags), 6)) for _ in range(30)]
+    corpus = Corpus(HiddenMarkovModel(4, tags), words)
     assert global_search(corpus, max_nodes=3, n_restarts=1).is_void
     small = Corpus(DependencyModelWithValence("ab"), ["ab", "ba"])
     assert not global_search(small, gap=0.01, max_nodes=2000).is_void

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from brute_force import all_counts, best_likelihood
-from corpora import FIVE, OPTIMUM
+from corpora import EIGHT, FIVE, OPTIMUM, OPTIMUM_OF_EIGHT
 from lpsmap_search import (
     BinaryGrammar,
     Corpus,
@@ -20,6 +20,7 @@ from lpsmap_search import (
     restarts,
 )
 from lpsmap_search.lagrangian import Asked, Bounds, bound_boxes
+from lpsmap_search.shares import first_box, fraction_above, fraction_below, tighten, totals
 from lpsmap_search.viterbi import memory_for
 
 KINDS: dict[str, Callable[[Sequence[str]], CountModel]] = {
@@ -45,6 +46,15 @@ def test_the_corpus_of_five_is_proved() -> None:
     assert found.proved
     assert found.objective == pytest.approx(OPTIMUM, rel=1e-13)
     assert OPTIMUM <= found.bound <= OPTIMUM + 0.01 * abs(OPTIMUM) + 1e-9
+    assert found.n_nodes < 5_000
+
+
+@pytest.mark.compiled
+def test_a_corpus_of_eight_is_proved() -> None:
+    found = global_search(Corpus(DependencyModelWithValence("VNA"), EIGHT), gap=0.01)
+    assert found.proved
+    assert found.objective == pytest.approx(OPTIMUM_OF_EIGHT, abs=1e-9)
+    assert found.bound <= OPTIMUM_OF_EIGHT + 0.01 * abs(OPTIMUM_OF_EIGHT) + 1e-9
     assert found.n_nodes < 40_000
 
 
@@ -81,17 +91,59 @@ def test_bounds_hold_in_every_box_for_any_multipliers(kind: str) -> None:
         model, counts = corpus.model, corpus_counts(corpus)
         n = model.n_parameters
         values = np.array([model.log_likelihood(f) for f in counts])
-        shares = np.array([model.normalised(f) for f in counts])
+        shares = np.array([shares_of(model, f) for f in counts])
         for width in (0.05, 0.3, 1.0):
             own = shares[rng.integers(len(shares))]
             low = np.maximum(own - width * rng.random(n), 0.0)
             high = np.minimum(own + width * rng.random(n), 1.0)
-            unused = np.array([model.sums(f)[model.block] == 0.0 for f in counts])
-            inside = (unused | ((shares >= low) & (shares <= high))).all(axis=1)
+            inside = ((shares >= low) & (shares <= high)).all(axis=1)
             assert inside.any()
             for steps in (1, 3, 40):
                 bound = bounded(corpus, low, high, rng.standard_normal(n + 1), steps)
                 assert bound >= values[inside].max() - 1e-9
+
+
+def shares_of(model: CountModel, counts: np.ndarray) -> np.ndarray:
+    """Return the shares of counts; those of an unused block are one of its first parameter."""
+    unused = model.sums(counts) == 0.0
+    counts = counts.copy()
+    counts[model.first[:-1][unused]] = 1.0
+    return model.normalised(counts)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_no_shares_are_lost_where_boxes_are_tightened_or_divided(kind: str) -> None:
+    rng = np.random.default_rng(7)
+    for _ in range(20):
+        corpus = drawn_corpus(kind, rng)
+        model, counts, ranges = corpus.model, corpus_counts(corpus), totals(corpus)
+        shares = np.array([shares_of(model, f) for f in counts])
+        n, whole = model.n_parameters, first_box(corpus, ranges)
+        assert ((shares >= whole[:n] - 1e-12) & (shares <= whole[n:] + 1e-12)).all()
+        sums = np.array([model.sums(f) for f in counts])
+        assert (sums.min(axis=0) == ranges.least).all()
+        assert (sums.max(axis=0) == ranges.most).all()
+        own = shares[rng.integers(len(shares))]
+        low = np.maximum(own - 0.4 * rng.random(n), 0.0)
+        high = np.minimum(own + 0.4 * rng.random(n), 1.0)
+        inside = ((shares >= low) & (shares <= high)).all(axis=1)
+        assert tighten(model.first, ranges, low, high)
+        assert (shares[inside] >= low - 1e-12).all() and (shares[inside] <= high + 1e-12).all()
+        for m, at in zip(range(n), rng.random(n), strict=True):
+            least, most = ranges.least[model.block[m]], ranges.most[model.block[m]]
+            below, above = (f(at, least, most) for f in (fraction_below, fraction_above))
+            assert below <= at + 1e-9 and (below < above or most == 0)
+            assert ((shares[:, m] <= below + 1e-12) | (shares[:, m] >= above - 1e-12)).all()
+
+
+def test_the_divided_halves_leave_out_fractions_that_no_counts_have() -> None:
+    assert fraction_below(0.49, 5, 5) == 0.4
+    assert fraction_above(0.49, 5, 5) == 0.6
+    assert fraction_below(0.49, 1, 5) == 0.4
+    assert fraction_above(0.49, 1, 5) == 0.5
+    # a value that rounding left just under a fraction is that fraction
+    assert fraction_below(0.4 - 1e-15, 5, 5) == 0.4
+    assert fraction_below(0.123, 0, 10_000) == fraction_above(0.123, 0, 10_000) == 0.123
 
 
 def corpus_counts(corpus: Corpus) -> np.ndarray:
@@ -116,6 +168,7 @@ def bounded(
         np.empty(1),
         np.empty(1, dtype=np.int64),
         np.empty(1),
+        np.empty(1),
         np.empty(1, dtype=np.bool_),
         np.empty((1, n)),
         np.empty(1),
@@ -123,6 +176,7 @@ def bounded(
     bound_boxes(
         corpus.derivations,
         corpus.model.first,
+        totals(corpus),
         asked or Asked(np.zeros(n), 0.0),
         np.concatenate([low, high])[None],
         multipliers[None].copy(),

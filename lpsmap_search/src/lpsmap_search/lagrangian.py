@@ -23,9 +23,10 @@ import numpy as np
 from lpsmap_core import kernel, leaf
 from lpsmap_search.arrays import BoolArray, FloatArray, FloatTable, IntArray
 from lpsmap_search.corpus import Derivations
+from lpsmap_search.shares import SLACK, Totals, fraction_above, fraction_below, tighten
 from lpsmap_search.viterbi import Memory, best_counts
 
-__all__ = ["Asked", "Bounds", "bound_boxes", "shrink"]
+__all__ = ["Asked", "Bounds", "bound_boxes"]
 
 LARGEST_ENUMERATED = 7
 """Parameters of a block whose vertices are enumerated: 7 have 448 candidates, 8 have 1,024."""
@@ -36,11 +37,11 @@ PATIENCE = 3
 STATIONARY = 1e-20
 """Squared length of a subgradient that is zero but for rounding: the multipliers are optimal."""
 
+LEAST = 1e-300
+"""Probability whose logarithm stands for that of zero."""
+
 MARGIN = 0.2
 """Share of its width that a box keeps on either side of where it is divided, at least."""
-
-SLACK = 1e-9
-"""Rounding that sums of probabilities may show."""
 
 
 class Asked(NamedTuple):
@@ -58,11 +59,13 @@ class Bounds(NamedTuple):
     bound: FloatArray
     """No structures with shares in the box have a higher likelihood; -inf if it holds no shares."""
     branch: IntArray
-    """The parameter to branch on."""
-    at: FloatArray
-    """Where."""
+    """The parameter to branch on; -1 if all have one value left."""
+    below: FloatArray
+    """The largest value of that parameter in the box below."""
+    above: FloatArray
+    """The smallest one in the box above."""
     lower: BoolArray
-    """Whether the relaxation's point is below that."""
+    """Whether the relaxation's point is in the box below."""
     counts: FloatTable
     """Those of the best structures met that satisfy the constraint."""
     value: FloatArray
@@ -73,24 +76,6 @@ class Bounds(NamedTuple):
 def phi(p: float) -> float:
     """Return ``p log p``."""
     return p * np.log(p) if p > 0.0 else 0.0
-
-
-@leaf
-def shrink(first: IntArray, low: FloatArray, high: FloatArray) -> bool:
-    """Tighten a box by the sums of its blocks; return whether it holds parameters."""
-    for c in range(len(first) - 1):
-        least = most = 0.0
-        for m in range(first[c], first[c + 1]):
-            least += low[m]
-            most += high[m]
-        if least > 1.0 + SLACK or most < 1.0 - SLACK:
-            return False
-        for m in range(first[c], first[c + 1]):
-            # the others' sums, from the bounds as they were: looser by rounding alone
-            top, bottom = 1.0 - (least - low[m]), 1.0 - (most - high[m])
-            high[m] = max(min(high[m], top), low[m])
-            low[m] = min(max(low[m], bottom), high[m])
-    return True
 
 
 class _Vertices(NamedTuple):
@@ -193,6 +178,7 @@ class _Means(NamedTuple):
 def bound_boxes(
     derivations: Derivations,
     first: IntArray,
+    totals: Totals,
     asked: Asked,
     boxes: FloatTable,
     multipliers: FloatTable,
@@ -210,6 +196,8 @@ def bound_boxes(
         The corpus.
     first
         Where the blocks of parameters begin.
+    totals
+        Ranges of the blocks' counts.
     asked
         The constraint.
     boxes
@@ -239,11 +227,12 @@ def bound_boxes(
     for b in range(len(boxes)):
         low, high = boxes[b, :n], boxes[b, n:]
         results.value[b] = -np.inf
-        if not shrink(first, low, high):
+        if not tighten(first, totals, low, high):
             results.bound[b] = -np.inf
             continue
         _enumerate(first, low, high, vertices)
         h[:], x = multipliers[b, :n], max(multipliers[b, n], 0.0)
+        _fit_points(low, high, h)
         means.counts[:], means.p[:], means.value[:] = 0.0, 0.0, 0.0
         least, distance, n_worse = np.inf, 0.0, 0
         for _ in range(n_steps):
@@ -273,7 +262,7 @@ def bound_boxes(
                 h[m] -= rate * f[m]
             x = max(x - rate * excess, 0.0)
         results.bound[b] = least
-        _choose(b, first, low, high, means, results)
+        _choose(b, first, totals, low, high, means, results)
 
 
 @leaf
@@ -338,30 +327,47 @@ def _likelihood(first: IntArray, f: FloatArray) -> float:
 
 
 @leaf
+def _fit_points(low: FloatArray, high: FloatArray, h: FloatArray) -> None:
+    """Set the multipliers of a box that is a point: no others bound it better.
+
+    There they are the logarithms, so that the bound is the best structure's likelihood.
+    """
+    for m in range(len(h)):
+        if high[m] > low[m]:
+            return
+    for m in range(len(h)):
+        h[m] = np.log(max(low[m], LEAST))
+
+
+@leaf
 def _choose(
-    b: int, first: IntArray, low: FloatArray, high: FloatArray, means: _Means, results: Bounds
+    b: int,
+    first: IntArray,
+    totals: Totals,
+    low: FloatArray,
+    high: FloatArray,
+    means: _Means,
+    results: Bounds,
 ) -> None:
     """Choose where to branch: where the mean of phi is farthest above phi of the mean.
 
     At the optimum of the multipliers, means over the steps are a solution of the relaxation, and
     what it gains by mixing points of the box is what branching takes away.
     """
-    most, branch = -1.0, -1
+    most, branch, block = -1.0, -1, 0
     for c in range(len(first) - 1):
         total = means.counts[c]
         for m in range(first[c], first[c + 1]):
             if high[m] > low[m]:
                 gain = means.value[m] - total * phi(means.p[m] / total) if total > 0.0 else 0.0
                 if gain > most:
-                    most, branch = gain, m
-    results.branch[b], results.at[b], results.lower[b] = branch, 0.0, False
+                    most, branch, block = gain, m, c
+    results.branch[b], results.lower[b] = branch, False
     if branch >= 0:
-        width = high[branch] - low[branch]
-        total = 0.0
-        for c in range(len(first) - 1):
-            if first[c] <= branch < first[c + 1]:
-                total = means.counts[c]
-        p = means.p[branch] / total if total > 0.0 else low[branch] + 0.5 * width
-        at = min(max(p, low[branch] + MARGIN * width), high[branch] - MARGIN * width)
-        results.at[b] = at
-        results.lower[b] = p < at or (p == at and p - low[branch] < 0.5 * width)
+        bottom, width = low[branch], high[branch] - low[branch]
+        total = means.counts[block]
+        p = means.p[branch] / total if total > 0.0 else bottom + 0.5 * width
+        at = min(max(p, bottom + MARGIN * width), bottom + (1.0 - MARGIN) * width)
+        results.below[b] = below = fraction_below(at, totals.least[block], totals.most[block])
+        results.above[b] = above = fraction_above(at, totals.least[block], totals.most[block])
+        results.lower[b] = p - below < above - p or (p == at and p - bottom < 0.5 * width)

@@ -12,6 +12,7 @@ from lpsmap_search.arrays import FloatArray
 from lpsmap_search.constraints import CountConstraint
 from lpsmap_search.corpus import Corpus
 from lpsmap_search.lagrangian import Asked, Bounds, bound_boxes
+from lpsmap_search.shares import first_box, totals
 from lpsmap_search.viterbi import memory_for
 
 __all__ = ["Box", "LagrangianSpace"]
@@ -20,6 +21,12 @@ __all__ = ["Box", "LagrangianSpace"]
 AIM = 0.02
 """Steps aim at this share of the score below the threshold: those that aim at the threshold itself
 stop just above it in thousands of boxes."""
+
+MOST_BOXES = 32
+"""That are looked at together; more would not be those of the highest bounds."""
+
+MOST_WORK = 30_000_000
+"""Scores that are added for boxes that are looked at together: a tenth of a second."""
 
 NARROW = 1e-9
 """Boxes of this width are not divided: what is left of their gap is rounding, or the constraint's,
@@ -38,6 +45,8 @@ class Box(NamedTuple):
 class LagrangianSpace(Space[Box, FloatArray]):
     """What a search asks about boxes; its answers are counts.
 
+    It can be pickled, and looked at from many threads.
+
     Parameters
     ----------
     corpus
@@ -50,37 +59,38 @@ class LagrangianSpace(Space[Box, FloatArray]):
         What counts satisfy, or None. The bounds cover unequal structures for equal sentences.
     """
 
-    batch = 32
-
     def __init__(
         self,
         corpus: Corpus,
         gap: float,
-        n_steps: int = 40,
+        n_steps: int = 20,
         constraint: CountConstraint | None = None,
     ) -> None:
-        self._corpus, self._gap, self._n_steps = corpus, gap, n_steps
+        self._derivations, self._first = corpus.derivations, corpus.model.first
         self._asked = (
             Asked(np.zeros(corpus.model.n_parameters), 0.0)
             if constraint is None
             else Asked(constraint.weights, constraint.least)
         )
-        self._memory = memory_for(corpus.derivations)
+        self._totals = totals(corpus)
+        self._first_box = first_box(corpus, self._totals)
+        self._gap, self._n_steps = gap, n_steps
+        work = n_steps * len(corpus.derivations.uses)
+        self.batch = min(max(MOST_WORK // work, 1), MOST_BOXES)
 
     def root(self) -> Box:
         """Return the box of all parameters."""
-        n = self._corpus.model.n_parameters
-        return Box(np.concatenate([np.zeros(n), np.ones(n)]), np.zeros(n + 1))
+        return Box(self._first_box, np.zeros(len(self._first_box) // 2 + 1))
 
     def look(self, nodes: Sequence[Box], score: float) -> list[Look[Box, FloatArray]]:
-        """Bound boxes, and halve those whose bound is too high."""
-        model = self._corpus.model
-        n, size = model.n_parameters, len(nodes)
+        """Bound boxes, and divide those whose bound is too high."""
         boxes = np.stack([node.bounds for node in nodes])
         multipliers = np.stack([node.multipliers for node in nodes])
+        size, n = boxes.shape[0], boxes.shape[1] // 2
         results = Bounds(
             np.empty(size),
             np.empty(size, dtype=np.int64),
+            np.empty(size),
             np.empty(size),
             np.empty(size, dtype=np.bool_),
             np.empty((size, n)),
@@ -89,33 +99,37 @@ class LagrangianSpace(Space[Box, FloatArray]):
         scale = max(1.0, abs(score))
         threshold = score + self._gap * scale
         bound_boxes(
-            self._corpus.derivations,
-            model.first,
+            self._derivations,
+            self._first,
+            self._totals,
             self._asked,
             boxes,
             multipliers,
             threshold,
             AIM * scale,
             self._n_steps,
-            self._memory,
+            memory_for(self._derivations),
             results,
         )
-        looks = []
-        for i in range(size):
-            children = []
-            m, at = int(results.branch[i]), float(results.at[i])
-            if results.bound[i] > threshold and boxes[i, n + m] > boxes[i, m] + NARROW:
-                below, above = boxes[i].copy(), boxes[i].copy()
-                below[n + m] = above[m] = at
-                children = [Box(below, multipliers[i]), Box(above, multipliers[i])]
-                if not results.lower[i]:
-                    children.reverse()
-            looks.append(
-                Look(
-                    float(results.bound[i]),
-                    children,
-                    results.counts[i] if results.value[i] > score else None,
-                    float(results.value[i]),
-                )
+        return [
+            Look(
+                float(results.bound[i]),
+                _halves(boxes[i], multipliers[i], i, results)
+                if results.bound[i] > threshold
+                else (),
+                results.counts[i] if results.value[i] > score else None,
+                float(results.value[i]),
             )
-        return looks
+            for i in range(size)
+        ]
+
+
+def _halves(box: FloatArray, multipliers: FloatArray, i: int, results: Bounds) -> list[Box]:
+    """Return what a box is divided into, first the part with the relaxation's point."""
+    m, n = int(results.branch[i]), len(box) // 2
+    if m < 0 or box[n + m] <= box[m] + NARROW:
+        return []
+    below, above = box.copy(), box.copy()
+    below[n + m], above[m] = results.below[i], results.above[i]
+    halves = [Box(below, multipliers), Box(above, multipliers)]
+    return halves if results.lower[i] else halves[::-1]

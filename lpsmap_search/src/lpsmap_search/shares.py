@@ -1,0 +1,130 @@
+"""Boxes of shares: probabilities that are quotients of counts.
+
+Counts are integers, and those of a block sum to a total that no structures take out of a range. So
+the shares ``f_m / F_c`` are fractions of few denominators, and a box shrinks to those at its ends.
+A block whose total is zero has no shares; it counts as having the share one of its first parameter.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from lpsmap_core import leaf
+from lpsmap_search.arrays import FloatArray, IntArray
+from lpsmap_search.corpus import Corpus
+from lpsmap_search.viterbi import best_counts, memory_for
+
+__all__ = ["Totals", "first_box", "fraction_above", "fraction_below", "shrink", "tighten", "totals"]
+
+SLACK = 1e-9
+"""Rounding that sums of probabilities may show."""
+
+LARGEST_TOTAL = 100
+"""Above this, a total that is not known exactly has too many fractions to be worth their search."""
+
+ROUNDS = 2
+"""Times that a box is tightened by sums and by fractions in turn."""
+
+
+class Totals(NamedTuple):
+    """Between which each block's sum of counts is, whatever the structures."""
+
+    least: IntArray
+    """(C,)."""
+    most: IntArray
+    """(C,)."""
+
+
+def totals(corpus: Corpus) -> Totals:
+    """Return the ranges of the blocks' totals."""
+    model = corpus.model
+    weights = np.eye(len(model.first) - 1)[:, model.block]
+    return Totals(*_ranges(corpus, weights))
+
+
+def first_box(corpus: Corpus, totals: Totals) -> FloatArray:
+    """Return (2 M,) lower, then upper bounds of the shares of all structures."""
+    model = corpus.model
+    least, most = _ranges(corpus, np.eye(model.n_parameters))
+    total_least, total_most = totals.least[model.block], totals.most[model.block]
+    low = np.where(total_least > 0, least / np.maximum(total_most, 1), 0.0)
+    high = np.where(total_least > 0, np.minimum(most / np.maximum(total_least, 1), 1.0), 1.0)
+    return np.concatenate([low, high])
+
+
+def _ranges(corpus: Corpus, weights: FloatArray) -> tuple[IntArray, IntArray]:
+    """Return the least and the greatest of ``<weights, counts>`` for each row of weights."""
+    derivations, n = corpus.derivations, corpus.model.n_parameters
+    memory, counts = memory_for(derivations), np.empty(n)
+    ends = [
+        [round(sign * best_counts(derivations, sign * row, memory, counts)) for row in weights]
+        for sign in (-1.0, 1.0)
+    ]
+    return np.array(ends[0], dtype=np.int64), np.array(ends[1], dtype=np.int64)
+
+
+@leaf
+def tighten(first: IntArray, totals: Totals, low: FloatArray, high: FloatArray) -> bool:
+    """Tighten a box; return whether it holds shares."""
+    for _ in range(ROUNDS):
+        if not (shrink(first, low, high) and _snap(first, totals, low, high)):
+            return False
+    return bool(shrink(first, low, high))
+
+
+@leaf
+def shrink(first: IntArray, low: FloatArray, high: FloatArray) -> bool:
+    """Tighten a box by the sums of its blocks; return whether it holds parameters."""
+    for c in range(len(first) - 1):
+        least = most = 0.0
+        for m in range(first[c], first[c + 1]):
+            least += low[m]
+            most += high[m]
+        if least > 1.0 + SLACK or most < 1.0 - SLACK:
+            return False
+        for m in range(first[c], first[c + 1]):
+            # the others' sums, from the bounds as they were: looser by rounding alone
+            top, bottom = 1.0 - (least - low[m]), 1.0 - (most - high[m])
+            high[m] = max(min(high[m], top), low[m])
+            low[m] = min(max(low[m], bottom), high[m])
+    return True
+
+
+@leaf
+def _snap(first: IntArray, totals: Totals, low: FloatArray, high: FloatArray) -> bool:
+    """Move the ends of a box to fractions inside; return whether it holds any."""
+    for c in range(len(first) - 1):
+        for m in range(first[c], first[c + 1]):
+            bottom = -fraction_below(-low[m], totals.least[c], totals.most[c])
+            top = fraction_below(high[m], totals.least[c], totals.most[c])
+            if bottom > top + SLACK:
+                return False
+            low[m], high[m] = min(bottom, top), top
+    return True
+
+
+@leaf
+def fraction_below(x: float, least: int, most: int) -> float:
+    """Return the largest fraction up to x with a denominator in a range.
+
+    That is x itself if the range is too large.
+    """
+    if most == 0 or (most > LARGEST_TOTAL and most > least):
+        return x
+    found = -np.inf
+    for total in range(max(least, 1), most + 1):
+        found = max(found, np.floor((x + SLACK) * total) / total)
+    return found
+
+
+@leaf
+def fraction_above(x: float, least: int, most: int) -> float:
+    """Return the smallest fraction that `fraction_below` does not find for x."""
+    if most == 0 or (most > LARGEST_TOTAL and most > least):
+        return x
+    found = np.inf
+    for total in range(max(least, 1), most + 1):
+        found = min(found, (np.floor((x + SLACK) * total) + 1.0) / total)
+    return found
