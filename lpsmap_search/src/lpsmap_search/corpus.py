@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from lpsmap_core import Hypergraph, HypergraphBuilder
-from lpsmap_search.arrays import FloatArray, IntArray
+from lpsmap_search.arrays import FloatArray, IndexArray, IntArray
 from lpsmap_search.count_model import CountModel
 
 __all__ = ["Corpus", "Derivations"]
@@ -27,7 +27,7 @@ class Derivations(NamedTuple):
     """(S + 1,) where each sentence's items begin."""
     first_edge: IntArray
     """One for each item, and the end: item i derives from ``first_edge[i]`` to the next."""
-    tails: IntArray
+    tails: IndexArray
     """(2 E,) the items that each hyperedge joins, among all."""
     first_use: IntArray
     """(E + 1,) hyperedge e uses ``uses[first_use[e] : first_use[e + 1]]``."""
@@ -35,6 +35,12 @@ class Derivations(NamedTuple):
     """Parameters."""
     multiplicity: FloatArray
     """(S,) how often each sentence is in the corpus."""
+    kind: IndexArray
+    """(E,) hyperedges of a kind use the same parameters, so that kernels score them once."""
+    first_of_kind: IntArray
+    """(K + 1,) kind k uses ``uses_of_kind[first_of_kind[k] : first_of_kind[k + 1]]``."""
+    uses_of_kind: IntArray
+    """Parameters."""
 
 
 class Corpus:
@@ -118,11 +124,24 @@ def _joined(hypergraphs: Sequence[Hypergraph], multiplicity: IntArray) -> Deriva
         n_edges += len(edges.first_entry) - 1
         n_uses += len(edges.entries)
         first_item.append(n_items)
+    all_first, all_uses = np.concatenate([*first_use, [n_uses]]), np.concatenate(uses)
     return Derivations(
         np.array(first_item),
         np.concatenate([*first_edge, [n_edges]]),
-        np.concatenate(tails),
-        np.concatenate([*first_use, [n_uses]]),
-        np.concatenate(uses),
+        np.concatenate(tails).astype(np.int32),
+        all_first,
+        all_uses,
         multiplicity.astype(np.float64),
+        *_kinds(all_first, all_uses),
     )
+
+
+def _kinds(first_use: IntArray, uses: IntArray) -> tuple[IndexArray, IntArray, IntArray]:
+    """Return the kind of each hyperedge, and what the kinds use."""
+    sizes = np.diff(first_use)
+    padded = np.full((len(sizes), int(sizes.max(initial=0))), -1, dtype=np.int64)
+    padded[np.arange(padded.shape[1]) < sizes[:, None]] = uses
+    different, kind = np.unique(padded, axis=0, return_inverse=True)
+    used = different >= 0
+    first = np.concatenate([[0], np.cumsum(used.sum(axis=1))])
+    return kind.reshape(-1).astype(np.int32), first, different[used]

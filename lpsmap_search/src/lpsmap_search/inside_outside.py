@@ -9,7 +9,7 @@ import numpy as np
 from lpsmap_core import kernel, leaf
 from lpsmap_search.arrays import FloatArray, IntArray
 from lpsmap_search.corpus import Corpus, Derivations
-from lpsmap_search.viterbi import checked_scores
+from lpsmap_search.viterbi import add_by_kind, checked_scores, score_kinds
 
 __all__ = ["expected_counts", "sampled_counts"]
 
@@ -41,11 +41,11 @@ def expected_counts(corpus: Corpus, scores: FloatArray) -> tuple[float, FloatArr
     """
     scores = checked_scores(corpus, scores)
     derivations = corpus.derivations
-    total, local = _memory(derivations)
+    total, local, own = _memory(derivations)
     counts = np.zeros(len(scores))
-    log_likelihood = _inside(derivations, scores, total, local)
+    log_likelihood = _inside(derivations, scores, total, local, own)
     if log_likelihood > -math.inf:
-        _outside(derivations, local, total, counts)
+        _outside(derivations, local, total, own, counts)
     return float(log_likelihood), counts
 
 
@@ -71,28 +71,36 @@ def sampled_counts(corpus: Corpus, scores: FloatArray, rng: np.random.Generator)
     """
     scores = checked_scores(corpus, scores)
     derivations = corpus.derivations
-    total, local = _memory(derivations)
-    if _inside(derivations, scores, total, local) == -math.inf:
+    total, local, own = _memory(derivations)
+    if _inside(derivations, scores, total, local, own) == -math.inf:
         raise ValueError("scores: a sentence has no structure of finite score.")
     counts = np.zeros(len(scores))
     _sample(derivations, local, rng.random(len(total)), total, counts)
     return counts
 
 
-def _memory(derivations: Derivations) -> tuple[FloatArray, FloatArray]:
-    return np.empty(len(derivations.first_edge) - 1), np.empty(len(derivations.first_use) - 1)
+def _memory(derivations: Derivations) -> tuple[FloatArray, FloatArray, FloatArray]:
+    """Return memory for items, hyperedges and kinds."""
+    sizes = derivations.first_edge, derivations.first_use, derivations.first_of_kind
+    items, edges, kinds = (np.empty(len(ends) - 1) for ends in sizes)
+    return items, edges, kinds
 
 
 @kernel
 def _inside(
-    derivations: Derivations, scores: FloatArray, total: FloatArray, local: FloatArray
+    derivations: Derivations,
+    scores: FloatArray,
+    total: FloatArray,
+    local: FloatArray,
+    own: FloatArray,
 ) -> float:
     """Write the log-sum over every item's derivations, and the probability of its hyperedges."""
+    score_kinds(derivations, scores, own)
     log_likelihood = 0.0
     for s in range(len(derivations.multiplicity)):
         begin, end = derivations.first_item[s], derivations.first_item[s + 1]
         total[begin] = 0.0
-        _sum(derivations, begin, end, scores, total, local)
+        _sum(derivations, begin, end, own, total, local)
         log_likelihood += derivations.multiplicity[s] * total[end - 1]
     return log_likelihood
 
@@ -102,23 +110,23 @@ def _sum(
     derivations: Derivations,
     begin: int,
     end: int,
-    scores: FloatArray,
+    own: FloatArray,
     total: FloatArray,
     local: FloatArray,
 ) -> None:
-    first_edge, tails = derivations.first_edge, derivations.tails
-    first_use, uses = derivations.first_use, derivations.uses
+    first_edge, tails, kind = derivations.first_edge, derivations.tails, derivations.kind
     for item in range(begin + 1, end):
         most, mass = -np.inf, 0.0
         for e in range(first_edge[item], first_edge[item + 1]):
-            score = total[tails[2 * e]] + total[tails[2 * e + 1]]
-            for k in range(first_use[e], first_use[e + 1]):
-                score += scores[uses[k]]
+            score = total[tails[2 * e]] + total[tails[2 * e + 1]] + own[kind[e]]
             local[e] = score
             most = max(most, score)
         if most == -np.inf:
             local[first_edge[item] : first_edge[item + 1]] = 0.0
             total[item] = most
+            continue
+        if first_edge[item + 1] == first_edge[item] + 1:
+            local[first_edge[item]], total[item] = 1.0, most
             continue
         for e in range(first_edge[item], first_edge[item + 1]):
             local[e] = np.exp(local[e] - most)
@@ -130,11 +138,15 @@ def _sum(
 
 @kernel
 def _outside(
-    derivations: Derivations, local: FloatArray, reach: FloatArray, counts: FloatArray
+    derivations: Derivations,
+    local: FloatArray,
+    reach: FloatArray,
+    mass: FloatArray,
+    counts: FloatArray,
 ) -> None:
-    """Add the expected counts of all sentences; `reach` is memory for the items."""
-    first_edge, tails = derivations.first_edge, derivations.tails
-    first_use, uses = derivations.first_use, derivations.uses
+    """Write the expected counts; `reach` is memory for the items, `mass` for the kinds."""
+    first_edge, tails, kind = derivations.first_edge, derivations.tails, derivations.kind
+    mass[:] = 0.0
     for s in range(len(derivations.multiplicity)):
         begin, end = derivations.first_item[s], derivations.first_item[s + 1]
         reach[begin:end] = 0.0
@@ -146,8 +158,8 @@ def _outside(
                 share = reach[item] * local[e]
                 reach[tails[2 * e]] += share
                 reach[tails[2 * e + 1]] += share
-                for k in range(first_use[e], first_use[e + 1]):
-                    counts[uses[k]] += share
+                mass[kind[e]] += share
+    add_by_kind(derivations, mass, counts)
 
 
 @kernel

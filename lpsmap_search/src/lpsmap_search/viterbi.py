@@ -10,7 +10,15 @@ from lpsmap_core import kernel, leaf
 from lpsmap_search.arrays import FloatArray, IntArray
 from lpsmap_search.corpus import Corpus, Derivations
 
-__all__ = ["Memory", "best_counts", "checked_scores", "memory_for", "viterbi"]
+__all__ = [
+    "Memory",
+    "add_by_kind",
+    "best_counts",
+    "checked_scores",
+    "memory_for",
+    "score_kinds",
+    "viterbi",
+]
 
 
 class Memory(NamedTuple):
@@ -22,12 +30,14 @@ class Memory(NamedTuple):
     """The hyperedge of that."""
     times: FloatArray
     """How often the best structures use it."""
+    own: FloatArray
+    """What hyperedges of a kind score, then how often the best structures use that kind."""
 
 
 def memory_for(derivations: Derivations) -> Memory:
     """Return memory for the items of a corpus."""
-    n = len(derivations.first_edge) - 1
-    return Memory(np.empty(n), np.empty(n, dtype=np.int64), np.empty(n))
+    n, n_kinds = len(derivations.first_edge) - 1, len(derivations.first_of_kind) - 1
+    return Memory(np.empty(n), np.empty(n, dtype=np.int64), np.empty(n), np.empty(n_kinds))
 
 
 def viterbi(corpus: Corpus, scores: FloatArray) -> tuple[float, FloatArray]:
@@ -97,62 +107,70 @@ def best_counts(
     counts
         (M,) the result.
     """
-    best, choice, times = memory
-    counts[:] = 0.0
+    best, choice, times, own = memory
+    score_kinds(derivations, scores, own)
     total = 0.0
     for s in range(len(derivations.multiplicity)):
         begin, end = derivations.first_item[s], derivations.first_item[s + 1]
-        _pass(derivations, begin, end, scores, memory)
+        _pass(derivations, begin, end, memory)
+        times[end - 1] = derivations.multiplicity[s] if best[end - 1] > -np.inf else 0.0
         total += derivations.multiplicity[s] * best[end - 1]
-        if best[end - 1] > -np.inf:
-            times[end - 1] = derivations.multiplicity[s]
-            _count(derivations, begin, end - 1, choice, times, counts)
+    own[:] = 0.0
+    for s in range(len(derivations.multiplicity)):
+        begin, end = derivations.first_item[s], derivations.first_item[s + 1]
+        _count(derivations, begin, end - 1, memory)
+    add_by_kind(derivations, own, counts)
     return total
 
 
 @leaf
-def _pass(
-    derivations: Derivations,
-    begin: int,
-    end: int,
-    scores: FloatArray,
-    memory: Memory,
-) -> None:
+def score_kinds(derivations: Derivations, scores: FloatArray, own: FloatArray) -> None:
+    """Write what hyperedges of each kind score."""
+    first = derivations.first_of_kind
+    for kind in range(len(own)):
+        score = 0.0
+        for k in range(first[kind], first[kind + 1]):
+            score += scores[derivations.uses_of_kind[k]]
+        own[kind] = score
+
+
+@leaf
+def add_by_kind(derivations: Derivations, times: FloatArray, counts: FloatArray) -> None:
+    """Write counts of the parameters, given how often hyperedges of each kind are used."""
+    first = derivations.first_of_kind
+    counts[:] = 0.0
+    for kind in range(len(times)):
+        for k in range(first[kind], first[kind + 1]):
+            counts[derivations.uses_of_kind[k]] += times[kind]
+
+
+@leaf
+def _pass(derivations: Derivations, begin: int, end: int, memory: Memory) -> None:
     """Find the best hyperedge of every item of a sentence; the first wins among equal ones."""
-    first_edge, tails = derivations.first_edge, derivations.tails
-    first_use, uses = derivations.first_use, derivations.uses
-    best, choice, times = memory
+    first_edge, tails, kind = derivations.first_edge, derivations.tails, derivations.kind
+    best, choice, times, own = memory
     best[begin] = times[begin] = 0.0
     for item in range(begin + 1, end):
         most, chosen = -np.inf, first_edge[item]
         for e in range(first_edge[item], first_edge[item + 1]):
-            score = best[tails[2 * e]] + best[tails[2 * e + 1]]
-            for k in range(first_use[e], first_use[e + 1]):
-                score += scores[uses[k]]
+            score = best[tails[2 * e]] + best[tails[2 * e + 1]] + own[kind[e]]
             if score > most:
                 most, chosen = score, e
         best[item], choice[item], times[item] = most, chosen, 0.0
 
 
 @leaf
-def _count(
-    derivations: Derivations,
-    nothing: int,
-    goal: int,
-    choice: IntArray,
-    times: FloatArray,
-    counts: FloatArray,
-) -> None:
-    """Add what the chosen derivation of a goal uses, ``times[goal]`` times.
+def _count(derivations: Derivations, nothing: int, goal: int, memory: Memory) -> None:
+    """Add the kinds that the chosen derivation of a goal uses, ``times[goal]`` times.
 
     Items stand in topological order, and below the goal.
     """
-    tails, first_use, uses = derivations.tails, derivations.first_use, derivations.uses
+    tails, kind = derivations.tails, derivations.kind
     for item in range(goal, nothing, -1):
-        if times[item] == 0.0:
+        often = memory.times[item]
+        if often == 0.0:
             continue
-        e = choice[item]
-        for k in range(first_use[e], first_use[e + 1]):
-            counts[uses[k]] += times[item]
-        times[tails[2 * e]] += times[item]
-        times[tails[2 * e + 1]] += times[item]
+        e = memory.choice[item]
+        memory.own[kind[e]] += often
+        memory.times[tails[2 * e]] += often
+        memory.times[tails[2 * e + 1]] += often
