@@ -319,7 +319,7 @@ def _words(array: npt.NDArray[Any]) -> list[int]:
 
 def _address(array: npt.NDArray[Any]) -> int:
     try:
-        return ctypes.addressof(ctypes.c_char.from_buffer(array))
+        return ctypes.addressof(ctypes.c_char.from_buffer(array.data))
     except (TypeError, ValueError):  # read-only, empty or strided; six times as slow
         address: int = array.__array_interface__["data"][0]
         return address
