@@ -102,6 +102,11 @@ class SolvedGraph(abc.ABC):
         """Return whether `multiply` gets a vector as it is, because all numbers have squares.
 
         Otherwise it gets one that is scaled, with zeros in place of what is not finite.
+
+        Parameters
+        ----------
+        d
+            One number per variable.
         """
         return are_ordinary(d)
 
