@@ -388,3 +388,29 @@ def test_long_passes_come_out_in_time() -> None:
         k_best_of(rows, inference._factors, scores, 1, room)
     assert found.log_partition[0] == -np.inf and not found.m.any()
     assert room.size[0] == -1
+
+
+def test_ranges_that_are_apart_prove_that_no_slot_is_on_twice() -> None:
+    """Random hyperedges against derivations that are listed."""
+    rng, found = np.random.default_rng(7), {True: 0, False: 0}
+    for _ in range(400):
+        arity = int(rng.integers(1, 7))
+        build = HypergraphBuilder((arity,))
+        listed: list[list[tuple[int, ...]]] = [[()]]  # by item; 0 stands for no tail
+        for item in range(1, int(rng.integers(2, 7))):
+            derivations: list[tuple[int, ...]] = []
+            for _ in range(rng.integers(1, 3)):
+                tails = rng.integers(0, item, size=2).tolist()
+                slots = rng.integers(0, arity, size=rng.integers(0, 3)).tolist()
+                build.edge(item, [x for x in tails if x], slots)
+                left, right = (listed[x] for x in tails)
+                derivations += [(*slots, *x, *y) for x in left for y in right]
+            listed.append(derivations)
+        clear = all(len(set(slots)) == len(slots) for slots in listed[-1])
+        found[clear] += 1
+        if clear:
+            build.finish(len(listed) - 1)
+        else:
+            with pytest.raises(ValueError, match="on twice"):
+                build.finish(len(listed) - 1)
+    assert min(found.values()) > 50

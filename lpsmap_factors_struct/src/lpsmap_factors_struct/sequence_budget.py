@@ -20,7 +20,7 @@ from lpsmap_core import (
     interrupted,
     kernel,
 )
-from lpsmap_core.kernels.arrays import FloatArray, IntArray
+from lpsmap_core.kernels.arrays import BoolArray, FloatArray, IntArray
 from lpsmap_core.kernels.viterbi import best_arrivals, best_source
 from lpsmap_core.model.inputs import flag
 from lpsmap_factors_struct.maxplus import LOOK_PERIOD
@@ -141,6 +141,19 @@ def _best_sequences(
         size[r] = write_path(path, length, n_states, len(additionals), start[r], entry, value)
 
 
+def _met(length: int, visited: IntArray, budget: int) -> BoolArray:
+    """Return (length, n_states, budget + 1) whether a state can be met after so many visits."""
+    met = np.zeros((length, len(visited), budget + 1), dtype=np.bool_)
+    (others,), (counted,) = np.nonzero(visited == 0), np.nonzero(visited)
+    met[0, others, 0] = True
+    met[0, counted, 1:2] = True
+    for t in range(1, length):
+        before = met[t - 1].any(axis=0)
+        met[t, others] = before
+        met[t, counted, 1:] = before[:-1]
+    return met
+
+
 class SequenceBudget(Sequence):
     """Sequences of states that are in one state at most, or exactly, so many times.
 
@@ -224,22 +237,33 @@ class SequenceBudget(Sequence):
         budget, counted = int(row["budget"]), int(row["counted_state"])
         if length == 0:
             build.edge("goal")
-        for t in range(length):
-            for s in range(n_states):
-                first = int(s == counted)
-                if t == 0 and first <= budget:
-                    build.edge((0, s, first), slots=[(0, s)], additionals=[s])
-                for visits in range(first, budget + 1) if t > 0 else ():
-                    for i in range(n_states):
-                        if (before := (t - 1, i, visits - first)) in build:
-                            step = n_states + ((t - 1) * n_states + i) * n_states + s
-                            build.edge((t, s, visits), [before], [(t, s)], [step])
-        for s in range(n_states) if length else ():
-            for visits in range(budget if row["force_budget"] else 0, budget + 1):
-                if (last := (length - 1, s, visits)) in build:
-                    final = row.n_additionals - n_states + s
-                    build.edge("goal", [last], additionals=[final])
-        return "goal"
+            return "goal"
+        states = np.arange(n_states)
+        visited = (states == counted).astype(np.int64)
+        met = _met(length, visited, budget)
+        item = np.arange(met.size).reshape(met.shape)
+        goal = met.size
+        first = states[visited <= budget]
+        build.edges(item[0, first, visited[first]], slots=first, additionals=first)
+        t, before, visits = (x[:, None] for x in np.nonzero(met[:-1]))
+        after = visits + visited
+        inside = np.nonzero(after <= budget)
+        t, before, visits, after = (
+            np.broadcast_to(x, after.shape)[inside] for x in (t, before, visits, after)
+        )
+        state = inside[1]
+        build.edges(
+            item[t + 1, state, after],
+            item[t, before, visits],
+            (t + 1) * n_states + state,
+            n_states + (t * n_states + before) * n_states + state,
+        )
+        last, visits = np.nonzero(met[-1])
+        enough = visits >= (budget if row["force_budget"] else 0)
+        last, visits = last[enough], visits[enough]
+        final = row.n_additionals - n_states + last
+        build.edges(np.full_like(last, goal), item[-1, last, visits], additionals=final)
+        return goal
 
     def solve_map(self, eta_u: FloatArray, eta_v: FloatArray) -> tuple[int, ...]:
         """Return the states of the best sequence."""

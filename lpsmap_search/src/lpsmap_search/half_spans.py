@@ -51,18 +51,19 @@ def half_spans(n: int) -> HalfSpans:
         return np.where(head == end, -1, 2 * square + head * n + end)
 
     attach, join, stop = [], [], []
-    i, j, k = (x.reshape(-1) for x in np.indices((n, n, n)))
+    i, j, k = _triples(n)
     for side, sign in ((RIGHT, 1), (LEFT, -1)):
         other = LEFT if side == RIGHT else RIGHT
-        inside = (sign * i <= sign * k) & (sign * k < sign * j)
-        a, b, m = i[inside], j[inside], k[inside]  # head, child, end of the head's half-span
+        # head, child, end of the head's half-span
+        a, b, m = (i, j, k) if side == RIGHT else (n - 1 - i, n - 1 - j, n - 1 - k)
         first = (a == m).astype(np.int64)
         attach.append(
             np.stack([taking(a, b), opened(a, m), closed(b, m + sign, other), a, b, first], axis=1)
         )
-        inside = (sign * i < sign * k) & (sign * k <= sign * j)
-        a, b, m = i[inside], j[inside], k[inside]  # head, end, child
-        join.append(np.stack([opened(a, b), taking(a, m), closed(m, b, side)], axis=1))
+        # head, end, child
+        join.append(
+            np.stack([opened(a, b), taking(a, m + sign), closed(m + sign, b, side)], axis=1)
+        )
         a, b = (x.reshape(-1) for x in np.indices((n, n)))
         inside = sign * a <= sign * b
         a, b = a[inside], b[inside]
@@ -74,3 +75,11 @@ def half_spans(n: int) -> HalfSpans:
     ends = closed(words, np.zeros_like(words), LEFT), closed(words, words * 0 + n - 1, RIGHT)
     root = np.stack([np.full(n, goal), *ends, words], axis=1)
     return HalfSpans(np.concatenate(attach), np.concatenate(join), np.concatenate(stop), root, goal)
+
+
+def _triples(n: int) -> tuple[IntArray, IntArray, IntArray]:
+    """Return all i, j and k below n with ``i <= k < j``."""
+    i, j = np.triu_indices(n, 1)
+    width = j - i
+    pair = np.repeat(np.arange(len(i)), width)
+    return i[pair], j[pair], i[pair] + np.arange(len(pair)) - (np.cumsum(width) - width)[pair]

@@ -4,17 +4,33 @@ from __future__ import annotations
 
 import math
 from collections.abc import Hashable, Iterable
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
 from lpsmap_core.hypergraph.declaration import Hypergraph
+from lpsmap_core.kernels.arrays import IntArray
 
 __all__ = ["HypergraphBuilder"]
 
 Slot = int | tuple[int, ...]
 T = TypeVar("T")
+
+SPARSE = 4
+"""Numbers of items are sorted if their range is larger than this multiple of how many there are;
+else a table is quicker."""
+
+
+class _Part(NamedTuple):
+    """Some hyperedges, as arrays."""
+
+    heads: IntArray
+    tails: IntArray
+    """Two for each, -1 for none."""
+    sizes: IntArray
+    """How many entries each has."""
+    entries: IntArray
 
 
 class HypergraphBuilder:
@@ -34,8 +50,9 @@ class HypergraphBuilder:
         self._items: dict[Hashable, int] = {}
         self._heads: list[int] = []
         self._tails: list[int] = []
+        self._sizes: list[int] = []
         self._entries: list[int] = []
-        self._first_entry = [0]
+        self._parts: list[_Part] = []
 
     def edge(
         self,
@@ -70,11 +87,12 @@ class HypergraphBuilder:
                 f"edge: item {head!r} gets {len(names)} tails; expected two at most. Join two of "
                 "them in an item of their own first."
             )
+        entries = self._slots(slots)
+        entries += [self._additional(j) for j in _listed("additionals", additionals)]
         self._heads.append(self._item(head))
         self._tails += [self._item(name) for name in names] + [-1] * (2 - len(names))
-        self._entries += self._slots(slots)
-        self._entries += [self._additional(j) for j in _listed("additionals", additionals)]
-        self._first_entry.append(len(self._entries))
+        self._sizes.append(len(entries))
+        self._entries += entries
 
     def edges(
         self,
@@ -118,15 +136,19 @@ class HypergraphBuilder:
             if wrong.size:
                 raise ValueError(f"edges: {name} {wrong[0]} is none; expected {_below(most)}.")
         tail = np.concatenate([tail, np.full((n, 2 - tail.shape[1]), -1)], axis=1)
-        used, number = np.unique(np.concatenate([head, tail], axis=1), return_inverse=True)
+        used, number = _distinct(np.concatenate([head, tail], axis=1))
         known = np.array([-1 if x < 0 else self._item(x) for x in used.tolist()], dtype=np.int64)
-        items = known[number.reshape(n, 3)]
+        items = known[number]
         entries = np.concatenate([slot, extra + self._arity], axis=1)
-        before = self._first_entry[-1]
-        self._heads += items[:, 0].tolist()
-        self._tails += items[:, 1:].reshape(-1).tolist()
-        self._entries += entries.reshape(-1).tolist()
-        self._first_entry += (before + np.arange(1, n + 1) * entries.shape[1]).tolist()
+        self._close()
+        self._parts.append(
+            _Part(
+                items[:, 0],
+                items[:, 1:].reshape(-1),
+                np.full(n, entries.shape[1], dtype=np.int64),
+                entries.reshape(-1),
+            )
+        )
 
     def __contains__(self, item: Hashable) -> bool:
         """Whether an edge so far has derived an item, or needed it."""
@@ -145,16 +167,25 @@ class HypergraphBuilder:
             raise ValueError(
                 f"hypergraph: the goal {goal!r} is no item; expected one that an edge derives."
             )
+        self._close()
+        heads, tails, sizes, entries = (np.concatenate(x) for x in zip(*self._parts, strict=True))
         return Hypergraph(
             self._arity,
             self.n_additionals,
-            np.array(self._heads, dtype=np.int64),
-            np.array(self._tails, dtype=np.int64),
-            np.array(self._first_entry, dtype=np.int64),
-            np.array(self._entries, dtype=np.int64),
+            heads,
+            tails,
+            np.concatenate([[0], np.cumsum(sizes)]),
+            entries,
             self._items[goal],
             names.__getitem__,
         )
+
+    def _close(self) -> None:
+        """Make a part of the hyperedges that came one after the other."""
+        if self._heads:
+            lists = self._heads, self._tails, self._sizes, self._entries
+            self._parts.append(_Part(*(np.array(x, dtype=np.int64) for x in lists)))
+            self._heads, self._tails, self._sizes, self._entries = [], [], [], []
 
     def _item(self, name: Hashable) -> int:
         try:
@@ -215,6 +246,20 @@ def _counts_below(most: int, number: Any) -> bool:
         return False
 
 
+def _distinct(numbers: IntArray) -> tuple[IntArray, IntArray]:
+    """Return the different numbers in order, and which of them each number is."""
+    if not numbers.size:
+        return np.empty(0, dtype=np.int64), numbers
+    lowest = numbers.min()
+    span = int(numbers.max()) - int(lowest) + 1
+    if span > SPARSE * numbers.size:
+        used, which = np.unique(numbers, return_inverse=True)
+        return used, which.reshape(numbers.shape)
+    seen = np.zeros(span, dtype=np.int64)
+    seen[numbers - lowest] = 1
+    return np.flatnonzero(seen) + lowest, (np.cumsum(seen) - 1)[numbers - lowest]
+
+
 def _below(most: int) -> str:
     return f"0 to {most - 1}" if most else "none, as the factor has none"
 
@@ -227,6 +272,8 @@ def _integers(name: str, numbers: npt.ArrayLike) -> npt.NDArray[np.int64]:
         raise ValueError(f"edges: {name} is no array of numbers ({error}).") from None
     if array.dtype.kind not in "fiu":
         raise TypeError(f"edges: {name} has dtype {array.dtype}; expected whole numbers.")
+    if array.dtype.kind == "i":
+        return array.astype(np.int64, copy=False)
     with np.errstate(invalid="ignore"):
         whole = array.astype(np.int64)
     wrong = array[whole != array]

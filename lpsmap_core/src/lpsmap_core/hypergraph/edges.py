@@ -58,7 +58,9 @@ class Edges(NamedTuple):
 def encoded(edges: Edges, most_nonzeros: int, most_edges: int) -> IntArray:
     """Return a hypergraph as one array."""
     sizes = len(edges.first_edge) - 1, len(edges.first_entry) - 1, len(edges.entries)
-    return np.concatenate([[*sizes, most_nonzeros, most_edges], *edges]).astype(np.int64)
+    return np.concatenate([[*sizes, most_nonzeros, most_edges], *edges]).astype(
+        np.int64, copy=False
+    )
 
 
 @kernel
