@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import time
+
 import numpy as np
 import numpy.typing as npt
 import pytest
 
 from dense import eigenprojection, local_jacobians
-from lpsmap import AtMostOne, FactorGraph, Pair, Xor
+from lpsmap import AtMostOne, ConvergenceWarning, FactorGraph, Pair, Potts, Xor
 from lpsmap_core import Solution
 from random_graphs import random_graph
 
@@ -103,3 +105,27 @@ def test_products_with_tiny_and_huge_vectors_are_scaled_ones(scale: float) -> No
         got, wanted = (np.reshape(x, (3, -1)) for x in (got, wanted))
         np.testing.assert_array_equal(got[[0, 2]], wanted[[0, 2]])
         np.testing.assert_allclose(got[1] / scale, wanted[1], **slack)
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_the_limit_of_the_solve_is_that_of_a_product(threads: int) -> None:
+    """A grid of Potts factors asks for thousands of products; what is not reached is zero."""
+    rng = np.random.default_rng(6)
+    graph = FactorGraph()
+    u = graph.variable_from(rng.normal(size=(4, 60, 60, 3)))
+    graph.add(Potts(u[:, :, :-1], u[:, :, 1:], rng.normal(size=(4, 60, 59))))
+    graph.add(Potts(u[:, :-1], u[:, 1:], rng.normal(size=(4, 59, 60))))
+    with pytest.warns(ConvergenceWarning):
+        solution = graph.solve(max_time=0.3, threads=threads)
+    solution.solved.state.max_time = 1e-9  # type: ignore[attr-defined]
+    d = rng.normal(size=u.size)
+    with pytest.warns(RuntimeWarning, match="stopped after 1e-09 seconds; raise max_time"):
+        product, (across, _) = solution.vjp(d)
+    assert not product.any()
+    assert not across.any()
+    solution.solved.state.max_time = 0.2  # type: ignore[attr-defined]
+    with pytest.warns(RuntimeWarning, match="approximate, .* 0.2 seconds"):
+        begin = time.perf_counter()
+        product, _ = solution.vjp(d)
+    assert time.perf_counter() - begin < 5.0
+    assert 0.0 < np.linalg.norm(product) <= np.linalg.norm(d)  # of a projection, on its way

@@ -123,7 +123,7 @@ class FactorGraph(DeclaredGraph):
         max_time
             Limit of the seconds, compiling aside, also within one factor; None for no limit. What
             is not solved by then has status ``TIME_LIMIT`` and the values that it got to: zeros
-            where it was not looked at.
+            where it was not looked at. It limits each product with the Jacobian, too.
         warm_start
             Where to start from: a solution of this graph, or of one that differs in scores and
             parameters alone; or ``cache.at(u, keys)`` of a `WarmStartCache`, for examples that come

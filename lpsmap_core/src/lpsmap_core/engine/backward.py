@@ -43,7 +43,7 @@ from lpsmap_core.engine.workplace import give_back_tools, take_tools
 from lpsmap_core.kernels.arrays import BoolArray, FloatArray, IntArray
 from lpsmap_core.kernels.callers import stacklevel
 from lpsmap_core.kernels.compile import kernel, leaf
-from lpsmap_core.kernels.interrupts import interrupted, interruptible
+from lpsmap_core.kernels.interrupts import Watch, interrupted, out_of_time, stopped
 from lpsmap_core.kernels.late import raise_late
 from lpsmap_core.kernels.native import borrowed
 from lpsmap_core.kernels.turns import next_in_turn
@@ -68,7 +68,6 @@ CHEAPER = 2
 """By about so much a product takes less than a solve."""
 
 
-@interruptible
 def multiply_jacobian(
     state: PartState, d: FloatArray, d_v: FloatArray, chosen: BoolArray | None, threads: int
 ) -> tuple[FloatArray, FloatArray]:
@@ -95,9 +94,12 @@ def multiply_jacobian(
     Warns
     -----
     RuntimeWarning
-        If a component needs more than `MAX_PRODUCTS` products with ``S``.
+        If a component needs more than `MAX_PRODUCTS` products with ``S``, or more seconds than the
+        solve was given.
     """
-    state.complete_faces(threads)
+    if not state.faces_complete:
+        with Watch():
+            state.complete_faces(threads)
     kept = take_tools(state.part, multiply_jacobian)
     work = make_work(state.part) if kept is None else kept[0]
     product, kinds = d, _kinds(state.part)
@@ -113,15 +115,22 @@ def multiply_jacobian(
         raise_late()
         return n
 
-    for components in filter(len, kinds):
-        sizes = state.part.sizes[components] // CHEAPER
-        n_unfinished += sum(in_shares(run, components, sizes, 1 if together else threads))
+    with Watch(state.max_time):
+        for components in filter(len, kinds):
+            sizes = state.part.sizes[components] // CHEAPER
+            n_unfinished += sum(in_shares(run, components, sizes, 1 if together else threads))
+        late = out_of_time()
     state.raise_errors()
     if n_unfinished:
+        why = (
+            f"{state.max_time:g} seconds; raise max_time to go on"
+            if late
+            else f"{MAX_PRODUCTS} products. Nearly parallel faces do this; solving with a smaller "
+            "tol may separate them"
+        )
         warnings.warn(
-            f"lpsmap: the backward pass of some components stopped after {MAX_PRODUCTS} products, "
-            "so that their gradients are approximate. Nearly parallel faces do this; solving with "
-            "a smaller tol may separate them.",
+            "lpsmap: the gradients of some components are approximate, since the backward pass "
+            f"stopped after {why}.",
             RuntimeWarning,
             stacklevel=stacklevel(),
         )
@@ -202,8 +211,7 @@ def _run_shares(
         n_variables += blocks.first_variable[last] - blocks.first_variable[first]
         if n_variables > LOOK_PERIOD:
             n_variables = 0
-            if interrupted():
-                break
+            interrupted()  # then what is left takes one product each
         selection = select_components(blocks, first, last)
         n_unfinished += _multiply(selection, solver_table, problem, work, d_v, product)
     return n_unfinished
@@ -229,6 +237,35 @@ def _multiply(
         )
         copy_back_alone(selection, problem, work.outputs, 0.0, product)
         return 0
+    if stopped():
+        for v in selection.variables:
+            product[v] = 0.0
+        for c in selection.components:
+            work.running[c] = True
+    else:
+        _project(selection, solver_table, problem, work, d_v, product)
+    if len(work.outputs_v) > 0:
+        scatter_to_links(selection, links, product, work.inputs)
+        multiply_locally(
+            selection, solver_table, blocks, work.inputs, work.no_v, work.outputs, work.outputs_v
+        )
+    n_unfinished = 0
+    for c in selection.components:
+        n_unfinished += work.running[c]
+    return n_unfinished
+
+
+@leaf
+def _project(
+    selection: Selection,
+    solver_table: Any,
+    problem: LoopProblem,
+    work: Work,
+    d_v: FloatArray,
+    product: FloatArray,
+) -> None:
+    """Project on the directions that all faces share; ``work.running`` marks what failed."""
+    links, blocks = problem.links, problem.blocks
     if len(d_v) > 0:
         for v in selection.variables:
             for e in range(links.offsets[v], links.offsets[v + ONE]):
@@ -247,15 +284,6 @@ def _multiply(
     apply_operator(selection, solver_table, problem, work, product, work.residual)
     _set_targets(selection, solver_table, problem, work, product)
     reduce_residual(selection, n_moving, solver_table, problem, work, product, MAX_PRODUCTS)
-    if len(work.outputs_v) > 0:
-        scatter_to_links(selection, links, product, work.inputs)
-        multiply_locally(
-            selection, solver_table, blocks, work.inputs, work.no_v, work.outputs, work.outputs_v
-        )
-    n_unfinished = 0
-    for c in selection.components:
-        n_unfinished += work.running[c]
-    return n_unfinished
 
 
 @leaf

@@ -63,6 +63,8 @@ class PartState:
     None if there are none."""
     contradicting: dict[int, list[tuple[int, int]]] = field(default_factory=dict)
     """For each component that is infeasible, (bucket, row) of factors that contradict."""
+    max_time: float | None = None
+    """Limit of the seconds of a product with the Jacobian, as of the solve."""
 
     def __post_init__(self) -> None:
         self.problem, self.handle = self.workplace.record, self.workplace.problem.handle
@@ -157,7 +159,7 @@ def initial_state(
     workplace.equip(part, workplace.record.extras.barred if largest == np.inf else None)
     n = options.max_iter if options.trace else 0
     trace = np.full((n, 2, part.n_components), np.nan) if n else NO_TRACE
-    state = PartState(part, workplace, trace, largest)
+    state = PartState(part, workplace, trace, largest, max_time=options.max_time)
     workplace.lend(part, state)
     if warm is not None:
         _set_out_from(warm, part, state.problem)

@@ -258,6 +258,12 @@ class Solution:
         ValueError
             If there is not one number in `d_values` for each variable, or in `d_additionals` an
             array for each declaration with one for each additional.
+
+        Warns
+        -----
+        RuntimeWarning
+            If components are not done within the engine's limit, or within the ``max_time`` of the
+            solve: their gradients are approximate, and zero where nothing was done.
         """
         d = real_numbers("vjp: d_values", d_values).astype(np.float64, copy=False).reshape(-1)
         if len(d) != len(self.values):
