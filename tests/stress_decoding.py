@@ -298,9 +298,12 @@ def check_evidence(judge: Judge, graph: FactorGraph, rng: np.random.Generator) -
         told, mine = known[table.variables], values[table.variables]
         agree = (np.isnan(told) | (table.on == told)).all(axis=1)
         (own,) = np.nonzero(agree & (table.on == mine).all(axis=1))
-        slack = GAP * max(1.0, abs(_clipped(table.score[0]))) + _rounding(table)
-        # what is told has no score in the graph that is left: masks in it can hide no digits
         best = table.score[agree][0]
+        # The gap is relative to the score of the graph that is left, in which what is told has no
+        # score, but a mask may have become unavoidable.
+        held = float(judge.eta[table.variables][told == 1.0].sum())
+        magnitude = max(abs(_clipped(table.score[0])), abs(_clipped(best - held)))
+        slack = GAP * max(1.0, magnitude) + _rounding(table)
         if not len(own) and (found.ok or not np.isnan(mine).any()):
             judge.note("given evidence", c, f"{mine} is not allowed, given {told}")
         elif found.ok and len(own) and table.score[own[0]] < best - slack:

@@ -19,6 +19,7 @@ import resource
 import select
 import shlex
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -54,9 +55,6 @@ SECONDS, LATE = 5.0, 1.0
 
 ANSWERED = 1.5
 """Seconds from Ctrl-C to an answer."""
-
-DELIVERED = 0.05
-"""Seconds in which a signal reaches a process: what it says meanwhile may come before."""
 
 KILLED = 30.0
 """Seconds after which a child hangs, beside what verbs may take; what comes before a verb may take
@@ -133,17 +131,27 @@ def judged(task: Task) -> None:
 
 
 def interrupted(task: Task) -> None:
-    """Repeat a verb until the parent has seen what Ctrl-C does to it."""
+    """Repeat a verb until Ctrl-C comes."""
     say("prepares", task=task)
     call = VERBS[task.verb](Case(*_drawn_by(task)), 60.0)
     VERBS[task.verb](Case(task.kind, COMPILING, task.seed), 1.0)()
+    received, signalled = socket.socketpair()
+    for end in (received, signalled):
+        end.setblocking(False)
+    before = signal.set_wakeup_fd(signalled.fileno())  # says so whoever handles the signal
     try:
         say("begins")
-        while not select.select([sys.stdin], [], [], 0.0)[0]:
+        came = False
+        while not came:
             call()
-            say("returned")
+            came = bool(select.select([received], [], [], 0.0)[0])
+            say("returned", signalled=came)
     except KeyboardInterrupt:
         say("interrupted")
+    finally:
+        signal.set_wakeup_fd(before)
+        received.close()
+        signalled.close()
     sys.stdin.readline()
 
 
@@ -307,7 +315,7 @@ class Job:
             if heard is None or heard["word"] == "":
                 self._fail(task, f"died of Ctrl-C or did not answer: {heard}", "?")
                 return None
-            if heard["word"] == "interrupted" or heard["at"] > sent + DELIVERED:
+            if heard["word"] == "interrupted" or heard.get("signalled"):
                 break
         seconds = heard["at"] - sent
         if seconds > ANSWERED * self.slack:

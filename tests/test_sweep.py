@@ -78,14 +78,15 @@ for kind, size, verb, seed, interrupted in json.loads(sys.stdin.readline())[0]:
 def test_swallowed_ctrl_c_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     code = """
 import json, signal, sys, time
-signal.signal(signal.SIGINT, signal.SIG_IGN)
+came = []
+signal.signal(signal.SIGINT, lambda number, frame: came.append(number))
 def say(word, **more): print(json.dumps(dict(word=word, at=time.monotonic(), **more)), flush=True)
 sys.stdin.readline()
 say("prepares")
 say("begins")
 for _ in range(20):
     time.sleep(0.1)
-    say("returned")
+    say("returned", signalled=bool(came))
 sys.stdin.readline()
 """
     monkeypatch.setattr(sweep, "PROGRAM", [sys.executable, "-c", code])
