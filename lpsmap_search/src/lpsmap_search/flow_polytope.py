@@ -220,34 +220,16 @@ def _joined(sentences: list[_Trees], n_parameters: int) -> Polytope:
     """Return the polytope of all sentences, whose rows and columns stand behind each other."""
     first_row = np.cumsum([0, *(trees.n_rows for trees in sentences)])
     first_column = np.cumsum([0, *(trees.n_columns for trees in sentences)])
-    rows, columns, values = [], [], []
-    parameters, counted, times = [], [], []
+    rows, counts = [], []
     for trees, above, before in zip(sentences, first_row, first_column, strict=False):
-        for row, column, value in trees.rows:
-            rows.append(row + above)
-            columns.append(column + before)
-            values.append(value)
-        for parameter, column, value in trees.counts:
-            parameters.append(parameter)
-            counted.append(column + before)
-            times.append(value)
-    lower = [bound[0] for trees in sentences for bound in trees.bounds]
-    upper = [bound[1] for trees in sentences for bound in trees.bounds]
-    shape = int(first_row[-1]), int(first_column[-1])
+        rows += [(row + above, column + before, value) for row, column, value in trees.rows]
+        counts += [(parameter, column + before, v) for parameter, column, v in trees.counts]
+    lower, upper = zip(*(bounds for trees in sentences for bounds in trees.bounds), strict=True)
+    n_rows, n_columns = int(first_row[-1]), int(first_column[-1])
     return Polytope(
-        _matrix(rows, columns, values, shape),
+        SparseMatrix.from_pieces(rows, (n_rows, n_columns)),
         np.concatenate(lower),
         np.concatenate(upper),
         np.concatenate([x for trees in sentences for x in trees.upper]),
-        _matrix(parameters, counted, times, (n_parameters, shape[1])),
+        SparseMatrix.from_pieces(counts, (n_parameters, n_columns)),
     )
-
-
-def _matrix(
-    rows: list[IntArray],
-    columns: list[IntArray],
-    values: list[FloatArray],
-    shape: tuple[int, int],
-) -> SparseMatrix:
-    entries = (np.concatenate(x) for x in (rows, columns, values))
-    return SparseMatrix.from_entries(*entries, shape)

@@ -51,6 +51,25 @@ class SparseMatrix:
         return cls(start, places % max(shape[1], 1), values, shape[1])
 
     @classmethod
+    def from_pieces(
+        cls,
+        pieces: Sequence[tuple[npt.ArrayLike, npt.ArrayLike, npt.ArrayLike]],
+        shape: tuple[int, int],
+    ) -> SparseMatrix:
+        """Return a matrix of the entries of several pieces.
+
+        Parameters
+        ----------
+        pieces
+            At least one; rows, columns and values of each as for `from_entries`.
+        shape
+            Numbers of rows and columns.
+        """
+        broadcast = [[np.ravel(x) for x in np.broadcast_arrays(*piece)] for piece in pieces]
+        row, column, value = (np.concatenate(x) for x in zip(*broadcast, strict=True))
+        return cls.from_entries(row, column, value, shape)
+
+    @classmethod
     def stacked(cls, matrices: Sequence[SparseMatrix]) -> SparseMatrix:
         """Return the rows of several matrices below each other.
 
