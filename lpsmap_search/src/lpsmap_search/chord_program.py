@@ -21,10 +21,10 @@ import numpy as np
 from lpsmap_search.arrays import FloatArray
 from lpsmap_search.constraints import ROUNDING, CountConstraint
 from lpsmap_search.corpus import Corpus
-from lpsmap_search.linear_programs import LinearProgram, SimplexSolver
+from lpsmap_search.linear_programs import BASIC, Basis, LinearProgram, SimplexSolver
 from lpsmap_search.polytopes import hypergraph_polytope
 from lpsmap_search.shares import Totals
-from lpsmap_search.sparse_matrix import SparseMatrix
+from lpsmap_search.sparse_matrix import Entries, SparseMatrix, sums_at
 
 __all__ = ["ChordProgram", "Chords"]
 
@@ -81,7 +81,7 @@ class ChordProgram:
         counted, summed, least, greatest = (
             np.arange(i, j) for i, j in zip(ends, ends[1:], strict=False)
         )
-        pieces = [
+        pieces: list[Entries] = [
             (hull.matrix.row, hull.matrix.column, hull.matrix.value),
             (counted[hull.counts.row], hull.counts.column, hull.counts.value),
             (counted, f, -1.0),
@@ -114,6 +114,13 @@ class ChordProgram:
         self._shares = matrix.entries(rows, np.tile(sums[block], 2))
         self._block, self._f, self._sums = block, f, sums
 
+    @property
+    def slack_basis(self) -> Basis:
+        """The basis that every program can start from."""
+        return Basis(
+            bytes(len(self._program.objective)), bytes([BASIC]) * self._program.matrix.n_rows
+        )
+
     def solver(self) -> SimplexSolver:
         """Return a solver of the program, without a box yet."""
         return SimplexSolver(self._program)
@@ -129,7 +136,7 @@ class ChordProgram:
             (M,) bounds of the shares.
         """
         chords = chords_of(low, high)
-        by_blocks = np.bincount(self._block, chords.intercept, minlength=len(self._sums))
+        by_blocks = sums_at(self._block, chords.intercept, len(self._sums))
         columns = np.concatenate([self._f, self._sums])
         solver.change_objective(columns, np.concatenate([chords.slope, by_blocks]))
         solver.change_coefficients(self._shares, np.concatenate([-low, high]))

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from typing import NamedTuple
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
-from lpsmap_core import Look, Space
+from lpsmap_core import Look
 from lpsmap_search.arrays import FloatArray
+from lpsmap_search.box_space import Arrays, BoxSpace
 from lpsmap_search.branching import Means, choose_branch, halves
 from lpsmap_search.chord_program import ChordProgram
 from lpsmap_search.constraints import CountConstraint
@@ -36,7 +38,7 @@ class ChordBox(NamedTuple):
     """That of the parent's solution."""
 
 
-class ChordSpace(Space[ChordBox, FloatArray]):
+class ChordSpace(BoxSpace[ChordBox]):
     """What a search asks about boxes; its answers are counts.
 
     It can be pickled, and looked at from many threads.
@@ -59,7 +61,7 @@ class ChordSpace(Space[ChordBox, FloatArray]):
     batch = BATCH
 
     def __init__(
-        self, corpus: Corpus, gap: float, constraint: CountConstraint | None = None
+        self, corpus: Corpus, gap: float, *, constraint: CountConstraint | None = None
     ) -> None:
         self._corpus, self._gap, self._constraint = corpus, gap, constraint
         self._totals = totals(corpus)
@@ -69,6 +71,29 @@ class ChordSpace(Space[ChordBox, FloatArray]):
     def root(self) -> ChordBox:
         """Return the box of all parameters."""
         return ChordBox(self._first_box, None)
+
+    def pack(self, nodes: Sequence[ChordBox]) -> Arrays:
+        """Return boxes as arrays; one without a basis gets that of the slacks."""
+        slack = self._program.slack_basis
+        statuses = [(node.basis or slack).statuses() for node in nodes]
+        return {
+            "bounds": np.array([node.bounds for node in nodes]),
+            "columns": np.array([np.frombuffer(columns, np.uint8) for columns, _ in statuses]),
+            "rows": np.array([np.frombuffer(rows, np.uint8) for _, rows in statuses]),
+        }
+
+    def unpack(self, arrays: Mapping[str, npt.NDArray[Any]]) -> list[ChordBox]:
+        """Return the boxes that `pack` was given."""
+        like = self.pack([self.root()])
+        for name, one in like.items():
+            rows = arrays[name]
+            if rows.shape[1:] != one.shape[1:] or rows.dtype != one.dtype:
+                raise ValueError(f"{name}: got rows {rows.shape[1:]}; expected {one.shape[1:]}.")
+        boxes = zip(*(arrays[name] for name in like), strict=True)
+        return [
+            ChordBox(bounds.copy(), Basis(columns.tobytes(), rows.tobytes()))
+            for bounds, columns, rows in boxes
+        ]
 
     def look(self, nodes: Sequence[ChordBox], score: float) -> list[Look[ChordBox, FloatArray]]:
         """Bound boxes, and divide those whose bound is too high."""

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 
-from lpsmap_search.arrays import BoolArray, FloatArray, IntArray
+from lpsmap_search.arrays import FloatArray, IntArray
 from lpsmap_search.corpus import Corpus
 from lpsmap_search.dependency_model import DependencyModelWithValence
 from lpsmap_search.half_spans import LEFT, RIGHT
 from lpsmap_search.polytopes import Polytope
-from lpsmap_search.sparse_matrix import SparseMatrix
+from lpsmap_search.sparse_matrix import Entries, SparseMatrix
 
 __all__ = ["flow_polytope"]
 
@@ -122,15 +122,8 @@ class _Trees:
         """Keep arcs from crossing (Eq. 9), or, of each word, those to it."""
         low, high = np.minimum(self.head, self.child), np.maximum(self.head, self.child)
 
-        def inside(position: IntArray) -> BoolArray:
-            return (low[:, None] < position) & (position < high[:, None])
-
-        def outside(position: IntArray) -> BoolArray:
-            return (position < low[:, None]) | (position > high[:, None])
-
-        crosses = (inside(self.head) & outside(self.child)) | (
-            outside(self.head) & inside(self.child)
-        )
+        a, b = low[:, None], high[:, None]
+        crosses = ((a < low) & (low < b) & (b < high)) | ((low < a) & (a < high) & (high < b))
         arc, other = np.nonzero(crosses)
         key = arc * (self.n + 1) + self.child[other] if by_words else arc
         keys, row = np.unique(key, return_inverse=True)
@@ -220,7 +213,8 @@ def _joined(sentences: list[_Trees], n_parameters: int) -> Polytope:
     """Return the polytope of all sentences, whose rows and columns stand behind each other."""
     first_row = np.cumsum([0, *(trees.n_rows for trees in sentences)])
     first_column = np.cumsum([0, *(trees.n_columns for trees in sentences)])
-    rows, counts = [], []
+    rows: list[Entries] = []
+    counts: list[Entries] = []
     for trees, above, before in zip(sentences, first_row, first_column, strict=False):
         rows += [(row + above, column + before, value) for row, column, value in trees.rows]
         counts += [(parameter, column + before, v) for parameter, column, v in trees.counts]

@@ -19,11 +19,14 @@ import numpy as np
 import numpy.typing as npt
 
 from lpsmap_search.arrays import FloatArray, IntArray
-from lpsmap_search.sparse_matrix import SparseMatrix
+from lpsmap_search.sparse_matrix import SparseMatrix, sums_at
 
 __all__ = ["Basis", "LinearProgram", "LinearSolution", "SimplexSolver"]
 
 Status = Literal["optimal", "infeasible", "below", "stopped", "failed"]
+
+BASIC = 1
+"""HiGHS's number of a basic column or row."""
 
 LARGE = 20_000
 """Entries of a program from which on it is solved in a thread, so that Ctrl-C ends it."""
@@ -82,48 +85,49 @@ class LinearProgram:
 
 
 class Basis:
-    """Which columns and rows are basic, and at which bound the others are. It can be pickled."""
+    """Which columns and rows are basic, and at which bound the others are. It can be pickled.
 
-    def __init__(self, statuses: Any, n_rows: int) -> None:
-        self._statuses = statuses
-        self.n_rows = n_rows
+    Parameters
+    ----------
+    columns, rows
+        The status of each, as HiGHS numbers it: 0 at the lower bound, 1 basic, 2 at the upper one.
+    """
+
+    def __init__(self, columns: bytes, rows: bytes) -> None:
+        highspy = _imported()
+        self._highs = highspy.HighsBasis()
+        self._highs.col_status = [highspy.HighsBasisStatus(status) for status in columns]
+        self._highs.row_status = [highspy.HighsBasisStatus(status) for status in rows]
+        self._highs.valid = True
+        self._n_rows = len(rows)
+
+    @classmethod
+    def from_highs(cls, basis: Any, n_rows: int) -> Basis:
+        """Return a basis that HiGHS has, without a look at its statuses, which takes time."""
+        found = cls.__new__(cls)
+        found._highs, found._n_rows = basis, n_rows
+        return found
+
+    def statuses(self) -> tuple[bytes, bytes]:
+        """Return those of the columns and of the rows."""
+        columns, rows = self._highs.col_status, self._highs.row_status
+        return bytes(map(int, columns)), bytes(map(int, rows))
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _basis, self._numbers()
+        return Basis, self.statuses()
 
-    def of_rows(self, n_rows: int) -> Any:
-        """Return it for HiGHS, where the program has another number of rows by now.
+    def for_highs(self, n_rows: int) -> Any:
+        """Return it for a program that may have another number of rows by now.
 
         Slacks of new rows are basic. HiGHS repairs a basis that lost rows.
         """
-        if n_rows == self.n_rows:
-            return self._statuses
-        missing = max(n_rows - self.n_rows, 0)
-        columns, rows = self._numbers()
-        found = _statuses(columns, rows[:n_rows] + bytes([_BASIC]) * missing)
-        found.alien = n_rows < self.n_rows
+        if n_rows == self._n_rows:
+            return self._highs
+        columns, rows = self.statuses()
+        new = bytes([BASIC]) * max(n_rows - self._n_rows, 0)
+        found = Basis(columns, rows[:n_rows] + new)._highs
+        found.alien = n_rows < self._n_rows
         return found
-
-    def _numbers(self) -> tuple[bytes, bytes]:
-        statuses = self._statuses
-        return bytes(map(int, statuses.col_status)), bytes(map(int, statuses.row_status))
-
-
-_BASIC = 1
-"""HiGHS's number of a basic column or row."""
-
-
-def _basis(columns: bytes, rows: bytes) -> Basis:
-    return Basis(_statuses(columns, rows), len(rows))
-
-
-def _statuses(columns: bytes, rows: bytes) -> Any:
-    highspy = _imported()
-    found, members = highspy.HighsBasis(), list(highspy.HighsBasisStatus.__members__.values())
-    found.col_status = [members[status] for status in columns]
-    found.row_status = [members[status] for status in rows]
-    found.valid = True
-    return found
 
 
 @dataclass(frozen=True, eq=False)
@@ -322,7 +326,7 @@ class SimplexSolver:
         if not self._is_current:
             self._pass()
         if basis is not None:
-            highs.setBasis(basis.of_rows(self.n_rows))
+            highs.setBasis(basis.for_highs(self.n_rows))
         limit = np.inf if max_time is None else highs.getRunTime() + max_time
         highs.setOptionValue("time_limit", limit)
         highs.setOptionValue("objective_bound", np.inf if cutoff is None else -cutoff)
@@ -353,7 +357,8 @@ class SimplexSolver:
             matrix.value,
             np.zeros(n, dtype=np.int32),
         )
-        self._is_current, self._last = True, None
+        self._is_current = True
+        self._last: Basis | None = None
 
     def _run(self) -> Status:
         """Solve, and return how that ended."""
@@ -391,7 +396,7 @@ class SimplexSolver:
             # the value zero of every x is below zero, so that there is no x
             if has_ray and any(self._dual_bound(nothing, s * np.array(ray)) < 0.0 for s in (1, -1)):
                 bound = -np.inf
-        self._last = Basis(statuses, self.n_rows) if statuses.valid else None
+        self._last = Basis.from_highs(statuses, self.n_rows) if statuses.valid else None
         objective = highs.getObjectiveValue()
         return LinearSolution(status, bound, objective, x, costs, y, self._last)
 
@@ -402,9 +407,8 @@ class SimplexSolver:
         y = np.where(without_bound, 0.0, y)
         sides = np.where(y > 0.0, upper, lower)
         weighted = matrix.value * y[matrix.row]
-        sums = np.bincount(matrix.column, weighted, minlength=len(objective))
-        sizes = np.bincount(matrix.column, np.abs(weighted), minlength=len(objective))
-        costs = objective - sums
+        costs = objective - sums_at(matrix.column, weighted, len(objective))
+        sizes = sums_at(matrix.column, np.abs(weighted), len(objective))
         by_columns = np.maximum(costs * self._lower, costs * self._upper)
         by_rows = np.multiply(y, sides, out=np.zeros_like(y), where=y != 0.0)
         widest = np.maximum(np.abs(self._lower), np.abs(self._upper))
@@ -453,7 +457,7 @@ def _silent() -> Any:
     """Return HiGHS, which otherwise prints its version as soon as it is made with callbacks."""
     highspy = _imported()
 
-    class Silent(highspy.Highs):  # type: ignore[misc]
+    class Silent(highspy.Highs):  # type: ignore[misc,name-defined]
         def enableCallbacks(self) -> None:  # noqa: N802
             self.silent()
             super().enableCallbacks()

@@ -11,7 +11,10 @@ import numpy.typing as npt
 
 from lpsmap_search.arrays import FloatArray, IntArray
 
-__all__ = ["SparseMatrix"]
+__all__ = ["Entries", "SparseMatrix", "sums_at"]
+
+Entries = tuple[npt.ArrayLike, npt.ArrayLike, npt.ArrayLike]
+"""Rows, columns and values of entries, which broadcast against each other."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -46,14 +49,14 @@ class SparseMatrix:
         i, j, v = (np.ravel(x) for x in np.broadcast_arrays(row, column, value))
         keys = i.astype(np.int64) * shape[1] + j
         places, entry = np.unique(keys, return_inverse=True)
-        values = np.bincount(entry.reshape(-1), v, minlength=len(places))
+        values = sums_at(entry.reshape(-1), v, len(places))
         start = np.searchsorted(places, np.arange(shape[0] + 1) * shape[1])
         return cls(start, places % max(shape[1], 1), values, shape[1])
 
     @classmethod
     def from_pieces(
         cls,
-        pieces: Sequence[tuple[npt.ArrayLike, npt.ArrayLike, npt.ArrayLike]],
+        pieces: Sequence[Entries],
         shape: tuple[int, int],
     ) -> SparseMatrix:
         """Return a matrix of the entries of several pieces.
@@ -97,7 +100,7 @@ class SparseMatrix:
         return np.repeat(np.arange(self.n_rows), np.diff(self.start))
 
     def __matmul__(self, x: FloatArray) -> FloatArray:
-        return np.bincount(self.row, self.value * x[self.column], minlength=self.n_rows)
+        return sums_at(self.row, self.value * x[self.column], self.n_rows)
 
     def weighted_rows(self, weights: FloatArray) -> FloatArray:
         """Return the weighted sum of the rows.
@@ -107,8 +110,7 @@ class SparseMatrix:
         weights
             (m,) one for each row.
         """
-        weighted = self.value * weights[self.row]
-        return np.bincount(self.column, weighted, minlength=self.n_columns)
+        return sums_at(self.column, self.value * weights[self.row], self.n_columns)
 
     def entries(self, row: npt.ArrayLike, column: npt.ArrayLike) -> IntArray:
         """Return where places of the matrix are among its entries.
@@ -123,9 +125,9 @@ class SparseMatrix:
         ValueError
             If a place has no entry.
         """
-        keys = np.asarray(row, dtype=np.int64) * self.n_columns + column
+        keys = np.asarray(row, dtype=np.int64) * self.n_columns + np.asarray(column)
         places = self.row * self.n_columns + self.column
-        found = np.minimum(np.searchsorted(places, keys), max(len(places) - 1, 0))
+        found: IntArray = np.minimum(np.searchsorted(places, keys), max(len(places) - 1, 0))
         if not len(places) or (places[found] != keys).any():
             raise ValueError("row, column: got a place without an entry; expected stored entries.")
         return found
@@ -135,3 +137,18 @@ class SparseMatrix:
         full = np.zeros((self.n_rows, self.n_columns))
         full[self.row, self.column] = self.value
         return full
+
+
+def sums_at(places: IntArray, values: FloatArray, n: int) -> FloatArray:
+    """Return the sums of the values at each of n places.
+
+    Parameters
+    ----------
+    places
+        Of each value, 0 to n - 1.
+    values
+        To be added.
+    n
+        How many places.
+    """
+    return np.asarray(np.bincount(places, values, minlength=n), dtype=np.float64)
