@@ -115,6 +115,11 @@ class ChordProgram:
         self._block, self._f, self._sums = block, f, sums
 
     @property
+    def n_entries(self) -> int:
+        """Number of coefficients."""
+        return len(self._program.matrix.value)
+
+    @property
     def slack_basis(self) -> Basis:
         """The basis that every program can start from."""
         return Basis(

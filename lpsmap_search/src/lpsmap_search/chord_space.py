@@ -22,8 +22,11 @@ from lpsmap_search.viterbi import viterbi
 
 __all__ = ["ChordBox", "ChordSpace"]
 
-BATCH = 16
-"""Boxes that are looked at together, by one solver."""
+MOST_BOXES = 16
+"""That are looked at together, by one solver."""
+
+MOST_ENTRIES = 50_000
+"""Of the programs of boxes that are looked at together: a tenth of a second."""
 
 LEAST = 1e-10
 """Share that stands for zero where structures are sought: one that a rare mixture may have."""
@@ -58,8 +61,6 @@ class ChordSpace(BoxSpace[ChordBox]):
         If highspy is not installed.
     """
 
-    batch = BATCH
-
     def __init__(
         self, corpus: Corpus, gap: float, *, constraint: CountConstraint | None = None
     ) -> None:
@@ -67,6 +68,7 @@ class ChordSpace(BoxSpace[ChordBox]):
         self._totals = totals(corpus)
         self._first_box = first_box(corpus, self._totals)
         self._program = ChordProgram(corpus, self._totals, constraint)
+        self.batch = min(max(MOST_ENTRIES // self._program.n_entries, 1), MOST_BOXES)
 
     def root(self) -> ChordBox:
         """Return the box of all parameters."""
