@@ -16,7 +16,7 @@ from lpsmap_search.branching import Means, choose_branch, halves
 from lpsmap_search.chord_program import ChordProgram
 from lpsmap_search.constraints import CountConstraint
 from lpsmap_search.corpus import Corpus
-from lpsmap_search.linear_programs import Basis, LinearSolution, SimplexSolver
+from lpsmap_search.linear_programs import Basis, LinearSolution, SimplexSolver, highspy_module
 from lpsmap_search.shares import first_box, tighten, totals
 from lpsmap_search.viterbi import viterbi
 
@@ -64,6 +64,7 @@ class ChordSpace(BoxSpace[ChordBox]):
     def __init__(
         self, corpus: Corpus, gap: float, *, constraint: CountConstraint | None = None
     ) -> None:
+        highspy_module()  # which is missing now rather than in the first look
         self._corpus, self._gap, self._constraint = corpus, gap, constraint
         self._totals = totals(corpus)
         self._first_box = first_box(corpus, self._totals)

@@ -12,6 +12,7 @@ not. Rounding of the right-hand side is bounded too, and added. That needs bound
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -21,7 +22,7 @@ import numpy.typing as npt
 from lpsmap_search.arrays import FloatArray, IntArray
 from lpsmap_search.sparse_matrix import SparseMatrix, sums_at
 
-__all__ = ["Basis", "LinearProgram", "LinearSolution", "SimplexSolver"]
+__all__ = ["Basis", "LinearProgram", "LinearSolution", "SimplexSolver", "highspy_module"]
 
 Status = Literal["optimal", "infeasible", "below", "stopped", "failed"]
 
@@ -94,7 +95,7 @@ class Basis:
     """
 
     def __init__(self, columns: bytes, rows: bytes) -> None:
-        highspy = _imported()
+        highspy = highspy_module()
         self._highs = highspy.HighsBasis()
         self._highs.col_status = [highspy.HighsBasisStatus(status) for status in columns]
         self._highs.row_status = [highspy.HighsBasisStatus(status) for status in rows]
@@ -171,7 +172,7 @@ class SimplexSolver:
     """
 
     def __init__(
-        self, program: LinearProgram, options: dict[str, float | int | str | bool] | None = None
+        self, program: LinearProgram, options: Mapping[str, float | int | str | bool] | None = None
     ) -> None:
         self._highs = _silent()
         for name, value in {"presolve": "off", "threads": 1, **(options or {})}.items():
@@ -339,7 +340,7 @@ class SimplexSolver:
     def _pass(self) -> None:
         """Pass the program to HiGHS, which forgets its basis."""
         n, m, matrix = self.n_columns, self.n_rows, self._matrix
-        highspy = _imported()
+        highspy = highspy_module()
         self._highs.passModel(
             n,
             m,
@@ -385,37 +386,48 @@ class SimplexSolver:
     def _solution(self, status: Status) -> LinearSolution:
         highs = self._highs
         solution, statuses = highs.getSolution(), highs.getBasis()
-        x, y = np.array(solution.col_value), np.array(solution.row_dual)
-        if not solution.dual_valid or len(y) != self.n_rows or not np.isfinite(y).all():
-            y = np.zeros(self.n_rows)
-        costs = self._objective - self._matrix.weighted_rows(y)
-        bound = self._dual_bound(self._objective, y)
+        x, y = np.array(solution.col_value), self._usable(solution.row_dual)
+        if len(x) != self.n_columns or not np.isfinite(x).all():  # after a failure
+            x = np.clip(0.0, self._lower, self._upper)
+        costs, bound = self._dual_bound(self._objective, y)
         if status == "infeasible":
-            _, has_ray, ray = highs.getDualRay()
-            nothing = np.zeros(self.n_columns)
-            # the value zero of every x is below zero, so that there is no x
-            if has_ray and any(self._dual_bound(nothing, s * np.array(ray)) < 0.0 for s in (1, -1)):
+            ray = highs.getDualRay()
+            if ray[1] and self._proves_infeasible(np.array(ray[2])):
                 bound = -np.inf
         self._last = Basis.from_highs(statuses, self.n_rows) if statuses.valid else None
         objective = highs.getObjectiveValue()
         return LinearSolution(status, bound, objective, x, costs, y, self._last)
 
-    def _dual_bound(self, objective: FloatArray, y: FloatArray) -> float:
-        """Return what no x exceeds, by weak duality, whatever y is."""
-        matrix, lower, upper = self._matrix, self._row_lower, self._row_upper
-        without_bound = ((y > 0.0) & (upper == np.inf)) | ((y < 0.0) & (lower == -np.inf))
-        y = np.where(without_bound, 0.0, y)
-        sides = np.where(y > 0.0, upper, lower)
+    def _usable(self, duals: npt.ArrayLike) -> FloatArray:
+        """Return row duals that have finite bounds, zeros where HiGHS has none."""
+        y: FloatArray = np.array(duals, dtype=np.float64)
+        if len(y) != self.n_rows or not np.isfinite(y).all():
+            return np.zeros(self.n_rows)
+        y[(y > 0.0) & (self._row_upper == np.inf)] = 0.0
+        y[(y < 0.0) & (self._row_lower == -np.inf)] = 0.0
+        return y
+
+    def _proves_infeasible(self, ray: FloatArray) -> bool:
+        """Return whether the objective zero is below zero for every x: then there is no x.
+
+        The sign of HiGHS's rays depends on its version.
+        """
+        nothing = np.zeros(self.n_columns)
+        return any(self._dual_bound(nothing, self._usable(y))[1] < 0.0 for y in (ray, -ray))
+
+    def _dual_bound(self, objective: FloatArray, y: FloatArray) -> tuple[FloatArray, float]:
+        """Return the reduced costs, and what no x exceeds, by weak duality, whatever y is."""
+        matrix, n = self._matrix, len(objective)
         weighted = matrix.value * y[matrix.row]
-        costs = objective - sums_at(matrix.column, weighted, len(objective))
-        sizes = sums_at(matrix.column, np.abs(weighted), len(objective))
-        by_columns = np.maximum(costs * self._lower, costs * self._upper)
+        costs = objective - sums_at(matrix.column, weighted, n)
+        sizes = np.abs(objective) + sums_at(matrix.column, np.abs(weighted), n)
+        sides = np.where(y > 0.0, self._row_upper, self._row_lower)
         by_rows = np.multiply(y, sides, out=np.zeros_like(y), where=y != 0.0)
+        by_columns = np.maximum(costs * self._lower, costs * self._upper)
         widest = np.maximum(np.abs(self._lower), np.abs(self._upper))
-        size = float(((np.abs(objective) + sizes) * widest).sum() + np.abs(by_rows).sum())
-        # every sum has at most so many terms, and each is rounded at most once for each of them
-        rounding = UNIT * (len(objective) + 2 * len(y) + 4) * size
-        return float(by_columns.sum() + by_rows.sum()) + rounding
+        # no sum has more terms than this, each is rounded once for each of them at most
+        rounding = UNIT * (n + 2 * len(y) + 4) * (sizes @ widest + np.abs(by_rows).sum())
+        return costs, float(by_columns.sum() + by_rows.sum() + rounding)
 
 
 _STATUSES: dict[str, Status] = {
@@ -436,8 +448,8 @@ def _broadcast(
     return index, [np.full(len(index), x, dtype=np.float64) for x in values]
 
 
-def _imported() -> Any:
-    """Return the module of HiGHS.
+def highspy_module() -> Any:
+    """Return the module of HiGHS's package.
 
     Raises
     ------
@@ -455,7 +467,7 @@ def _imported() -> Any:
 
 def _silent() -> Any:
     """Return HiGHS, which otherwise prints its version as soon as it is made with callbacks."""
-    highspy = _imported()
+    highspy = highspy_module()
 
     class Silent(highspy.Highs):  # type: ignore[misc,name-defined]
         def enableCallbacks(self) -> None:  # noqa: N802
