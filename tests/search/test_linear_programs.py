@@ -128,15 +128,17 @@ def check(solver: SimplexSolver, program: LinearProgram, basis: Basis | None = N
     assert found.bound == pytest.approx(best, abs=1e-9)
 
 
-def test_a_basis_is_where_the_next_solve_starts() -> None:
-    rng = np.random.default_rng(3)
-    n, m = 30, 20
-    weights = rng.integers(0, 4, (m, n))
+def larger_program() -> LinearProgram:
+    rng, n, m = np.random.default_rng(3), 30, 20
     row, column = np.indices((m, n))
-    matrix = SparseMatrix.from_entries(row, column, weights, (m, n))
-    program = LinearProgram(
+    matrix = SparseMatrix.from_entries(row, column, rng.integers(0, 4, (m, n)), (m, n))
+    return LinearProgram(
         rng.random(n), np.zeros(n), np.ones(n), matrix, np.zeros(m), np.full(m, 8.0)
     )
+
+
+def test_a_basis_is_where_the_next_solve_starts() -> None:
+    program = larger_program()
     limited = {"simplex_iteration_limit": 0}
     first = SimplexSolver(program).solve()
     assert first.basis is not None
@@ -161,6 +163,16 @@ def test_limits_leave_valid_bounds() -> None:
                 found = SimplexSolver(program).solve(cutoff=cutoff)
                 assert found.bound >= best - 1e-13
                 assert found.bound <= max(best, cutoff) + 1e-9
+
+
+def test_a_solve_ends_below_its_cutoff() -> None:
+    program = larger_program()
+    best = SimplexSolver(program).solve().bound
+    for cutoff in (best + 0.01, best + 0.1, best + 1.0):
+        found = SimplexSolver(program).solve(cutoff=cutoff)
+        assert found.status == "below"
+        assert best <= found.bound <= cutoff + 1e-9
+    assert SimplexSolver(program).solve(cutoff=best - 0.01).status == "optimal"
 
 
 def test_matrices() -> None:

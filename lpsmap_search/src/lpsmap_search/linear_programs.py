@@ -211,7 +211,7 @@ class SimplexSolver:
         """
         columns, (values,) = _broadcast(columns, values)
         self._objective[columns] = values
-        self._highs.changeColsCost(len(columns), columns, values)
+        self._highs.changeColsCost(len(columns), columns, -values)
 
     def change_bounds(
         self, columns: npt.ArrayLike, lower: npt.ArrayLike, upper: npt.ArrayLike
@@ -346,9 +346,9 @@ class SimplexSolver:
             m,
             len(matrix.value),
             int(highspy.MatrixFormat.kRowwise),
-            int(highspy.ObjSense.kMaximize),
+            int(highspy.ObjSense.kMinimize),  # HiGHS heeds a cutoff only then
             0.0,
-            self._objective,
+            -self._objective,
             self._lower,
             self._upper,
             self._row_lower,
@@ -386,7 +386,7 @@ class SimplexSolver:
     def _solution(self, status: Status) -> LinearSolution:
         highs = self._highs
         solution, statuses = highs.getSolution(), highs.getBasis()
-        x, y = np.array(solution.col_value), self._usable(solution.row_dual)
+        x, y = np.array(solution.col_value), self._usable(-np.array(solution.row_dual))
         if len(x) != self.n_columns or not np.isfinite(x).all():  # after a failure
             x = np.clip(0.0, self._lower, self._upper)
         costs, bound = self._dual_bound(self._objective, y)
@@ -395,7 +395,7 @@ class SimplexSolver:
             if ray[1] and self._proves_infeasible(np.array(ray[2])):
                 bound = -np.inf
         self._last = Basis.from_highs(statuses, self.n_rows) if statuses.valid else None
-        objective = highs.getObjectiveValue()
+        objective = -highs.getObjectiveValue()
         return LinearSolution(status, bound, objective, x, costs, y, self._last)
 
     def _usable(self, duals: npt.ArrayLike) -> FloatArray:
@@ -410,7 +410,7 @@ class SimplexSolver:
     def _proves_infeasible(self, ray: FloatArray) -> bool:
         """Return whether the objective zero is below zero for every x: then there is no x.
 
-        The sign of HiGHS's rays depends on its version.
+        Both signs of the ray are tried.
         """
         nothing = np.zeros(self.n_columns)
         return any(self._dual_bound(nothing, self._usable(y))[1] < 0.0 for y in (ray, -ray))
