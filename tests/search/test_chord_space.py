@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import pickle
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -280,6 +281,9 @@ def test_boxes_and_spaces_can_be_sent() -> None:
             assert [look.bound for look in looks] == [look.bound for look in again]
             for look, other in zip(looks, again, strict=True):
                 assert (look.children[0].bounds == other.children[0].bounds).all()
+    with ThreadPoolExecutor(2) as pool:
+        both = list(pool.map(lambda _: space.look(nodes, OPTIMUM), range(8)))
+    assert all([look.bound for look in looks] == [x.bound for x in found] for found in both)
     arrays = space.pack([space.root()])
     assert {array.dtype.kind for array in arrays.values()} == {"f", "u"}
     [root] = space.unpack(arrays)

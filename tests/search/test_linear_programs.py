@@ -175,6 +175,26 @@ def test_a_solve_ends_below_its_cutoff() -> None:
     assert SimplexSolver(program).solve(cutoff=best - 0.01).status == "optimal"
 
 
+def test_large_programs_are_ended_by_ctrl_c(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("lpsmap_search.linear_programs.LARGE", 0)
+    solver = SimplexSolver(larger_program())
+    wait, interrupts = solver._highs.wait, iter([KeyboardInterrupt])
+
+    def interrupted(seconds: float) -> tuple[bool, object]:
+        for interrupt in interrupts:
+            raise interrupt
+        found: tuple[bool, object] = wait(seconds)
+        return found
+
+    monkeypatch.setattr(solver._highs, "wait", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        solver.solve()
+    again = solver.solve()
+    assert again.status == "optimal"
+    monkeypatch.undo()
+    assert again.bound == pytest.approx(SimplexSolver(larger_program()).solve().bound, abs=1e-9)
+
+
 def test_matrices() -> None:
     matrix = SparseMatrix.from_entries([1, 0, 1, 1], [2, 1, 0, 2], [1.0, 2.0, 3.0, 4.0], (3, 4))
     full = np.array([[0.0, 2.0, 0.0, 0.0], [3.0, 0.0, 5.0, 0.0], [0.0] * 4])

@@ -26,6 +26,9 @@ __all__ = ["Basis", "LinearProgram", "LinearSolution", "SimplexSolver", "highspy
 
 Status = Literal["optimal", "infeasible", "below", "stopped", "failed"]
 
+Option = float | int | str | bool
+"""Value of an option of HiGHS."""
+
 BASIC = 1
 """HiGHS's number of a basic column or row."""
 
@@ -171,12 +174,9 @@ class SimplexSolver:
         If highspy is not installed.
     """
 
-    def __init__(
-        self, program: LinearProgram, options: Mapping[str, float | int | str | bool] | None = None
-    ) -> None:
-        self._highs = _silent()
-        for name, value in {"presolve": "off", "threads": 1, **(options or {})}.items():
-            self._highs.setOptionValue(name, value)
+    def __init__(self, program: LinearProgram, options: Mapping[str, Option] | None = None) -> None:
+        self._options = {"presolve": "off", "threads": 1, **(options or {})}
+        self._highs = _silent(self._options)
         self._objective, self._lower, self._upper = (
             np.array(x, dtype=np.float64) for x in (program.objective, program.lower, program.upper)
         )
@@ -381,6 +381,8 @@ class SimplexSolver:
                 interrupted = True
                 highs.cancelSolve()
         if interrupted:
+            # this one would be interrupted again in every solve
+            self._highs, self._is_current = _silent(self._options), False
             raise KeyboardInterrupt
 
     def _solution(self, status: Status) -> LinearSolution:
@@ -465,7 +467,7 @@ def highspy_module() -> Any:
     return highspy
 
 
-def _silent() -> Any:
+def _silent(options: Mapping[str, Option]) -> Any:
     """Return HiGHS, which otherwise prints its version as soon as it is made with callbacks."""
     highspy = highspy_module()
 
@@ -476,4 +478,6 @@ def _silent() -> Any:
 
     highs = Silent()
     highs.silent()
+    for name, value in options.items():
+        highs.setOptionValue(name, value)
     return highs
