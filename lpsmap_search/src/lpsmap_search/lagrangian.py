@@ -22,7 +22,7 @@ import numpy as np
 
 from lpsmap_core import kernel, leaf
 from lpsmap_search.arrays import BoolArray, FloatArray, FloatTable, IntArray
-from lpsmap_search.branching import Means, choose_branch
+from lpsmap_search.branching import Branch, Means, choose_branch
 from lpsmap_search.corpus import Derivations
 from lpsmap_search.shares import SLACK, Totals, phi, tighten
 from lpsmap_search.viterbi import Memory, best_counts
@@ -243,9 +243,7 @@ def bound_boxes(
                 h[m] -= rate * f[m]
             x = max(x - rate * excess, 0.0)
         results.bound[b] = least
-        branch = choose_branch(first, totals, low, high, means)
-        results.branch[b], results.lower[b] = branch.parameter, branch.lower
-        results.below[b], results.above[b] = branch.below, branch.above
+        _note_branch(b, choose_branch(first, totals, low, high, means), results)
 
 
 @leaf
@@ -320,3 +318,10 @@ def _fit_points(low: FloatArray, high: FloatArray, h: FloatArray) -> None:
             return
     for m in range(len(h)):
         h[m] = np.log(max(low[m], LEAST))
+
+
+@leaf
+def _note_branch(b: int, branch: Branch, results: Bounds) -> None:
+    """Write where to divide a box."""
+    results.branch[b], results.lower[b] = branch.parameter, branch.lower
+    results.below[b], results.above[b] = branch.below, branch.above
