@@ -6,7 +6,7 @@ import itertools
 
 import numpy as np
 
-from lpsmap_search import Corpus, CountConstraint
+from lpsmap_search import Corpus, CountConstraint, CountModel
 
 
 def all_counts(corpus: Corpus, s: int) -> set[tuple[int, ...]]:
@@ -39,6 +39,23 @@ def best_likelihood(corpus: Corpus, constraint: CountConstraint | None = None) -
         rows = rows[rows @ constraint.weights >= constraint.least - 1e-9]
     sums = np.add.reduceat(rows, corpus.model.first[:-1], axis=1)
     return float((_x_log_x(rows).sum(axis=1) - _x_log_x(sums).sum(axis=1)).max())
+
+
+def corpus_counts(corpus: Corpus) -> np.ndarray:
+    """Return the counts of all choices of structures; equal sentences have equal ones."""
+    totals = {(0,) * corpus.model.n_parameters}
+    for s, times in enumerate(corpus.multiplicity):
+        own = [tuple(times * np.array(f)) for f in all_counts(corpus, s)]
+        totals = {tuple(map(sum, zip(a, b, strict=True))) for a in totals for b in own}
+    return np.array(sorted(totals), dtype=np.float64)
+
+
+def shares_of(model: CountModel, counts: np.ndarray) -> np.ndarray:
+    """Return the shares of counts; those of an unused block are one of its first parameter."""
+    unused = model.sums(counts) == 0.0
+    counts = counts.copy()
+    counts[model.first[:-1][unused]] = 1.0
+    return model.normalised(counts)
 
 
 def _x_log_x(x: np.ndarray) -> np.ndarray:

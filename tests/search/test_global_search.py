@@ -2,19 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-
 import numpy as np
 import pytest
 
-from brute_force import all_counts, best_likelihood
-from corpora import EIGHT, FIVE, OPTIMUM, OPTIMUM_OF_EIGHT
+from brute_force import best_likelihood, corpus_counts, shares_of
+from corpora import EIGHT, FIVE, KINDS, OPTIMUM, OPTIMUM_OF_EIGHT, drawn_corpus
 from lpsmap_search import (
-    BinaryGrammar,
     Corpus,
-    CountModel,
     DependencyModelWithValence,
-    HiddenMarkovModel,
     expectation_maximisation,
     global_search,
     restarts,
@@ -22,22 +17,6 @@ from lpsmap_search import (
 from lpsmap_search.lagrangian import Asked, Bounds, bound_boxes
 from lpsmap_search.shares import first_box, fraction_above, fraction_below, tighten, totals
 from lpsmap_search.viterbi import memory_for
-
-KINDS: dict[str, Callable[[Sequence[str]], CountModel]] = {
-    "dependencies": DependencyModelWithValence,
-    "states": lambda symbols: HiddenMarkovModel(2, symbols),
-    "grammar": lambda symbols: BinaryGrammar(2, symbols),
-}
-
-
-def drawn_corpus(kind: str, rng: np.random.Generator) -> Corpus:
-    symbols = "abc"[: rng.integers(2, 4)]
-    longest = 4 if kind == "dependencies" else 3
-    sentences = [
-        "".join(rng.choice(list(symbols), rng.integers(1, longest + 1)))
-        for _ in range(rng.integers(1, 4))
-    ]
-    return Corpus(KINDS[kind](symbols), sentences)
 
 
 @pytest.mark.compiled
@@ -103,14 +82,6 @@ def test_bounds_hold_in_every_box_for_any_multipliers(kind: str) -> None:
                 assert bound >= values[inside].max() - 1e-9
 
 
-def shares_of(model: CountModel, counts: np.ndarray) -> np.ndarray:
-    """Return the shares of counts; those of an unused block are one of its first parameter."""
-    unused = model.sums(counts) == 0.0
-    counts = counts.copy()
-    counts[model.first[:-1][unused]] = 1.0
-    return model.normalised(counts)
-
-
 @pytest.mark.parametrize("kind", KINDS)
 def test_no_shares_are_lost_where_boxes_are_tightened_or_divided(kind: str) -> None:
     rng = np.random.default_rng(7)
@@ -144,15 +115,6 @@ def test_the_divided_halves_leave_out_fractions_that_no_counts_have() -> None:
     # a value that rounding left just under a fraction is that fraction
     assert fraction_below(0.4 - 1e-15, 5, 5) == 0.4
     assert fraction_below(0.123, 0, 10_000) == fraction_above(0.123, 0, 10_000) == 0.123
-
-
-def corpus_counts(corpus: Corpus) -> np.ndarray:
-    """Return the counts of all choices of structures; equal sentences have equal ones."""
-    totals = {(0,) * corpus.model.n_parameters}
-    for s, times in enumerate(corpus.multiplicity):
-        own = [tuple(times * np.array(f)) for f in all_counts(corpus, s)]
-        totals = {tuple(map(sum, zip(a, b, strict=True))) for a in totals for b in own}
-    return np.array(sorted(totals), dtype=np.float64)
 
 
 def bounded(

@@ -22,8 +22,9 @@ import numpy as np
 
 from lpsmap_core import kernel, leaf
 from lpsmap_search.arrays import BoolArray, FloatArray, FloatTable, IntArray
+from lpsmap_search.branching import Branch, Means, choose_branch
 from lpsmap_search.corpus import Derivations
-from lpsmap_search.shares import SLACK, Totals, fraction_above, fraction_below, tighten
+from lpsmap_search.shares import SLACK, Totals, phi, tighten
 from lpsmap_search.viterbi import Memory, best_counts
 
 __all__ = ["Asked", "Bounds", "bound_boxes"]
@@ -39,9 +40,6 @@ STATIONARY = 1e-20
 
 LEAST = 1e-300
 """Probability whose logarithm stands for that of zero."""
-
-MARGIN = 0.2
-"""Share of its width that a box keeps on either side of where it is divided, at least."""
 
 
 class Asked(NamedTuple):
@@ -70,12 +68,6 @@ class Bounds(NamedTuple):
     """Those of the best structures met that satisfy the constraint."""
     value: FloatArray
     """Their likelihood; -inf if there are none."""
-
-
-@leaf
-def phi(p: float) -> float:
-    """Return ``p log p``."""
-    return p * np.log(p) if p > 0.0 else 0.0
 
 
 class _Vertices(NamedTuple):
@@ -163,17 +155,6 @@ def _best_on_chords(
     return value
 
 
-class _Means(NamedTuple):
-    """Sums over the steps at a box, weighted by the counts of blocks."""
-
-    counts: FloatArray
-    """(C,) of the blocks."""
-    p: FloatArray
-    """(M,) of the points that attain the second maximum."""
-    value: FloatArray
-    """(M,) of phi there."""
-
-
 @kernel
 def bound_boxes(
     derivations: Derivations,
@@ -223,7 +204,7 @@ def bound_boxes(
         np.empty(_most_vertices(first)),
     )
     h, p, f, scores = np.empty(n), np.empty(n), np.empty(n), np.empty(n)
-    means = _Means(np.empty(n_blocks), np.empty(n), np.empty(n))
+    means = Means(np.empty(n_blocks), np.empty(n), np.empty(n))
     for b in range(len(boxes)):
         low, high = boxes[b, :n], boxes[b, n:]
         results.value[b] = -np.inf
@@ -262,7 +243,7 @@ def bound_boxes(
                 h[m] -= rate * f[m]
             x = max(x - rate * excess, 0.0)
         results.bound[b] = least
-        _choose(b, first, totals, low, high, means, results)
+        _note_branch(b, choose_branch(first, totals, low, high, means), results)
 
 
 @leaf
@@ -297,7 +278,7 @@ def _relax(
 
 
 @leaf
-def _subtract_shares(first: IntArray, p: FloatArray, f: FloatArray, means: _Means) -> float:
+def _subtract_shares(first: IntArray, p: FloatArray, f: FloatArray, means: Means) -> float:
     """Turn counts into the subgradient, and return its squared length; add to the means."""
     length = 0.0
     for c in range(len(first) - 1):
@@ -340,34 +321,7 @@ def _fit_points(low: FloatArray, high: FloatArray, h: FloatArray) -> None:
 
 
 @leaf
-def _choose(
-    b: int,
-    first: IntArray,
-    totals: Totals,
-    low: FloatArray,
-    high: FloatArray,
-    means: _Means,
-    results: Bounds,
-) -> None:
-    """Choose where to branch: where the mean of phi is farthest above phi of the mean.
-
-    At the optimum of the multipliers, means over the steps are a solution of the relaxation, and
-    what it gains by mixing points of the box is what branching takes away.
-    """
-    most, branch, block = -1.0, -1, 0
-    for c in range(len(first) - 1):
-        total = means.counts[c]
-        for m in range(first[c], first[c + 1]):
-            if high[m] > low[m]:
-                gain = means.value[m] - total * phi(means.p[m] / total) if total > 0.0 else 0.0
-                if gain > most:
-                    most, branch, block = gain, m, c
-    results.branch[b], results.lower[b] = branch, False
-    if branch >= 0:
-        bottom, width = low[branch], high[branch] - low[branch]
-        total = means.counts[block]
-        p = means.p[branch] / total if total > 0.0 else bottom + 0.5 * width
-        at = min(max(p, bottom + MARGIN * width), bottom + (1.0 - MARGIN) * width)
-        results.below[b] = below = fraction_below(at, totals.least[block], totals.most[block])
-        results.above[b] = above = fraction_above(at, totals.least[block], totals.most[block])
-        results.lower[b] = p - below < above - p or (p == at and p - bottom < 0.5 * width)
+def _note_branch(b: int, branch: Branch, results: Bounds) -> None:
+    """Write where to divide a box."""
+    results.branch[b], results.lower[b] = branch.parameter, branch.lower
+    results.below[b], results.above[b] = branch.below, branch.above

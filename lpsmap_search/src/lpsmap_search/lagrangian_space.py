@@ -9,6 +9,7 @@ import numpy as np
 
 from lpsmap_core import Look, Space
 from lpsmap_search.arrays import FloatArray
+from lpsmap_search.branching import Branch, halves
 from lpsmap_search.constraints import CountConstraint
 from lpsmap_search.corpus import Corpus
 from lpsmap_search.lagrangian import Asked, Bounds, bound_boxes
@@ -27,10 +28,6 @@ MOST_BOXES = 32
 
 MOST_WORK = 30_000_000
 """Scores that are added for boxes that are looked at together: a tenth of a second."""
-
-NARROW = 1e-9
-"""Boxes of this width are not divided: what is left of their gap is rounding, or the constraint's,
-whose multiplier leaves one where no structures satisfy it with equality."""
 
 
 class Box(NamedTuple):
@@ -114,7 +111,7 @@ class LagrangianSpace(Space[Box, FloatArray]):
         return [
             Look(
                 float(results.bound[i]),
-                _halves(boxes[i], multipliers[i], i, results)
+                _children(boxes[i], multipliers[i], i, results)
                 if results.bound[i] > threshold
                 else (),
                 results.counts[i] if results.value[i] > score else None,
@@ -124,12 +121,11 @@ class LagrangianSpace(Space[Box, FloatArray]):
         ]
 
 
-def _halves(box: FloatArray, multipliers: FloatArray, i: int, results: Bounds) -> list[Box]:
-    """Return what a box is divided into, first the part with the relaxation's point."""
-    m, n = int(results.branch[i]), len(box) // 2
-    if m < 0 or box[n + m] <= box[m] + NARROW:
-        return []
-    below, above = box.copy(), box.copy()
-    below[n + m], above[m] = results.below[i], results.above[i]
-    halves = [Box(below, multipliers), Box(above, multipliers)]
-    return halves if results.lower[i] else halves[::-1]
+def _children(box: FloatArray, multipliers: FloatArray, i: int, results: Bounds) -> list[Box]:
+    branch = Branch(
+        int(results.branch[i]),
+        float(results.below[i]),
+        float(results.above[i]),
+        bool(results.lower[i]),
+    )
+    return [Box(half, multipliers) for half in halves(box, branch)]

@@ -16,7 +16,16 @@ from lpsmap_search.arrays import FloatArray, IntArray
 from lpsmap_search.corpus import Corpus
 from lpsmap_search.viterbi import best_counts, memory_for
 
-__all__ = ["Totals", "first_box", "fraction_above", "fraction_below", "shrink", "tighten", "totals"]
+__all__ = [
+    "Totals",
+    "first_box",
+    "fraction_above",
+    "fraction_below",
+    "phi",
+    "shrink",
+    "tighten",
+    "totals",
+]
 
 SLACK = 1e-9
 """Rounding that sums of probabilities may show."""
@@ -35,6 +44,12 @@ class Totals(NamedTuple):
     """(C,)."""
     most: IntArray
     """(C,)."""
+
+
+@leaf
+def phi(p: float) -> float:
+    """Return ``p log p``."""
+    return p * np.log(p) if p > 0.0 else 0.0
 
 
 def totals(corpus: Corpus) -> Totals:

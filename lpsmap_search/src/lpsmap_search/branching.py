@@ -1,0 +1,88 @@
+"""Where a box is divided."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from lpsmap_core import leaf
+from lpsmap_search.arrays import FloatArray, IntArray
+from lpsmap_search.shares import Totals, fraction_above, fraction_below, phi
+
+__all__ = ["Branch", "Means", "choose_branch", "halves"]
+
+MARGIN = 0.2
+"""Share of its width that a box keeps on either side of where it is divided, at least."""
+
+NARROW = 1e-9
+"""Boxes of this width are not divided: what is left of their gap is rounding, or the constraint's,
+whose multiplier leaves one where no structures satisfy it with equality."""
+
+
+class Means(NamedTuple):
+    """A solution of a relaxation: points of a box, weighted by the counts of blocks."""
+
+    counts: FloatArray
+    """(C,) of the blocks."""
+    p: FloatArray
+    """(M,) weighted sums of the points."""
+    value: FloatArray
+    """(M,) of what the relaxation takes for phi there."""
+
+
+class Branch(NamedTuple):
+    """A parameter that divides a box, and where."""
+
+    parameter: int
+    """-1 if all have one value left."""
+    below: float
+    """Its largest value in the box below."""
+    above: float
+    """Its smallest one in the box above."""
+    lower: bool
+    """Whether the relaxation's point is in the box below."""
+
+
+@leaf
+def choose_branch(
+    first: IntArray, totals: Totals, low: FloatArray, high: FloatArray, means: Means
+) -> Branch:
+    """Choose the parameter where the mean of phi is farthest above phi of the mean.
+
+    What the relaxation gains there is what branching takes away.
+    """
+    most, branch, block = -1.0, -1, 0
+    for c in range(len(first) - 1):
+        total = means.counts[c]
+        for m in range(first[c], first[c + 1]):
+            if high[m] > low[m]:
+                gain = means.value[m] - total * phi(means.p[m] / total) if total > 0.0 else 0.0
+                if gain > most:
+                    most, branch, block = gain, m, c
+    if branch < 0:
+        return Branch(branch, 0.0, 0.0, False)
+    bottom, width = low[branch], high[branch] - low[branch]
+    total = means.counts[block]
+    p = means.p[branch] / total if total > 0.0 else bottom + 0.5 * width
+    at = min(max(p, bottom + MARGIN * width), bottom + (1.0 - MARGIN) * width)
+    below = fraction_below(at, totals.least[block], totals.most[block])
+    above = fraction_above(at, totals.least[block], totals.most[block])
+    lower = p - below < above - p or (p == at and p - bottom < 0.5 * width)
+    return Branch(branch, below, above, lower)
+
+
+def halves(box: FloatArray, branch: Branch) -> list[FloatArray]:
+    """Return what a box is divided into, first the part with the relaxation's point.
+
+    Parameters
+    ----------
+    box
+        (2 M,) lower, then upper bounds.
+    branch
+        Where to divide it.
+    """
+    m, n = branch.parameter, len(box) // 2
+    if m < 0 or box[n + m] <= box[m] + NARROW:
+        return []
+    below, above = box.copy(), box.copy()
+    below[n + m], above[m] = branch.below, branch.above
+    return [below, above] if branch.lower else [above, below]

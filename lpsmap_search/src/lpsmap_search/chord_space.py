@@ -1,0 +1,135 @@
+"""Boxes of parameters that are bounded by linear programs, as nodes of a search."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from lpsmap_core import Look
+from lpsmap_search.arrays import FloatArray
+from lpsmap_search.box_space import Arrays, BoxSpace
+from lpsmap_search.branching import Means, choose_branch, halves
+from lpsmap_search.chord_program import ChordProgram
+from lpsmap_search.constraints import CountConstraint
+from lpsmap_search.corpus import Corpus
+from lpsmap_search.linear_programs import Basis, LinearSolution, SimplexSolver, highspy_module
+from lpsmap_search.shares import first_box, tighten, totals
+from lpsmap_search.viterbi import viterbi
+
+__all__ = ["ChordBox", "ChordSpace"]
+
+MOST_BOXES = 16
+"""That are looked at together, by one solver."""
+
+MOST_ENTRIES = 50_000
+"""Of the programs of boxes that are looked at together: a tenth of a second."""
+
+LEAST = 1e-10
+"""Share that stands for zero where structures are sought: one that a rare mixture may have."""
+
+
+class ChordBox(NamedTuple):
+    """A box of parameters, and where its program starts."""
+
+    bounds: FloatArray
+    """(2 M,) lower, then upper bounds."""
+    basis: Basis | None
+    """That of the parent's solution."""
+
+
+class ChordSpace(BoxSpace[ChordBox]):
+    """What a search asks about boxes; its answers are counts.
+
+    It can be pickled, and looked at from many threads.
+
+    Parameters
+    ----------
+    corpus
+        The sentences.
+    gap
+        Of the search.
+    constraint
+        What counts satisfy, or None. The bounds cover unequal structures for equal sentences.
+
+    Raises
+    ------
+    ImportError
+        If highspy is not installed.
+    """
+
+    def __init__(
+        self, corpus: Corpus, gap: float, *, constraint: CountConstraint | None = None
+    ) -> None:
+        highspy_module()  # which is missing now rather than in the first look
+        self._corpus, self._gap, self._constraint = corpus, gap, constraint
+        self._totals = totals(corpus)
+        self._first_box = first_box(corpus, self._totals)
+        self._program = ChordProgram(corpus, self._totals, constraint)
+        self.batch = min(max(MOST_ENTRIES // self._program.n_entries, 1), MOST_BOXES)
+
+    def root(self) -> ChordBox:
+        """Return the box of all parameters."""
+        return ChordBox(self._first_box, None)
+
+    def pack(self, nodes: Sequence[ChordBox]) -> Arrays:
+        """Return boxes as arrays; one without a basis gets that of the slacks."""
+        slack = self._program.slack_basis
+        statuses = [(node.basis or slack).statuses() for node in nodes]
+        return {
+            "bounds": np.array([node.bounds for node in nodes]),
+            "columns": np.array([np.frombuffer(columns, np.uint8) for columns, _ in statuses]),
+            "rows": np.array([np.frombuffer(rows, np.uint8) for _, rows in statuses]),
+        }
+
+    def unpack(self, arrays: Mapping[str, npt.NDArray[Any]]) -> list[ChordBox]:
+        """Return the boxes that `pack` was given."""
+        like = self.pack([self.root()])
+        for name, one in like.items():
+            rows = arrays[name]
+            if rows.shape[1:] != one.shape[1:] or rows.dtype != one.dtype:
+                raise ValueError(f"{name}: got rows {rows.shape[1:]}; expected {one.shape[1:]}.")
+        boxes = zip(*(arrays[name] for name in like), strict=True)
+        return [
+            ChordBox(bounds.copy(), Basis(columns.tobytes(), rows.tobytes()))
+            for bounds, columns, rows in boxes
+        ]
+
+    def look(self, nodes: Sequence[ChordBox], score: float) -> list[Look[ChordBox, FloatArray]]:
+        """Bound boxes, and divide those whose bound is too high."""
+        solver = self._program.solver()
+        return [self._look(solver, node, score) for node in nodes]
+
+    def _look(
+        self, solver: SimplexSolver, node: ChordBox, score: float
+    ) -> Look[ChordBox, FloatArray]:
+        model, n = self._corpus.model, self._corpus.model.n_parameters
+        box = node.bounds.copy()
+        low, high = box[:n], box[n:]
+        if not tighten(model.first, self._totals, low, high):
+            return Look(-math.inf)
+        chords = self._program.set_box(solver, low, high)
+        threshold = score + self._gap * max(1.0, abs(score))
+        solution = solver.solve(node.basis, cutoff=threshold)
+        if solution.bound <= threshold:
+            return Look(solution.bound)
+        f, sums = self._program.counts(solution.x)
+        means = Means(sums, f, chords.slope * f + chords.intercept * sums[model.block])
+        branch = choose_branch(model.first, self._totals, low, high, means)
+        children = [ChordBox(half, solution.basis) for half in halves(box, branch)]
+        counts = self._structures(f, solution)
+        value = model.log_likelihood(counts)
+        if value > score and (self._constraint is None or self._constraint.holds(counts)):
+            return Look(solution.bound, children, counts, value)
+        return Look(solution.bound, children)
+
+    def _structures(self, f: FloatArray, solution: LinearSolution) -> FloatArray:
+        """Return the counts of the best structures under the shares of the program's solution."""
+        model = self._corpus.model
+        scores = np.log(np.maximum(model.normalised(f), LEAST))
+        if self._constraint is not None:
+            scores -= solution.row_duals[-1] * self._constraint.weights
+        return viterbi(self._corpus, scores)[1]
