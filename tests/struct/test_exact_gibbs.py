@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+import test_dmv_tree
 import test_gibbs
 import test_matrix_tree
 from exact_gibbs import MASKS, check_draw, check_scores
@@ -20,10 +21,11 @@ from test_interrupts import run
 CASES = {
     **test_gibbs.CASES,
     **{f"crossing {name}": make for name, make in test_matrix_tree.CASES.items()},
+    "trees of the dependency model": lambda: test_dmv_tree.case(4),
 }
 
 QUICK, SLOW = 15, 280
-"""Draws of scores for each of eighteen cases: a few hundred, and five thousand."""
+"""Draws of scores for each of nineteen cases: a few hundred, and five thousand."""
 
 
 @pytest.mark.parametrize("name", CASES)
