@@ -67,7 +67,7 @@ def best_assignment(
         assignment = relax().decoded(limits)
     elif choice.after_own:
         assignment = relax().decoded(limits._replace(max_nodes=FIRST_NODES))
-        if not assignment.proved.all():
+        if not (assignment.proved.all() or limits.deadline.passed):
             assignment = hand_over(assignment, choice.solver, limits)
     else:
         assignment = hand_over(nothing(), choice.solver, limits, SHARE)
