@@ -87,6 +87,14 @@ def test_a_bound_that_is_known_ends_it() -> None:
     assert (found.finished, found.n_nodes, found.bound) == (True, 0, 2.0)
 
 
+def test_a_bound_that_is_known_holds_before_the_first_look() -> None:
+    search = Search("any", start=(1.0, "answer"), bound=2.0)
+    assert search.found.bound == 2.0
+    found = search.run(Unseen(), deadline=Deadline(0.0))
+    assert (found.finished, found.n_nodes, found.score, found.bound) == (False, 0, 1.0, 2.0)
+    assert Search("any").found.bound == math.inf
+
+
 class Unseen(Space[str, str]):
     """A space that nobody may look at."""
 

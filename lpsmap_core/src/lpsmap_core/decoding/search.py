@@ -214,6 +214,7 @@ class Search(Generic[Node, Answer]):
         self._open: _Open[Node] = _Open()
         self._open.add(bound, [root])
         self._out: list[NodeBatch[Node]] = []
+        self._renew_bound()
 
     @classmethod
     def resumed(cls, state: SearchState[Node, Answer], gap: float = 0.0) -> Search[Node, Answer]:
