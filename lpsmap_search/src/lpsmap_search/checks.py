@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import operator
 
-__all__ = ["checked_count", "checked_number", "checked_positive", "checked_time"]
+__all__ = ["checked_count", "checked_flag", "checked_number", "checked_positive", "checked_time"]
 
 
 def checked_count(name: str, value: int) -> int:
@@ -23,6 +23,19 @@ def checked_count(name: str, value: int) -> int:
     value = operator.index(value)
     if value < 1:
         raise ValueError(f"{name}: got {value}; expected at least 1.")
+    return value
+
+
+def checked_flag(name: str, value: bool) -> bool:
+    """Return a truth value.
+
+    Raises
+    ------
+    TypeError
+        If it is something else.
+    """
+    if not isinstance(value, bool):
+        raise TypeError(f"{name}: got {value!r}; expected True or False.")
     return value
 
 

@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import os
+import time
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
-from lpsmap_core import Deadline, Search, SearchProgress
+from lpsmap_core import Deadline, Search, SearchProgress, SearchResult, ended_by_ctrl_c
 from lpsmap_search.arrays import FloatArray
-from lpsmap_search.checks import checked_count, checked_number, checked_time
+from lpsmap_search.checkpoint import Autosave, Checkpoint, subject_of
+from lpsmap_search.checks import checked_count, checked_flag, checked_number, checked_time
 from lpsmap_search.constraints import CountConstraint, checked_constraint
 from lpsmap_search.corpus import Corpus
-from lpsmap_search.lagrangian_space import LagrangianSpace
 from lpsmap_search.local_search import restarts
+from lpsmap_search.progress import shown
+from lpsmap_search.relaxations import relaxation_named
+from lpsmap_search.search_loop import SearchLoop
+from lpsmap_search.workers import GivenExecutor, Workers
 
 __all__ = ["Certified", "global_search"]
 
@@ -34,9 +41,9 @@ class Certified:
     bound: float
     """No parameters and structures have a higher joint log-likelihood."""
     n_nodes: int
-    """Boxes that were bounded."""
+    """Boxes that were bounded, those of a checkpoint included."""
     seconds: float
-    """How long it took, local search included."""
+    """How long it took, local search included, and the calls before that a checkpoint continues."""
     proved: bool
     """Whether the bound is within the gap asked for. Else the bound holds, but proves no more than
     it says."""
@@ -57,31 +64,39 @@ class Certified:
 def global_search(
     corpus: Corpus,
     *,
+    relaxation: str = "lagrangian",
     gap: float = 0.01,
     max_time: float | None = None,
     max_nodes: int | None = None,
     n_restarts: int = 20,
     seed: int = 0,
     constraint: CountConstraint | None = None,
+    executor: GivenExecutor = None,
+    checkpoint: str | os.PathLike[str] | None = None,
+    checkpoint_interval: float = 60.0,
+    progress: bool = False,
     report: Callable[[SearchProgress], None] | None = None,
 ) -> Certified:
     """Find the parameters and structures of greatest joint likelihood, with a proof.
 
     Viterbi training maximises ``sum_m f_m log p_m`` over structures with counts f and parameters p.
-    Branch and bound over boxes of parameters (Gormley & Eisner 2013), each bounded by a Lagrangian
-    relaxation whose oracle is the Viterbi algorithm, see `lpsmap_search.lagrangian`. Every
-    relaxation meets structures, which are incumbents. The search is exponential in the worst case.
+    Branch and bound over boxes of parameters (Gormley & Eisner 2013), each bounded by a relaxation
+    that meets structures, which are incumbents. The search is exponential in the worst case. Limits
+    and Ctrl-C end it with the best that was found, and a bound that holds.
 
     Parameters
     ----------
     corpus
         The sentences.
+    relaxation
+        What bounds a box. ``"lagrangian"``: its oracle is the Viterbi algorithm, see
+        `lpsmap_search.lagrangian`.
     gap
         The search ends once the bound is within ``gap * max(1, abs(objective))`` of the objective.
     max_time
-        Limit of the seconds, or None. What is found by then, or by Ctrl-C, has its bound.
+        Limit of the seconds of this call, or None.
     max_nodes
-        Limit of the boxes, or None.
+        Limit of the boxes, those of the checkpoint included, or None.
     n_restarts
         Of Viterbi EM, for the first incumbent.
     seed
@@ -91,31 +106,127 @@ def global_search(
         multiplier joins the others: every bound holds for all structures that satisfy it, also for
         unequal ones of equal sentences, but no bound may come as near as `gap`, since the best
         mixture of structures can be better than any of them. Then the search ends unproved.
+    executor
+        Who bounds boxes: an executor of `concurrent.futures`, such as dask's
+        ``client.get_executor()``; a function that makes one; a number of processes; or None for
+        this process. The boxes of a worker that dies are bounded again: by another executor where
+        one can be made, else in this process. Processes import the script: it must start its work
+        below ``if __name__ == "__main__":``.
+    checkpoint
+        A file for the search, or None. If it exists, the search in it goes on: without restarts,
+        and with its nodes and seconds counted. It is written now and then and at the end, whatever
+        that is, and always whole. A process that is killed loses only what came after. Where it
+        cannot be written later on, a warning says so, and the search goes on.
+    checkpoint_interval
+        Seconds from one writing to the next, at least; longer where it would take over a tenth of
+        the time.
+    progress
+        Whether to show a line on the terminal: objective, bound, gap, nodes and their rate. It
+        takes the extra ``progress``.
     report
-        Called now and then with the objective, the bound, the number of nodes and the seconds.
+        Called now and then with the objective, the bound, the number of nodes and the seconds. If
+        it raises `KeyboardInterrupt`, the search ends as by Ctrl-C.
 
     Raises
     ------
+    TypeError
+        If an option is of another type than it should be.
     ValueError
-        If an option is out of range, or no structures satisfy the constraint.
+        If an option is out of range, no structures satisfy the constraint, the executor takes no
+        work, or the checkpoint is damaged, of another search or a newer release, or cannot be
+        written.
     """
-    gap = checked_number("gap", gap)
+    begin, gap = time.monotonic(), checked_number("gap", gap)
     max_nodes = None if max_nodes is None else checked_count("max_nodes", max_nodes)
-    limit = checked_time(max_time)
-    deadline = Deadline(limit)
+    n_restarts = checked_count("n_restarts", n_restarts)
+    interval = checked_number("checkpoint_interval", checkpoint_interval)
+    space_of, deadline = relaxation_named(relaxation), Deadline(checked_time(max_time))
     if constraint is not None:
         constraint = checked_constraint(corpus, constraint)
-    begin = restarts(
-        corpus,
-        n_restarts=n_restarts,
-        smoothing=0.1,
-        max_time=limit,
-        seed=seed,
-        constraint=constraint,
-    )
-    space = LagrangianSpace(corpus, gap, constraint=constraint)
-    search = Search(space.root(), gap, (begin.objective, begin.counts), bound=0.0)
-    found = search.run(space, max_nodes=max_nodes, deadline=deadline, report=report)
+    with ended_by_ctrl_c(deadline), shown(checked_flag("progress", progress)) as show:
+        space, autosave, state = space_of(corpus, gap, constraint=constraint), None, None
+        if checkpoint is not None:
+            file = Checkpoint(checkpoint, subject_of(corpus, constraint, relaxation), gap)
+            autosave, state = Autosave(file, space, interval), file.read(space)
+        workers = Workers(executor)
+        try:
+            if state is None:
+                best = restarts(
+                    corpus,
+                    n_restarts=n_restarts,
+                    smoothing=0.1,
+                    seed=seed,
+                    constraint=constraint,
+                    deadline=deadline,
+                )
+                search = Search(space.root(), gap, (best.objective, best.counts), bound=0.0)
+            else:
+                search = Search.resumed(state, gap)
+                begin -= state.found.seconds
+            listeners = [show] if report is None else [show, report]
+            _Watched(search, begin, deadline, listeners, autosave).run(
+                SearchLoop(search, space, workers, deadline, max_nodes)
+            )
+        finally:
+            workers.close()
+    return _certified(corpus, search.found, gap)
+
+
+class _Watched:
+    """A search whose progress is reported and saved.
+
+    Parameters
+    ----------
+    search
+        The search.
+    begin
+        When its clock showed zero.
+    deadline
+        Which Ctrl-C ends.
+    listeners
+        Who hears of the progress.
+    autosave
+        Where it is saved, or None.
+    """
+
+    def __init__(
+        self,
+        search: Search[Any, FloatArray],
+        begin: float,
+        deadline: Deadline,
+        listeners: Sequence[Callable[[SearchProgress], None]],
+        autosave: Autosave | None,
+    ) -> None:
+        self._search, self._begin, self._deadline = search, begin, deadline
+        self._listeners, self._autosave = listeners, autosave
+
+    def run(self, loop: SearchLoop) -> None:
+        """Run the search, and save how it ends."""
+        try:
+            self._tell()
+            loop.run(self._tell)
+        except KeyboardInterrupt:  # of a handler of the user's: the open boxes may be torn
+            self._autosave = None
+            self._deadline.end()
+        finally:
+            self._search.found.interrupted = self._deadline.cut
+            self._save(at_end=True)
+
+    def _tell(self) -> None:
+        self._save()
+        try:
+            for listener in self._listeners:
+                listener(self._search.found)
+        except KeyboardInterrupt:
+            self._deadline.end()
+
+    def _save(self, at_end: bool = False) -> None:
+        self._search.found.seconds = time.monotonic() - self._begin
+        if self._autosave is not None and (at_end or self._autosave.due):
+            self._autosave.save(self._search.state())
+
+
+def _certified(corpus: Corpus, found: SearchResult[FloatArray], gap: float) -> Certified:
     counts = np.asarray(found.answer)
     return Certified(
         corpus.model.normalised(counts),
@@ -124,6 +235,6 @@ def global_search(
         found.bound,
         found.n_nodes,
         found.seconds,
-        found.finished and found.bound <= found.score + gap * max(1.0, abs(found.score)) + ROUNDING,
+        found.bound <= found.score + gap * max(1.0, abs(found.score)) + ROUNDING,
         found.interrupted,
     )

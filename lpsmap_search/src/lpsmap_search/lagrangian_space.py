@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import NamedTuple
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
-from lpsmap_core import Look, Space
+from lpsmap_core import Look
 from lpsmap_search.arrays import FloatArray
+from lpsmap_search.box_space import Arrays, BoxSpace, stacked, unstacked
 from lpsmap_search.branching import Branch, halves
 from lpsmap_search.constraints import CountConstraint
 from lpsmap_search.corpus import Corpus
@@ -39,7 +41,7 @@ class Box(NamedTuple):
     """(M + 1,) that of the constraint last."""
 
 
-class LagrangianSpace(Space[Box, FloatArray]):
+class LagrangianSpace(BoxSpace[Box]):
     """What a search asks about boxes; its answers are counts.
 
     It can be pickled, and looked at from many threads.
@@ -60,6 +62,7 @@ class LagrangianSpace(Space[Box, FloatArray]):
         self,
         corpus: Corpus,
         gap: float,
+        *,
         n_steps: int = 20,
         constraint: CountConstraint | None = None,
     ) -> None:
@@ -78,6 +81,14 @@ class LagrangianSpace(Space[Box, FloatArray]):
     def root(self) -> Box:
         """Return the box of all parameters."""
         return Box(self._first_box, np.zeros(len(self._first_box) // 2 + 1))
+
+    def pack(self, nodes: Sequence[Box]) -> Arrays:
+        """Return boxes as arrays."""
+        return stacked(nodes)
+
+    def unpack(self, arrays: Mapping[str, npt.NDArray[Any]]) -> list[Box]:
+        """Return the boxes that `pack` was given."""
+        return unstacked(self.root(), arrays)
 
     def look(self, nodes: Sequence[Box], score: float) -> list[Look[Box, FloatArray]]:
         """Bound boxes, and divide those whose bound is too high."""

@@ -104,7 +104,7 @@ def expectation_maximisation(
     if constraint is not None:
         constraint = checked_constraint(corpus, constraint)
     step = expectation_step(corpus, method, step, constraint)
-    return _improved(corpus, parameters, step, smoothing, max_steps)
+    return _improved(corpus, parameters, step, smoothing, max_steps, Deadline())
 
 
 def unconstrained_step(corpus: Corpus, method: Method, temperature: float) -> ExpectationStep:
@@ -146,6 +146,7 @@ def _improved(
     e_step: ExpectationStep,
     smoothing: float,
     max_steps: int,
+    deadline: Deadline,
 ) -> Trained:
     model = corpus.model
     parameters = model.normalised(np.asarray(parameters, dtype=np.float64))
@@ -157,7 +158,7 @@ def _improved(
         if best is not None and value <= best.objective + 1e-10 * abs(best.objective):
             break
         best = Trained(parameters, counts, value, step)
-        if value == -math.inf:
+        if value == -math.inf or deadline.passed:
             break
         parameters = model.normalised(counts + smoothing)
     assert best is not None
@@ -177,6 +178,7 @@ def restarts(
     seed: int = 0,
     temperature: float = 1.0,
     constraint: CountConstraint | None = None,
+    deadline: Deadline | None = None,
 ) -> Trained:
     """Run expectation maximisation from many starts, and return the best result.
 
@@ -191,11 +193,13 @@ def restarts(
         parameters many structures tie, and rounding would choose among them. ``"random"`` draws the
         parameters of every block from the flat Dirichlet distribution.
     max_time
-        Limit of the seconds, or None; the first start is always run.
+        Limit of the seconds, or None; there always is a step from the first start.
     threads
         How many run at a time. The result does not depend on it, a limit of time aside.
     seed
         Of the random numbers.
+    deadline
+        When to stop, where the restarts are a part of something else; or None.
 
     Raises
     ------
@@ -207,7 +211,7 @@ def restarts(
     smoothing = checked_number("smoothing", smoothing)
     max_steps = checked_count("max_steps", max_steps)
     n_restarts, threads = checked_count("n_restarts", n_restarts), checked_count("threads", threads)
-    deadline = Deadline(checked_time(max_time))
+    deadline = Deadline(checked_time(max_time), within=deadline)
     model, unused = corpus.model, [unconstrained_step(corpus, method, temperature)]
     if constraint is not None:
         constraint = checked_constraint(corpus, constraint)
@@ -225,7 +229,7 @@ def restarts(
         except IndexError:
             free = unconstrained_step(corpus, method, temperature)
         step = expectation_step(corpus, method, free, constraint)
-        trained = _improved(corpus, counts, step, smoothing, max_steps)
+        trained = _improved(corpus, counts, step, smoothing, max_steps, deadline)
         unused.append(free)
         return trained
 

@@ -1,0 +1,273 @@
+"""Searches in files, to go on with after the process has ended.
+
+A file is a zip archive of arrays as `numpy.savez` writes them, without pickles: the open boxes as
+their space packs them, their bounds, the best counts, and a header in JSON.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+import math
+import os
+import time
+import warnings
+import zipfile
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from lpsmap_core import SearchResult, SearchState
+from lpsmap_search.arrays import FloatArray
+from lpsmap_search.box_space import Arrays, BoxSpace
+from lpsmap_search.constraints import CountConstraint
+from lpsmap_search.corpus import Corpus
+
+__all__ = ["Autosave", "Checkpoint", "Subject", "subject_of"]
+
+FORMAT, VERSION = "lpsmap-search checkpoint", 1
+
+SHARE = 0.1
+"""Of the time, at most, that goes into checkpoints."""
+
+State = SearchState[Any, FloatArray]
+
+
+class Subject(NamedTuple):
+    """Digests of everything that a checkpoint has to fit."""
+
+    corpus: str
+    """Of the model, too."""
+    constraint: str
+    relaxation: str
+    """Its name."""
+
+
+def subject_of(corpus: Corpus, constraint: CountConstraint | None, relaxation: str) -> Subject:
+    """Return the digests of a search's input."""
+    model = corpus.model
+    words = json.dumps([type(model).__qualname__, list(map(str, model.names))])
+    asked = [] if constraint is None else [constraint.weights, np.array(constraint.least)]
+    return Subject(
+        _digest([words.encode(), model.first, *corpus.derivations]), _digest(asked), relaxation
+    )
+
+
+def _digest(parts: Iterable[bytes | npt.NDArray[Any]]) -> str:
+    found = hashlib.sha256()
+    for part in parts:
+        shape = len(part) if isinstance(part, bytes) else (part.shape, part.dtype.str)
+        found.update(repr(shape).encode())
+        found.update(part if isinstance(part, bytes) else part.tobytes())
+    return found.hexdigest()
+
+
+class Checkpoint:
+    """A file for the state of a search.
+
+    Parameters
+    ----------
+    path
+        The file.
+    subject
+        What is searched.
+    gap
+        Of the search.
+
+    Raises
+    ------
+    ValueError
+        If no file can be written there.
+    """
+
+    def __init__(self, path: str | os.PathLike[str], subject: Subject, gap: float) -> None:
+        self.path = Path(path).resolve()  # the process may change its folder
+        self._subject, self._gap = subject, gap
+        self._beside = self.path.with_name(f"{self.path.name}.{os.getpid()}.new")
+        self._check()
+
+    def _check(self) -> None:
+        """Refuse a path that cannot be written, before any work is done."""
+        if self.path.exists() and not self.path.is_file():
+            raise ValueError(f"checkpoint: {self.path} is no regular file. Choose another path.")
+        try:
+            self._beside.touch()
+            self._beside.unlink()
+        except OSError as error:
+            raise ValueError(
+                f"checkpoint: no file can be written in the folder of {self.path}: {error}. "
+                "Choose another path."
+            ) from error
+
+    def write(self, space: BoxSpace[Any], state: State) -> None:
+        """Write a state, so that at any time the old file or the new one is whole.
+
+        Raises
+        ------
+        OSError
+            If it cannot be written; the old file is as it was.
+        """
+        arrays = _arrays(space, state) | {"header": self._header(state)}
+        try:
+            with self._beside.open("wb") as file:
+                with zipfile.ZipFile(file, "w") as archive:
+                    for name, array in arrays.items():
+                        with archive.open(f"{name}.npy", "w", force_zip64=True) as member:
+                            np.lib.format.write_array(member, array, allow_pickle=False)
+                file.flush()
+                os.fsync(file.fileno())
+            os.replace(self._beside, self.path)
+        finally:
+            self._beside.unlink(missing_ok=True)
+
+    def _header(self, state: State) -> npt.NDArray[np.uint8]:
+        found = state.found
+        given_up = None if state.given_up == -math.inf else state.given_up
+        numbers = {"score": found.score, "bound": found.bound, "given_up": given_up}
+        counts = {"n_nodes": found.n_nodes, "seconds": found.seconds, "gap": self._gap}
+        header = {"format": FORMAT, "version": VERSION, "subject": self._subject._asdict()}
+        text = json.dumps(header | numbers | counts, allow_nan=False)
+        return np.frombuffer(text.encode(), dtype=np.uint8)
+
+    def read(self, space: BoxSpace[Any]) -> State | None:
+        """Return the state in the file; None if there is no file.
+
+        Raises
+        ------
+        OSError
+            If the file cannot be read.
+        ValueError
+            If it is damaged, or of another search.
+        """
+        if not self.path.exists():
+            return None
+        content = self.path.read_bytes()
+        try:
+            arrays = _read_arrays(content)
+            header = json.loads(arrays.pop("header").tobytes())
+            if header["format"] != FORMAT:
+                raise ValueError(header["format"])
+            version = int(header["version"])
+        except Exception as error:  # damaged bytes raise whatever zipfile and NumPy stumble over
+            raise self._damaged(error) from error
+        self._check_subject(version, header)
+        try:
+            state = _state(space, header, arrays)
+        except Exception as error:
+            raise self._damaged(error) from error
+        self._check_gap(header["gap"], state)
+        return state
+
+    def _damaged(self, error: Exception) -> ValueError:
+        return ValueError(
+            f"checkpoint: {self.path} is damaged, or no checkpoint ({error}). Delete it to begin "
+            "anew, or choose another path."
+        )
+
+    def _check_subject(self, version: int, header: Mapping[str, Any]) -> None:
+        if version > VERSION:
+            raise ValueError(
+                f"checkpoint: {self.path} has format {version}; expected at most {VERSION}. A "
+                "newer lpsmap-search wrote it: update this one, or choose another path."
+            )
+        wrong = [
+            name
+            for name, expected in self._subject._asdict().items()
+            if header["subject"].get(name) != expected
+        ]
+        if wrong:
+            raise ValueError(
+                f"checkpoint: {self.path} is of another {' and '.join(wrong)}. Go on with the same "
+                "input, or choose another path."
+            )
+
+    def _check_gap(self, gap: float, state: State) -> None:
+        """Refuse a gap that cannot be proved, since a wider one left boxes behind."""
+        score = state.found.score
+        if self._gap < gap and state.given_up > score + self._gap * max(1.0, abs(score)):
+            raise ValueError(
+                f"gap: got {self._gap}; expected at least {gap}, the gap of {self.path}: boxes "
+                "that were good enough for it are not in the file. Choose another checkpoint."
+            )
+
+
+def _arrays(space: BoxSpace[Any], state: State) -> Arrays:
+    """Return the arrays of a state."""
+    boxes = space.pack(state.nodes) if state.nodes else {}
+    return {
+        "bounds": np.array(state.bounds, dtype=np.float64),
+        "answer": np.asarray(state.found.answer),
+        **{f"box_{name}": array for name, array in boxes.items()},
+    }
+
+
+def _read_arrays(content: bytes) -> Arrays:
+    """Return the arrays of an archive, whose checksums hold."""
+    arrays = {}
+    with zipfile.ZipFile(io.BytesIO(content)) as archive:
+        for name in archive.namelist():
+            member = io.BytesIO(archive.read(name))
+            arrays[name.removesuffix(".npy")] = np.lib.format.read_array(member, allow_pickle=False)
+    return arrays
+
+
+def _state(space: BoxSpace[Any], header: Mapping[str, Any], arrays: Arrays) -> State:
+    bounds, answer = arrays.pop("bounds"), arrays.pop("answer")
+    boxes = {name.removeprefix("box_"): array for name, array in arrays.items()}
+    nodes = space.unpack(boxes) if len(bounds) else []
+    if len(nodes) != len(bounds):
+        raise ValueError(f"got {len(nodes)} boxes; expected {len(bounds)}")
+    found = SearchResult[FloatArray](
+        score=float(header["score"]),
+        bound=float(header["bound"]),
+        n_nodes=int(header["n_nodes"]),
+        seconds=float(header["seconds"]),
+        answer=answer,
+    )
+    given_up = -math.inf if header["given_up"] is None else float(header["given_up"])
+    return SearchState(found, nodes, bounds.tolist(), given_up)
+
+
+class Autosave:
+    """Writes a search's checkpoint now and then, and warns where that fails.
+
+    Parameters
+    ----------
+    checkpoint
+        The file.
+    space
+        Which packs its boxes.
+    interval
+        Seconds from one time to the next, at least; more where the writing takes long.
+    """
+
+    def __init__(self, checkpoint: Checkpoint, space: BoxSpace[Any], interval: float) -> None:
+        self._checkpoint, self._space, self._interval = checkpoint, space, interval
+        self._due, self._failed = 0.0, False
+
+    @property
+    def due(self) -> bool:
+        """Whether it is time."""
+        return time.monotonic() >= self._due
+
+    def save(self, state: State) -> None:
+        """Write a state."""
+        begin = time.monotonic()
+        try:
+            self._checkpoint.write(self._space, state)
+            self._failed = False
+        except OSError as error:
+            if not self._failed:
+                warnings.warn(
+                    f"checkpoint: {self._checkpoint.path} could not be written: {error}. The "
+                    "search goes on, and tries again; an older checkpoint is as it was.",
+                    RuntimeWarning,
+                    stacklevel=2,
+                )
+            self._failed = True
+        end = time.monotonic()
+        self._due = end + max(self._interval, (end - begin) * (1.0 - SHARE) / SHARE)

@@ -1,0 +1,32 @@
+"""The relaxations that bound boxes, by name."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable
+from typing import Any
+
+from lpsmap_search.box_space import BoxSpace
+
+__all__ = ["RELAXATIONS", "relaxation_named"]
+
+RELAXATIONS = {
+    "lagrangian": "lpsmap_search.lagrangian_space:LagrangianSpace",
+}
+"""Modules and classes of the spaces; they are imported when they are used, with what they need."""
+
+
+def relaxation_named(name: str) -> Callable[..., BoxSpace[Any]]:
+    """Return the class of a relaxation's space.
+
+    Raises
+    ------
+    ValueError
+        If there is no such relaxation.
+    """
+    if not isinstance(name, str) or name not in RELAXATIONS:
+        names = ", ".join(map(repr, RELAXATIONS))
+        raise ValueError(f"relaxation: got {name!r}; expected one of {names}.")
+    module, _, attribute = RELAXATIONS[name].partition(":")
+    found: Callable[..., BoxSpace[Any]] = getattr(importlib.import_module(module), attribute)
+    return found

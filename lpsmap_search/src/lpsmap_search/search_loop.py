@@ -1,0 +1,153 @@
+"""Branch and bound with many workers: hands out boxes, and takes in what was found."""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections.abc import Callable
+from concurrent.futures import FIRST_COMPLETED, BrokenExecutor, Future, wait
+from typing import Any
+
+from lpsmap_core import CutShort, Deadline, NodeBatch, Search
+from lpsmap_search.arrays import FloatArray
+from lpsmap_search.box_space import BoxSpace
+from lpsmap_search.workers import Looked, Workers
+
+__all__ = ["SearchLoop"]
+
+SECONDS = 0.02
+"""How long workers should be at a batch: far longer than its way there and back."""
+
+POLL = 0.1
+"""Seconds after which the limit of time and Ctrl-C are looked at again."""
+
+MOST_DEATHS = 3
+"""Times that workers may die before one of them returns anything."""
+
+
+class SearchLoop:
+    """A search on its way to an end.
+
+    Parameters
+    ----------
+    search
+        The search; nodes that are out when the loop ends count as open in its state.
+    space
+        What is searched.
+    workers
+        Who looks.
+    deadline
+        When to stop.
+    max_nodes
+        Limit of all nodes that were looked at, or None.
+    """
+
+    def __init__(
+        self,
+        search: Search[Any, FloatArray],
+        space: BoxSpace[Any],
+        workers: Workers,
+        deadline: Deadline,
+        max_nodes: int | None,
+    ) -> None:
+        self._search, self._workers = search, workers
+        self._least_batch, self._deadline = space.batch, deadline
+        self._most = math.inf if max_nodes is None else max_nodes
+        self._out: dict[Future[Looked], NodeBatch[Any]] = {}
+        self._rate = 0.0  # nodes a second, of one worker
+        self._n_open = len(search.state().nodes)  # or fewer
+        self._n_deaths = 0
+        workers.search(space)
+
+    def run(self, after: Callable[[], None]) -> None:
+        """Search on until it is finished, or a limit is reached.
+
+        Parameters
+        ----------
+        after
+            Called whenever something was found.
+        """
+        while self._hand_out():
+            ended, _ = wait(self._out, timeout=POLL, return_when=FIRST_COMPLETED)
+            if any(map(_died, ended)):
+                self._renew_workers()
+            else:
+                for future in ended:
+                    self._take_in(future)
+            if ended:
+                after()
+        for future in self._out:
+            future.cancel()
+
+    def _hand_out(self) -> bool:
+        """Submit batches while there is room; return whether to wait for any."""
+        while len(self._out) < self._workers.most_batches:
+            if self._deadline.passed:
+                break
+            n_out = sum(map(len, self._out.values()))
+            left = self._most - self._search.found.n_nodes - n_out
+            if left <= 0:
+                break
+            n = self._size()
+            batch = self._search.take(int(min(n, left)))
+            self._n_open = max(self._n_open - len(batch), 0) if len(batch) == n else 0
+            if not batch:
+                break
+            self._submit(batch)
+        return bool(self._out) and not self._deadline.passed
+
+    def _size(self) -> int:
+        """Return how many nodes the next batch has: no more than leaves some for the others."""
+        if self._workers.here:
+            return self._least_batch
+        share = self._n_open // self._workers.most_batches
+        return max(min(int(self._rate * SECONDS), share), self._least_batch)
+
+    def _submit(self, batch: NodeBatch[Any], again: bool = False) -> None:
+        score = self._search.found.score
+        try:
+            self._out[self._workers.submit(batch.nodes, score, again)] = batch
+        except RuntimeError as error:  # a worker died, or the executor was shut down
+            future: Future[Looked] = Future()
+            future.set_exception(BrokenExecutor(str(error)))
+            self._out[future] = batch
+
+    def _take_in(self, future: Future[Looked]) -> None:
+        batch, looked = self._out[future], future.result()
+        del self._out[future]
+        looks = self._workers.looks(looked)
+        if looks is None:
+            self._submit(batch, again=True)
+            return
+        self._n_deaths = 0
+        rate = len(batch) / max(looked.seconds, 1e-6)
+        self._rate = rate if not self._rate else 0.5 * (self._rate + rate)
+        if not isinstance(looks, CutShort):
+            self._n_open += sum(len(look.children) for look in looks)
+        self._search.add(batch, looks)
+
+    def _renew_workers(self) -> None:
+        """Replace an executor that broke; what was out is looked at again."""
+        self._n_deaths += 1
+        for future, batch in list(self._out.items()):
+            if future.done() and not _died(future) and future.result().looks is not None:
+                self._take_in(future)
+                continue
+            future.cancel()
+            del self._out[future]
+            self._search.add(batch, CutShort())
+            self._n_open += len(batch)
+        if not self._workers.renew(self._n_deaths < MOST_DEATHS):
+            warnings.warn(
+                "executor: it broke: workers died, or it was shut down. The search goes on in "
+                "this process. Give a function that makes an executor, or a number of processes, "
+                "and another one is made instead. In a script, start the work below "
+                '`if __name__ == "__main__":`.',
+                RuntimeWarning,
+                stacklevel=2,
+            )
+
+
+def _died(future: Future[Looked]) -> bool:
+    """Whether the executor broke, rather than a look."""
+    return future.cancelled() or isinstance(future.exception(), BrokenExecutor)
