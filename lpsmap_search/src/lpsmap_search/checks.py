@@ -18,12 +18,15 @@ def checked_count(name: str, value: int) -> int:
     ValueError
         If it is less than 1.
     """
-    if isinstance(value, bool):
-        raise TypeError(f"{name}: got {value}; expected an integer of at least 1.")
-    value = operator.index(value)
-    if value < 1:
-        raise ValueError(f"{name}: got {value}; expected at least 1.")
-    return value
+    try:
+        whole = operator.index(value)
+    except TypeError:
+        whole = None
+    if whole is None or isinstance(value, bool):
+        raise TypeError(f"{name}: got {value!r}; expected an integer of at least 1.")
+    if whole < 1:
+        raise ValueError(f"{name}: got {whole}; expected at least 1.")
+    return whole
 
 
 def checked_flag(name: str, value: bool) -> bool:
@@ -44,10 +47,12 @@ def checked_number(name: str, value: float) -> float:
 
     Raises
     ------
+    TypeError
+        If it is no number.
     ValueError
         If it is negative, NaN or infinite.
     """
-    value = float(value)
+    value = _number(name, value)
     if not 0.0 <= value < math.inf:
         raise ValueError(f"{name}: got {value}; expected a finite number of at least 0.")
     return value
@@ -58,10 +63,12 @@ def checked_positive(name: str, value: float) -> float:
 
     Raises
     ------
+    TypeError
+        If it is no number.
     ValueError
         If it is not positive, NaN or infinite.
     """
-    value = float(value)
+    value = _number(name, value)
     if not 0.0 < value < math.inf:
         raise ValueError(f"{name}: got {value}; expected a finite number of more than 0.")
     return value
@@ -76,3 +83,10 @@ def checked_time(seconds: float | None) -> float | None:
         If it is negative, NaN or infinite.
     """
     return None if seconds is None else checked_number("max_time", seconds)
+
+
+def _number(name: str, value: float) -> float:
+    try:
+        return float(value)
+    except (TypeError, ValueError):
+        raise TypeError(f"{name}: got {value!r}; expected a number.") from None

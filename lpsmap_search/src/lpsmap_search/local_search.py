@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import itertools
 import math
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -212,29 +213,27 @@ def restarts(
     max_steps = checked_count("max_steps", max_steps)
     n_restarts, threads = checked_count("n_restarts", n_restarts), checked_count("threads", threads)
     deadline = Deadline(checked_time(max_time), within=deadline)
-    model, unused = corpus.model, [unconstrained_step(corpus, method, temperature)]
+    model, n_threads = corpus.model, min(threads, n_restarts)
+    steps = [unconstrained_step(corpus, method, temperature) for _ in range(n_threads)]
     if constraint is not None:
         constraint = checked_constraint(corpus, constraint)
+    numbers = iter(range(n_restarts))  # of which every thread takes the next
 
-    def run(number: int) -> Trained | None:
-        if number and deadline.passed:
-            return None
-        rng = np.random.default_rng([seed, number])
-        if start == "uniform":
-            counts = sampled_counts(corpus, np.zeros(model.n_parameters), rng) + smoothing
-        else:
-            counts = rng.exponential(size=model.n_parameters)
-        try:
-            free = unused.pop()
-        except IndexError:
-            free = unconstrained_step(corpus, method, temperature)
-        step = expectation_step(corpus, method, free, constraint)
-        trained = _improved(corpus, counts, step, smoothing, max_steps, deadline)
-        unused.append(free)
-        return trained
+    def run_some(free: ExpectationStep) -> list[tuple[int, Trained]]:
+        step, done = expectation_step(corpus, method, free, constraint), []
+        for number in numbers:
+            if number and deadline.passed:
+                break
+            rng = np.random.default_rng([seed, number])
+            if start == "uniform":
+                counts = sampled_counts(corpus, np.zeros(model.n_parameters), rng) + smoothing
+            else:
+                counts = rng.exponential(size=model.n_parameters)
+            done.append((number, _improved(corpus, counts, step, smoothing, max_steps, deadline)))
+        return done
 
-    with ThreadPoolExecutor(threads) as pool:
-        found = [trained for trained in pool.map(run, range(n_restarts)) if trained is not None]
-    best = max(found, key=lambda trained: trained.objective)
-    n_steps = sum(trained.n_steps for trained in found)
+    with ThreadPoolExecutor(n_threads) as pool:
+        found = dict(itertools.chain.from_iterable(pool.map(run_some, steps)))
+    best = max((found[number] for number in sorted(found)), key=lambda trained: trained.objective)
+    n_steps = sum(trained.n_steps for trained in found.values())
     return Trained(best.parameters, best.counts, best.objective, n_steps)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import multiprocessing
+import numbers
 import os
 import pickle
 import signal
@@ -62,7 +63,7 @@ class Workers:
             self._executor = given
             self._probe()
         else:
-            self._make = given if callable(given) else _pool_of(checked_count("executor", given))
+            self._make = given if callable(given) else _pool_of(_checked_processes(given))
             self._executor = self._made()
         self._key, self._pickled = "", b""
         self._space: BoxSpace[Any]
@@ -172,6 +173,15 @@ def _done_here(space: BoxSpace[Any], nodes: Sequence[Any], score: float) -> Futu
     except Exception as error:
         future.set_exception(error)
     return future
+
+
+def _checked_processes(n: int) -> int:
+    if not isinstance(n, numbers.Integral):
+        raise TypeError(
+            f"executor: got {n!r}; expected a concurrent.futures.Executor, a function that makes "
+            "one, a number of processes, or None."
+        )
+    return checked_count("executor", n)
 
 
 def _pool_of(n: int) -> Callable[[], Executor]:
