@@ -14,16 +14,17 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import Executor, Future
 from pathlib import Path
 from typing import Any
 
 from corpora import EIGHT
-from lpsmap_core import SearchProgress
+from lpsmap_core import Look, SearchProgress
 from lpsmap_search import Certified, Corpus, DependencyModelWithValence, global_search
+from lpsmap_search.lagrangian_space import Box, LagrangianSpace
 
-__all__ = ["AtOnce", "Deadly", "Searching", "eight"]
+__all__ = ["AtOnce", "Deadly", "Failing", "Searching", "eight"]
 
 
 def eight() -> Corpus:
@@ -96,6 +97,16 @@ class Searching:
             time.sleep(0.05)
         os.killpg(self.process.pid, signal.SIGKILL)
         return False
+
+
+class Failing(LagrangianSpace):
+    """Fails once the search is under way."""
+
+    def look(self, nodes: Sequence[Box], score: float) -> list[Look[Box, Any]]:
+        """Look, or fail."""
+        if len(nodes) > 8:
+            raise RuntimeError("no bound")
+        return super().look(nodes, score)
 
 
 class AtOnce(Executor):

@@ -104,7 +104,7 @@ def test_ctrl_c_in_the_restarts() -> None:
         child.process.send_signal(signal.SIGINT)
         sent = time.monotonic()
         found = child.result()
-    assert time.monotonic() - sent < 5.0
+    assert time.monotonic() - sent < 30.0
     assert found["interrupted"] and not found["proved"]
     assert (found["n_nodes"], found["bound"]) == (0, 0.0)
     assert -60.0 < found["objective"] <= OPTIMUM_OF_EIGHT + 1e-9

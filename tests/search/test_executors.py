@@ -1,0 +1,179 @@
+"""Boxes that are bounded by the workers of executors, in whatever order, and whoever dies."""
+
+from __future__ import annotations
+
+import os
+import random
+import shutil
+import signal
+import time
+from collections.abc import Callable
+from concurrent.futures import Executor, Future, ProcessPoolExecutor, ThreadPoolExecutor
+from multiprocessing import get_context
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from corpora import FIVE, OPTIMUM, OPTIMUM_OF_EIGHT
+from lpsmap_core import SearchProgress
+from lpsmap_search import Certified, Corpus, DependencyModelWithValence, global_search
+from lpsmap_search.relaxations import RELAXATIONS
+from searching import AtOnce, Deadly, Searching
+
+CORPUS = Corpus(DependencyModelWithValence("VNA"), FIVE)
+
+pytestmark = pytest.mark.compiled
+
+
+def forked(n: int = 2) -> Executor:
+    """Return processes that start at once."""
+    return ProcessPoolExecutor(n, mp_context=get_context("fork"))
+
+
+class Late(ThreadPoolExecutor):
+    """Threads that are done in another order than they begin."""
+
+    def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
+        """Submit work that is late by chance."""
+
+        def late() -> Any:
+            found = fn(*args, **kwargs)
+            time.sleep(0.02 * random.random() ** 4)
+            return found
+
+        return super().submit(late)
+
+
+def check(found: Certified) -> None:
+    assert found.proved and not found.interrupted
+    assert found.objective == pytest.approx(OPTIMUM, rel=1e-13)
+    assert OPTIMUM <= found.bound <= OPTIMUM + 0.01 * abs(OPTIMUM) + 1e-9
+    assert 500 < found.n_nodes < 10_000
+
+
+@pytest.mark.parametrize(
+    "make",
+    [lambda: ThreadPoolExecutor(2), lambda: Late(4), AtOnce, forked],
+    ids=["threads", "out of order", "at once", "processes"],
+)
+def test_whoever_looks_the_optimum_is_proved(make: Callable[[], Executor]) -> None:
+    def report(found: SearchProgress) -> None:
+        assert found.score <= OPTIMUM + 1e-9 <= found.bound + 2e-9
+
+    with make() as executor:
+        check(global_search(CORPUS, executor=executor, report=report))
+        assert executor.submit(int).result() == 0  # it stays open
+        found = global_search(CORPUS, executor=executor, max_nodes=333, report=report)
+        assert found.n_nodes == 333
+    check(global_search(CORPUS, executor=make))
+
+
+def test_the_space_is_sent_once_to_a_process() -> None:
+    sent: list[bool] = []
+
+    class Watched(AtOnce):
+        _max_workers = 1
+
+        def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
+            sent.extend(arg is not None for arg in args[1:2])
+            return super().submit(fn, *args, **kwargs)
+
+    corpus = Corpus(DependencyModelWithValence("ANV"), FIVE)  # which no other test has sent
+    assert global_search(corpus, executor=Watched()).proved
+    assert sum(sent) <= 2 < len(sent)  # as many as wait at a time
+    sent.clear()
+    assert global_search(corpus, executor=Watched()).proved
+    assert sum(sent) == 0
+
+
+def test_a_dead_worker_loses_no_box(tmp_path: Path) -> None:
+    check(global_search(CORPUS, executor=lambda: Deadly(forked(), tmp_path, 1)))
+    assert len(list(tmp_path.iterdir())) >= 1
+
+
+def test_an_executor_that_breaks_is_replaced_by_this_process(tmp_path: Path) -> None:
+    with pytest.warns(RuntimeWarning, match="executor: it broke: workers died"):
+        check(global_search(CORPUS, executor=Deadly(forked(), tmp_path, 1)))
+
+
+def test_workers_that_always_die_are_given_up(tmp_path: Path) -> None:
+    made: list[Executor] = []
+
+    def make() -> Executor:
+        made.append(Deadly(forked(), tmp_path, 10**6))
+        return made[-1]
+
+    with pytest.warns(RuntimeWarning, match="__main__"):
+        check(global_search(CORPUS, executor=make))
+    assert len(made) == 3
+
+
+def test_an_executor_that_was_shut_down_is_refused() -> None:
+    for executor in (ThreadPoolExecutor(1), forked(1)):
+        executor.shutdown()
+        with pytest.raises(ValueError, match=r"executor: got one that takes no work \(cannot"):
+            global_search(CORPUS, executor=executor, n_restarts=10**9)
+
+
+def test_an_executor_that_is_shut_down_meanwhile() -> None:
+    executor = ThreadPoolExecutor(2)
+
+    def report(found: SearchProgress) -> None:
+        if found.n_nodes > 100:
+            executor.shutdown(wait=False, cancel_futures=True)
+
+    with pytest.warns(RuntimeWarning, match="it was shut down"):
+        check(global_search(CORPUS, executor=executor, report=report))
+
+
+@pytest.mark.parametrize("make", [None, lambda: ThreadPoolExecutor(2), forked])
+def test_what_a_space_raises_is_raised(
+    make: Callable[[], Executor] | None, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """And the checkpoint is written, from which another release may go on."""
+    monkeypatch.setitem(RELAXATIONS, "lagrangian", "searching:Failing")
+    path = tmp_path / "five"
+    with pytest.raises(RuntimeError, match="no bound"):
+        global_search(CORPUS, executor=make, checkpoint=path)
+    monkeypatch.undo()
+    check(global_search(CORPUS, checkpoint=path))
+
+
+def test_boxes_that_are_out_are_open_in_a_checkpoint(tmp_path: Path) -> None:
+    path, copies = tmp_path / "five", []
+
+    def copy(found: SearchProgress) -> None:
+        copies.append(tmp_path / str(len(copies)))
+        shutil.copy(path, copies[-1])
+
+    options: dict[str, Any] = {"checkpoint": path, "checkpoint_interval": 0.0}
+    check(global_search(CORPUS, executor=lambda: Late(4), report=copy, **options))
+    check(global_search(CORPUS, checkpoint=path))
+    for one in copies[1 :: max(len(copies) // 4, 1)]:
+        check(global_search(CORPUS, checkpoint=one))
+
+
+def interrupted_with_its_group(tmp_path: Path, number: int) -> dict[str, Any]:
+    path = tmp_path / "eight"
+    with Searching(executor=2, checkpoint=str(path), sleep=0.02) as child:
+        child.searched(500)
+        os.killpg(child.process.pid, number)
+        found = child.result() if number == signal.SIGINT else {}
+        assert child.leaves_nothing()
+    return found
+
+
+def test_ctrl_c_leaves_no_processes(tmp_path: Path) -> None:
+    found = interrupted_with_its_group(tmp_path, signal.SIGINT)
+    assert found["interrupted"] and not found["proved"]
+    assert found["n_nodes"] >= 500
+    assert found["objective"] <= OPTIMUM_OF_EIGHT + 1e-9 <= found["bound"]
+
+
+@pytest.mark.slow
+def test_processes_end_with_a_parent_that_is_killed(tmp_path: Path) -> None:
+    with Searching(executor=2, sleep=0.02) as child:
+        child.searched(500)
+        child.kill()
+        assert child.leaves_nothing()
