@@ -140,6 +140,43 @@ def test_what_a_space_raises_is_raised(
     check(global_search(CORPUS, checkpoint=path))
 
 
+def test_ctrl_c_that_reaches_a_worker_first(tmp_path: Path) -> None:
+    class Interrupted(AtOnce):
+        n = 0
+
+        def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
+            future: Future[Any] = super().submit(fn, *args, **kwargs)
+            self.n += 1
+            if self.n > 40:
+                future = Future()
+                future.set_exception(KeyboardInterrupt())
+            return future
+
+    path = tmp_path / "five"
+    found = global_search(CORPUS, executor=Interrupted(), checkpoint=path)
+    assert found.interrupted and not found.proved and found.n_nodes > 100
+    assert found.objective <= OPTIMUM + 1e-9 <= found.bound
+    before = found.n_nodes
+    found = global_search(CORPUS, checkpoint=path)
+    check(found)
+    assert found.n_nodes > before
+
+
+@pytest.mark.slow
+def test_dask_proves_the_same() -> None:
+    distributed = pytest.importorskip(
+        "distributed", reason="dask.distributed is not installed: lpsmap-core[distributed]"
+    )
+    with (
+        distributed.LocalCluster(
+            n_workers=1, threads_per_worker=2, processes=False, dashboard_address=None
+        ) as cluster,
+        distributed.Client(cluster) as client,
+    ):
+        check(global_search(CORPUS, executor=client.get_executor()))
+        check(global_search(CORPUS, executor=client.get_executor))
+
+
 def test_boxes_that_are_out_are_open_in_a_checkpoint(tmp_path: Path) -> None:
     path, copies = tmp_path / "five", []
 

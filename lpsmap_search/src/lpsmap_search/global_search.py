@@ -148,7 +148,7 @@ def global_search(
         if checkpoint is not None:
             file = Checkpoint(checkpoint, subject_of(corpus, constraint, relaxation), gap)
             autosave, state = Autosave(file, space, interval), file.read(space)
-        workers = Workers(executor)
+        workers = Workers(executor, space)
         try:
             if state is None:
                 best = restarts(
@@ -165,7 +165,7 @@ def global_search(
                 begin -= state.found.seconds
             listeners = [show] if report is None else [show, report]
             _Watched(search, begin, deadline, listeners, autosave).run(
-                SearchLoop(search, space, workers, deadline, max_nodes)
+                SearchLoop(search, workers, deadline, max_nodes)
             )
         finally:
             workers.close()

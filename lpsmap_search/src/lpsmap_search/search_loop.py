@@ -5,12 +5,11 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Callable
-from concurrent.futures import FIRST_COMPLETED, BrokenExecutor, Future, wait
+from concurrent.futures import FIRST_COMPLETED, BrokenExecutor, CancelledError, Future, wait
 from typing import Any
 
 from lpsmap_core import CutShort, Deadline, NodeBatch, Search
 from lpsmap_search.arrays import FloatArray
-from lpsmap_search.box_space import BoxSpace
 from lpsmap_search.workers import Looked, Workers
 
 __all__ = ["SearchLoop"]
@@ -20,6 +19,9 @@ SECONDS = 0.02
 
 POLL = 0.1
 """Seconds after which the limit of time and Ctrl-C are looked at again."""
+
+LOST = (BrokenExecutor, CancelledError, KeyboardInterrupt)
+"""Errors of the executor, rather than of a look."""
 
 MOST_DEATHS = 3
 """Times that workers may die before one of them returns anything."""
@@ -32,8 +34,6 @@ class SearchLoop:
     ----------
     search
         The search; nodes that are out when the loop ends count as open in its state.
-    space
-        What is searched.
     workers
         Who looks.
     deadline
@@ -45,19 +45,17 @@ class SearchLoop:
     def __init__(
         self,
         search: Search[Any, FloatArray],
-        space: BoxSpace[Any],
         workers: Workers,
         deadline: Deadline,
         max_nodes: int | None,
     ) -> None:
         self._search, self._workers = search, workers
-        self._least_batch, self._deadline = space.batch, deadline
+        self._deadline = deadline
         self._most = math.inf if max_nodes is None else max_nodes
         self._out: dict[Future[Looked], NodeBatch[Any]] = {}
         self._rate = 0.0  # nodes a second, of one worker
         self._n_open = len(search.state().nodes)  # or fewer
         self._n_deaths = 0
-        workers.search(space)
 
     def run(self, after: Callable[[], None]) -> None:
         """Search on until it is finished, or a limit is reached.
@@ -67,17 +65,24 @@ class SearchLoop:
         after
             Called whenever something was found.
         """
-        while self._hand_out():
-            ended, _ = wait(self._out, timeout=POLL, return_when=FIRST_COMPLETED)
-            if any(map(_died, ended)):
-                self._renew_workers()
-            else:
-                for future in ended:
-                    self._take_in(future)
-            if ended:
-                after()
-        for future in self._out:
-            future.cancel()
+        try:
+            while self._hand_out():
+                ended, _ = wait(self._out, timeout=POLL, return_when=FIRST_COMPLETED)
+                lost = [error for error in map(_error, ended) if isinstance(error, LOST)]
+                if any(isinstance(error, KeyboardInterrupt) for error in lost):
+                    self._deadline.end()  # Ctrl-C reached a worker first
+                if lost and self._deadline.passed:
+                    break
+                if lost:
+                    self._renew_workers()
+                else:
+                    for future in ended:
+                        self._take_in(future)
+                if ended:
+                    after()
+        finally:
+            for future in self._out:
+                future.cancel()
 
     def _hand_out(self) -> bool:
         """Submit batches while there is room; return whether to wait for any."""
@@ -99,9 +104,9 @@ class SearchLoop:
     def _size(self) -> int:
         """Return how many nodes the next batch has: no more than leaves some for the others."""
         if self._workers.here:
-            return self._least_batch
+            return self._workers.least_batch
         share = self._n_open // self._workers.most_batches
-        return max(min(int(self._rate * SECONDS), share), self._least_batch)
+        return max(min(int(self._rate * SECONDS), share), self._workers.least_batch)
 
     def _submit(self, batch: NodeBatch[Any], again: bool = False) -> None:
         score = self._search.found.score
@@ -130,7 +135,7 @@ class SearchLoop:
         """Replace an executor that broke; what was out is looked at again."""
         self._n_deaths += 1
         for future, batch in list(self._out.items()):
-            if future.done() and not _died(future) and future.result().looks is not None:
+            if _found_something(future):
                 self._take_in(future)
                 continue
             future.cancel()
@@ -148,6 +153,10 @@ class SearchLoop:
             )
 
 
-def _died(future: Future[Looked]) -> bool:
-    """Whether the executor broke, rather than a look."""
-    return future.cancelled() or isinstance(future.exception(), BrokenExecutor)
+def _error(future: Future[Looked]) -> BaseException | None:
+    return CancelledError() if future.cancelled() else future.exception()
+
+
+def _found_something(future: Future[Looked]) -> bool:
+    done = future.done() and not isinstance(_error(future), LOST)
+    return done and future.result().looks is not None

@@ -6,6 +6,7 @@ that does not know it says so, and is sent the batch again with the space.
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import multiprocessing
 import numbers
@@ -46,6 +47,8 @@ class Workers:
     ----------
     given
         Who looks.
+    space
+        What is searched.
 
     Raises
     ------
@@ -55,7 +58,8 @@ class Workers:
         If the number is not positive, or the executor takes no work.
     """
 
-    def __init__(self, given: GivenExecutor) -> None:
+    def __init__(self, given: GivenExecutor, space: BoxSpace[Any]) -> None:
+        self._space = space
         self._make: Callable[[], Executor] | None = None
         if given is None:
             self._executor: Executor | None = None
@@ -65,8 +69,6 @@ class Workers:
         else:
             self._make = given if callable(given) else _pool_of(_checked_processes(given))
             self._executor = self._made()
-        self._key, self._pickled = "", b""
-        self._space: BoxSpace[Any]
 
     def _probe(self) -> None:
         """Refuse an executor that takes no work; processes of others start meanwhile."""
@@ -89,17 +91,21 @@ class Workers:
             )
         return executor
 
-    def search(self, space: BoxSpace[Any]) -> None:
-        """Say what is searched."""
-        self._space = space
-        if not self.here and not isinstance(self._executor, ThreadPoolExecutor):
-            self._pickled = pickle.dumps(space)
-            self._key = hashlib.sha256(self._pickled).hexdigest()
+    @functools.cached_property
+    def _sent(self) -> tuple[str, bytes]:
+        """The space as other processes get it: its digest, and a pickle."""
+        pickled = pickle.dumps(self._space)
+        return hashlib.sha256(pickled).hexdigest(), pickled
 
     @property
     def here(self) -> bool:
         """Whether there are none, and this process looks."""
         return self._executor is None
+
+    @property
+    def least_batch(self) -> int:
+        """As many nodes as are best looked at together."""
+        return self._space.batch
 
     @property
     def most_batches(self) -> int:
@@ -125,10 +131,12 @@ class Workers:
         """
         if self._executor is None:
             return _done_here(self._space, nodes, score)
-        if not self._key:
+        if isinstance(self._executor, ThreadPoolExecutor):
             return self._executor.submit(look, self._space, nodes, score)
-        arrays, pickled = self._space.pack(nodes), self._pickled if again else None
-        return self._executor.submit(_look_from_afar, self._key, pickled, arrays, score)
+        arrays, (key, pickled) = self._space.pack(nodes), self._sent
+        return self._executor.submit(
+            _look_from_afar, key, pickled if again else None, arrays, score
+        )
 
     def looks(self, looked: Looked) -> Looks | None:
         """Return what workers found; None if the nodes have to be submitted again."""
@@ -159,7 +167,7 @@ class Workers:
         if self._make is None or self._executor is None:
             return
         processes = list((getattr(self._executor, "_processes", None) or {}).values())
-        self._executor.shutdown(wait=False, cancel_futures=True)
+        self._executor.shutdown(wait=False)
         for process in processes:
             process.terminate()
         for process in processes:
