@@ -13,12 +13,15 @@ from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from corpora import FIVE, OPTIMUM, OPTIMUM_OF_EIGHT
-from lpsmap_core import SearchProgress
+from lpsmap_core import CutShort, Search, SearchProgress
 from lpsmap_search import Certified, Corpus, DependencyModelWithValence, global_search
+from lpsmap_search.lagrangian_space import LagrangianSpace
 from lpsmap_search.relaxations import RELAXATIONS
+from lpsmap_search.workers import Workers
 from searching import AtOnce, Deadly, Searching
 
 CORPUS = Corpus(DependencyModelWithValence("VNA"), FIVE)
@@ -85,6 +88,30 @@ def test_the_space_is_sent_once_to_a_process() -> None:
     sent.clear()
     assert global_search(corpus, executor=Watched()).proved
     assert sum(sent) == 0
+
+
+def test_looks_from_afar_are_those_from_here() -> None:
+    space = LagrangianSpace(CORPUS, 0.01)
+    search: Search[Any, Any] = Search(space.root(), 0.01, (-30.0, np.ones(45)), bound=0.0)
+    search.run(space, max_nodes=50)
+    nodes = list(search.take(40).nodes)  # more than are looked at together
+    expected = space.look(nodes[:32], -30.0)
+    score = max(-30.0, *(look.score for look in expected if look.answer is not None))
+    expected = [*expected, *space.look(nodes[32:], score)]
+    with AtOnce() as executor:
+        workers = Workers(executor, space)
+        assert workers.looks(workers.submit(nodes, -30.0).result()) is None
+        found = workers.looks(workers.submit(nodes, -30.0, again=True).result())
+    assert not isinstance(found, CutShort) and found is not None
+    for one, other in zip(found, expected, strict=True):
+        assert one.bound == other.bound
+        assert len(one.children) == len(other.children)
+        for child, same in zip(one.children, other.children, strict=True):
+            assert (child.bounds == same.bounds).all()
+            assert (child.multipliers == same.multipliers).all()
+    best = max(expected, key=lambda look: look.score)
+    assert best.answer is not None and found[0].answer is not None
+    assert found[0].score == best.score and (found[0].answer == best.answer).all()
 
 
 def test_a_dead_worker_loses_no_box(tmp_path: Path) -> None:
