@@ -28,6 +28,9 @@ CORPUS = Corpus(DependencyModelWithValence("VNA"), FIVE)
 
 pytestmark = pytest.mark.compiled
 
+POOR: dict[str, Any] = {"n_restarts": 1, "seed": 2, "gap": 1e-3}
+"""The first incumbent is far from the optimum, which a search without some boxes would miss."""
+
 
 def forked(n: int = 2) -> Executor:
     """Return processes that start at once."""
@@ -51,7 +54,7 @@ class Late(ThreadPoolExecutor):
 def check(found: Certified) -> None:
     assert found.proved and not found.interrupted
     assert found.objective == pytest.approx(OPTIMUM, rel=1e-13)
-    assert OPTIMUM <= found.bound <= OPTIMUM + 0.01 * abs(OPTIMUM) + 1e-9
+    assert OPTIMUM <= found.bound <= OPTIMUM + 1e-3 * abs(OPTIMUM) + 1e-9
     assert 500 < found.n_nodes < 10_000
 
 
@@ -65,11 +68,11 @@ def test_whoever_looks_the_optimum_is_proved(make: Callable[[], Executor]) -> No
         assert found.score <= OPTIMUM + 1e-9 <= found.bound + 2e-9
 
     with make() as executor:
-        check(global_search(CORPUS, executor=executor, report=report))
+        check(global_search(CORPUS, **POOR, executor=executor, report=report))
         assert executor.submit(int).result() == 0  # it stays open
         found = global_search(CORPUS, executor=executor, max_nodes=333, report=report)
         assert found.n_nodes == 333
-    check(global_search(CORPUS, executor=make))
+    check(global_search(CORPUS, **POOR, executor=make))
 
 
 def test_the_space_is_sent_once_to_a_process() -> None:
@@ -115,13 +118,13 @@ def test_looks_from_afar_are_those_from_here() -> None:
 
 
 def test_a_dead_worker_loses_no_box(tmp_path: Path) -> None:
-    check(global_search(CORPUS, executor=lambda: Deadly(forked(), tmp_path, 1)))
+    check(global_search(CORPUS, **POOR, executor=lambda: Deadly(forked(), tmp_path, 1)))
     assert len(list(tmp_path.iterdir())) >= 1
 
 
 def test_an_executor_that_breaks_is_replaced_by_this_process(tmp_path: Path) -> None:
     with pytest.warns(RuntimeWarning, match="executor: it broke: workers died"):
-        check(global_search(CORPUS, executor=Deadly(forked(), tmp_path, 1)))
+        check(global_search(CORPUS, **POOR, executor=Deadly(forked(), tmp_path, 1)))
 
 
 def test_workers_that_always_die_are_given_up(tmp_path: Path) -> None:
@@ -132,7 +135,7 @@ def test_workers_that_always_die_are_given_up(tmp_path: Path) -> None:
         return made[-1]
 
     with pytest.warns(RuntimeWarning, match="__main__"):
-        check(global_search(CORPUS, executor=make))
+        check(global_search(CORPUS, **POOR, executor=make))
     assert len(made) == 3
 
 
@@ -151,7 +154,7 @@ def test_an_executor_that_is_shut_down_meanwhile() -> None:
             executor.shutdown(wait=False, cancel_futures=True)
 
     with pytest.warns(RuntimeWarning, match="it was shut down"):
-        check(global_search(CORPUS, executor=executor, report=report))
+        check(global_search(CORPUS, **POOR, executor=executor, report=report))
 
 
 @pytest.mark.parametrize("make", [None, lambda: ThreadPoolExecutor(2), forked])
@@ -162,9 +165,9 @@ def test_what_a_space_raises_is_raised(
     monkeypatch.setitem(RELAXATIONS, "lagrangian", "searching:Failing")
     path = tmp_path / "five"
     with pytest.raises(RuntimeError, match="no bound"):
-        global_search(CORPUS, executor=make, checkpoint=path)
+        global_search(CORPUS, **POOR, executor=make, checkpoint=path)
     monkeypatch.undo()
-    check(global_search(CORPUS, checkpoint=path))
+    check(global_search(CORPUS, **POOR, checkpoint=path))
 
 
 def test_ctrl_c_that_reaches_a_worker_first(tmp_path: Path) -> None:
@@ -180,11 +183,11 @@ def test_ctrl_c_that_reaches_a_worker_first(tmp_path: Path) -> None:
             return future
 
     path = tmp_path / "five"
-    found = global_search(CORPUS, executor=Interrupted(), checkpoint=path)
+    found = global_search(CORPUS, **POOR, executor=Interrupted(), checkpoint=path)
     assert found.interrupted and not found.proved and found.n_nodes > 100
     assert found.objective <= OPTIMUM + 1e-9 <= found.bound
     before = found.n_nodes
-    found = global_search(CORPUS, checkpoint=path)
+    found = global_search(CORPUS, **POOR, checkpoint=path)
     check(found)
     assert found.n_nodes > before
 
@@ -200,8 +203,8 @@ def test_dask_proves_the_same() -> None:
         ) as cluster,
         distributed.Client(cluster) as client,
     ):
-        check(global_search(CORPUS, executor=client.get_executor()))
-        check(global_search(CORPUS, executor=client.get_executor))
+        check(global_search(CORPUS, **POOR, executor=client.get_executor()))
+        check(global_search(CORPUS, **POOR, executor=client.get_executor))
 
 
 def test_boxes_that_are_out_are_open_in_a_checkpoint(tmp_path: Path) -> None:
@@ -211,11 +214,11 @@ def test_boxes_that_are_out_are_open_in_a_checkpoint(tmp_path: Path) -> None:
         copies.append(tmp_path / str(len(copies)))
         shutil.copy(path, copies[-1])
 
-    options: dict[str, Any] = {"checkpoint": path, "checkpoint_interval": 0.0}
+    options: dict[str, Any] = POOR | {"checkpoint": path, "checkpoint_interval": 0.0}
     check(global_search(CORPUS, executor=lambda: Late(4), report=copy, **options))
-    check(global_search(CORPUS, checkpoint=path))
+    check(global_search(CORPUS, **POOR, checkpoint=path))
     for one in copies[1 :: max(len(copies) // 4, 1)]:
-        check(global_search(CORPUS, checkpoint=one))
+        check(global_search(CORPUS, **POOR, checkpoint=one))
 
 
 def interrupted_with_its_group(tmp_path: Path, number: int) -> dict[str, Any]:
