@@ -94,7 +94,7 @@ def test_the_space_is_sent_once_to_a_process() -> None:
 
 
 def test_looks_from_afar_are_those_from_here() -> None:
-    space = LagrangianSpace(CORPUS, 0.01)
+    space = LagrangianSpace(CORPUS, 0.01, n_steps=19)  # which no other test has sent
     search: Search[Any, Any] = Search(space.root(), 0.01, (-30.0, np.ones(45)), bound=0.0)
     search.run(space, max_nodes=50)
     nodes = list(search.take(40).nodes)  # more than are looked at together
