@@ -90,7 +90,8 @@ def global_search(
         The sentences.
     relaxation
         What bounds a box. ``"lagrangian"``: its oracle is the Viterbi algorithm, see
-        `lpsmap_search.lagrangian`.
+        `lpsmap_search.lagrangian`. ``"chord"``: a linear program over the hypergraphs, solved by
+        HiGHS; it takes the extra ``programs``.
     gap
         The search ends once the bound is within ``gap * max(1, abs(objective))`` of the objective.
     max_time

@@ -11,6 +11,7 @@ from lpsmap_search.box_space import BoxSpace
 __all__ = ["RELAXATIONS", "relaxation_named"]
 
 RELAXATIONS = {
+    "chord": "lpsmap_search.chord_space:ChordSpace",
     "lagrangian": "lpsmap_search.lagrangian_space:LagrangianSpace",
 }
 """Modules and classes of the spaces; they are imported when they are used, with what they need."""
