@@ -26,6 +26,9 @@ __all__ = ["linear_bounds", "solve_linear"]
 SAME = 1e-12
 """Relative difference of bounds that is only rounding."""
 
+ROUNDING = 8.0 * float(np.finfo(np.float64).eps)
+"""Of sums of duals and scores, relative to the sum of the magnitudes that a bound is made of."""
+
 MOST = 1e100
 """Masks count for no more than this, so that sums stay finite."""
 
@@ -59,9 +62,21 @@ def solve_linear(
         reduced = np.where(off, -np.inf, eta), np.where(off_v, -np.inf, eta_v)
         set_scores(state.handle, needing, *reduced, options)
         state.contradicting.clear()
+        _forget_structures(state, needing)
         _solve(state, needing, options)
     state.withheld = np.where(off, withheld[0], 0.0), np.where(off_v, withheld[1], 0.0)
     return state
+
+
+def _forget_structures(state: PartState, chosen: BoolArray) -> None:
+    """Empty the active sets of components, which may hold structures that are forbidden.
+
+    They were taken in while nothing else was allowed, and the loop does not drop them.
+    """
+    for bucket, solver in zip(state.part.buckets, state.solvers, strict=True):
+        if isinstance(solver, ActiveSets):
+            for f in np.flatnonzero(chosen[bucket.component]).tolist():
+                solver.forget(f)
 
 
 def _could_gain(state: PartState, withheld: tuple[FloatArray, FloatArray]) -> BoolArray:
@@ -134,7 +149,8 @@ def linear_bounds(state: PartState) -> FloatArray:
 
     The dual function of LP-MAP at the duals at hand, whatever they were found for: the sum of the
     factors' own maxima of ``<eta / degree + lambda, w> + <eta_N, n>``. What decided variables that
-    are on score themselves is left out.
+    are on score themselves is left out. Duals of contradicting factors can be far larger than the
+    scores, of which rounding then leaves less than the bound says: it is raised by as much.
     """
     part, extras = state.part, state.problem.extras
     slots = (state.slot_scores() - state.problem.quadratic * part.shift) / part.delta
@@ -146,7 +162,7 @@ def linear_bounds(state: PartState) -> FloatArray:
         eta_of_all = np.where(off_v < 0.0, off_v, eta_of_all)
         barred_of_all &= off_v == 0.0
     decided = np.isinf(slots)
-    bound = np.zeros(part.n_components)
+    bound, size = np.zeros((2, part.n_components))
     for b, bucket in enumerate(part.buckets):
         additionals = part.additionals_of(b)
         own, eta_v, barred = (
@@ -165,4 +181,5 @@ def linear_bounds(state: PartState) -> FloatArray:
         owner = np.repeat(bucket.component, np.diff(bucket.offsets))
         owner_v = np.repeat(bucket.component, np.diff(bucket.additional_offsets))
         bound += sums(owner, gain, part.n_components) + sums(owner_v, gain_v, part.n_components)
-    return bound
+        size += sums(owner, np.where(gain > -np.inf, np.abs(gain), 0.0), part.n_components)
+    return bound + ROUNDING * size
