@@ -25,6 +25,7 @@ __all__ = ["EVERY", "draw_large", "wrong_assignments", "wrong_marginals"]
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
+BoolArray = npt.NDArray[np.bool_]
 
 EVERY = 20
 """Of so many seeds one draws a large graph."""
@@ -74,15 +75,18 @@ class Judge:
         self.eta = np.where(self.off, 0.0, self.eta)
         self.oracles: list[Oracle] = []
         self.variables: list[IntArray] = []
+        self.negated: list[BoolArray] = []
         self.extra: list[FloatArray] = []
         for factor in factors:
             places = factor.links(factor.variables.index)
+            negated = factor.links(factor.variables.negated)
             scores = np.zeros((factor.n_factors, factor.n_additionals))
             if factor.n_additionals:
                 scores = np.asarray(factor.additionals, dtype=np.float64).reshape(scores.shape)
             for i, oracle in enumerate(oracles_of(factor)):
                 self.oracles.append(oracle)
                 self.variables.append(places[factor.slots_of(i)])
+                self.negated.append(negated[factor.slots_of(i)])
                 self.extra.append(scores[i])
         numbers = [self.eta, *self.extra]
         self.magnitude = max(1.0, *(float(np.abs(x).max(initial=0.0)) for x in numbers))
@@ -91,7 +95,7 @@ class Judge:
         self.known: list[set[bytes]] = [set() for _ in self.oracles]
 
     def add(self, i: int, m: FloatArray, n: FloatArray) -> bool:
-        """Let the program know a structure of factor `i`; whether it is new."""
+        """Let the program know values of factor `i`'s variables; whether they are new."""
         column = np.concatenate([m, n])
         new = column.tobytes() not in self.known[i] and not m[self.off[self.variables[i]]].any()
         if new:
@@ -100,10 +104,20 @@ class Judge:
         return new
 
     def ask(self, i: int, y: FloatArray) -> tuple[FloatArray, FloatArray, float]:
-        """Return the best structure of factor `i` for scores of its slots, and its score."""
+        """Return factor `i`'s best values for scores of its variables, and what they score."""
         masked = np.where(self.off[self.variables[i]], -FORBIDDEN * self.magnitude, y)
-        answer = self.oracles[i](masked, self.extra[i])
-        return answer.m, answer.n, float(masked @ answer.m + self.extra[i] @ answer.n)
+        m, n = self._best(i, masked, self.extra[i])
+        return m, n, float(masked @ m + self.extra[i] @ n)
+
+    def near(self, i: int, m: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """Return the best of the values of factor `i` that are nearest to some of 0 and 1."""
+        return self._best(i, FORBIDDEN * self.magnitude * (2.0 * m - 1.0), self.extra[i])
+
+    def _best(self, i: int, y: FloatArray, extra: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """Ask the oracle, whose slots may be negated variables."""
+        negated = self.negated[i]
+        answer = self.oracles[i](np.where(negated, -y, y), extra)
+        return np.where(negated, 1.0 - answer.m, answer.m), answer.n
 
     def optimum(self, quadratic: bool, enough: float) -> Judged | None:
         """Add structures until value and bound are that near; None if it takes too long."""
@@ -111,6 +125,8 @@ class Judge:
         for i, variables in enumerate(self.variables):
             m, n, _ = self.ask(i, self.eta[variables])
             self.add(i, m, n)
+            if not self.columns[i]:
+                return None  # it cannot do without what is masked
         while time.monotonic() - begin < SECONDS:
             master = self._master(quadratic)
             if master is None:
@@ -237,14 +253,13 @@ def _learn(judge: Judge, case: Case, solution: Solution) -> None:
     number = 0
     for factor in case.graph.factors:
         for distribution in solution.structures(factor):
-            oracle, arity = judge.oracles[number], judge.oracles[number].arity
+            arity = judge.oracles[number].arity
             for structure in distribution:
                 m = np.asarray(structure.variables, dtype=np.float64).reshape(-1)
-                n = np.asarray(structure.additionals, dtype=np.float64).reshape(-1)
-                likely = len(m) == arity and np.isin(m, (0.0, 1.0)).all()
-                if likely and (oracle(2.0 * m - 1.0, 0.0 * judge.extra[number]).m == m).all():
-                    again = oracle(FORBIDDEN * (2.0 * m - 1.0), judge.extra[number])
-                    judge.add(number, again.m, again.n if n.size else n)
+                if len(m) == arity and np.isin(m, (0.0, 1.0)).all():
+                    near, n = judge.near(number, m)
+                    if (near == m).all():
+                        judge.add(number, near, n)
             number += 1
 
 
@@ -304,7 +319,7 @@ def _score(judge: Judge, values: FloatArray) -> tuple[float, bool]:
     allowed = not values[judge.off].any()
     for i, variables in enumerate(judge.variables):
         m = values[variables]
-        answer = judge.oracles[i](FORBIDDEN * judge.magnitude * (2.0 * m - 1.0), judge.extra[i])
-        allowed &= bool((answer.m == m).all())
-        score += float(judge.extra[i] @ answer.n)
+        near, n = judge.near(i, m)
+        allowed &= bool((near == m).all())
+        score += float(judge.extra[i] @ n)
     return score, allowed

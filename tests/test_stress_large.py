@@ -19,8 +19,10 @@ CASES = [
     ("Budget", 9, 12),
     ("Matching", 8, 21),
     ("Pair", 7, 8),
+    ("Imply", 7, 1239),
+    ("XorOut", 8, 819),
 ]
-"""Of all companies, with scores that are normal, equal and masked."""
+"""Of all companies, with scores that are normal, rounded, equal and masked; also negated slots."""
 
 Change = Callable[[Any], None]
 
