@@ -1,0 +1,5 @@
+"""The system of Gormley & Eisner (2013), with their errata: relaxations by linear programs."""
+
+from lpsmap_search.paper.mccormick_space import McCormickNode, McCormickOptions, McCormickSpace
+
+__all__ = ["McCormickNode", "McCormickOptions", "McCormickSpace"]
