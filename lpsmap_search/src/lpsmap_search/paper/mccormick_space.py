@@ -187,10 +187,9 @@ class McCormickSpace(Space[McCormickNode, FloatArray]):
 
     def _solved(self, solution: LinearSolution, cuts: Tangents, bound: float) -> _Solved:
         m, x = self._corpus.model.n_parameters, solution.x
-        regret = x[self.relaxation.objective] - x[:m] * x[m : 2 * m]
-        return _Solved(
-            min(bound, solution.bound), solution, cuts, x[:m], np.maximum(regret, 0.0), x[2 * m :]
-        )
+        theta, counts, parses = x[:m], x[m : 2 * m], x[2 * m : 2 * m + len(self._whole)]
+        regret = np.maximum(x[self.relaxation.objective] - theta * counts, 0.0)
+        return _Solved(min(bound, solution.bound), solution, cuts, theta, regret, parses)
 
     def _answer(self, theta: FloatArray) -> tuple[float, FloatArray]:
         """Return feasible structures near the relaxation's parameters."""
