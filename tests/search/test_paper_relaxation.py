@@ -64,18 +64,20 @@ def test_tangents_below_the_least_logarithm_would_not_hold(rng: np.random.Genera
 
 def test_points_whose_sums_are_too_large_are_cut_off(rng: np.random.Generator) -> None:
     for _ in range(200):
-        theta = np.maximum(-rng.exponential(size=len(LEAST)), LEAST)
-        found = separated(FIRST, LEAST, theta, 0.01)
+        low = np.where(rng.random(len(LEAST)) < 0.5, LEAST, 0.5 * LEAST)
+        theta = np.maximum(-rng.exponential(size=len(LEAST)), low)
+        found = separated(FIRST, LEAST, low, theta, 0.01)
         rows = tangent_rows(FIRST, found, 1 + len(LEAST))
-        # a zero counts as nothing
-        sums = np.add.reduceat(np.where(theta > LEAST, np.exp(theta), 0.0), FIRST[:-1])
-        continued = np.where(
-            theta > LEAST + 1.0, np.exp(theta), np.exp(LEAST + 1.0) * (theta - LEAST)
-        )
-        sums = np.minimum(sums, np.add.reduceat(continued, FIRST[:-1]))
+        turn = LEAST + 1.0
+        continued = np.exp(turn) * (theta - LEAST)  # zero counts as nothing
+        p = np.where((low > LEAST) | (theta > turn), np.exp(theta), continued)
+        sums = np.add.reduceat(p, FIRST[:-1])
         assert found.block.tolist() == np.flatnonzero(sums > 1.01).tolist()
         missed = rows @ np.append(1.0, theta)
         assert (missed <= -np.log(sums[found.block]) + 1e-12).all()
+        for p in (drawn_probabilities(FIRST, rng) for _ in range(20)):
+            if (logarithms(p, LEAST) >= low).all():
+                assert (rows @ np.append(1.0, logarithms(p, LEAST)) >= -1e-12).all()
 
 
 # -------------------------------------------------------------------- products
@@ -189,14 +191,14 @@ def test_the_filter_finds_the_products_of_the_objective(rng: np.random.Generator
 # -------------------------------------------------------------------- bounds
 
 OPTIONS = [
-    McCormickOptions(polytope=polytope, products=products, below=below)
-    for polytope, (products, below) in itertools.product(
-        POLYTOPES, ((0, 0.0), (0, 2.0), (300, 1.0), ("objective", 1.0))
+    McCormickOptions(polytope=polytope, products=products, least=least)
+    for polytope, (products, least) in itertools.product(
+        POLYTOPES, ((0, None), (0, -8.0), (300, None), ("objective", None))
     )
 ]
 
 
-@pytest.mark.parametrize("options", OPTIONS, ids=lambda o: f"{o.polytope}-{o.products}-{o.below}")
+@pytest.mark.parametrize("options", OPTIONS, ids=lambda o: f"{o.polytope}-{o.products}-{o.least}")
 def test_bounds_hold_in_boxes_and_fall_with_them(
     options: McCormickOptions, rng: np.random.Generator
 ) -> None:

@@ -34,6 +34,12 @@ TIGHT = 1e-7
 REGRET_SHARE = 0.1
 """Parameters are branched on while their regrets sum to this share of what has to be closed."""
 
+MOST_ENTRIES = 100_000
+"""Of the programs of nodes that are looked at together: a tenth of a second, or less."""
+
+MOST_NODES = 16
+"""Nodes that are looked at together; of two or more, half have the highest bounds."""
+
 MOST_ROUNDS = 20
 """Of separation at a node."""
 
@@ -65,8 +71,13 @@ class McCormickOptions(NamedTuple):
     """How parameters are made feasible."""
     n_steps: int = 5
     """Steps of Viterbi EM from there."""
-    below: float = 1.0
-    """Logarithms end at this much below that of the least share a used parameter can have."""
+    smoothing: float = 0.1
+    """What these add to counts."""
+    least: float | None = None
+    """Where logarithms end, such as ``log(1e-12)``. None for ``-1 - log F``, F being the most counts
+    that the parameter's block can have; never above. There it costs structures more to use a
+    parameter of probability zero than it costs to make room for it, so that no bound is above the
+    likelihood for that reason."""
     n_tangents: int | None = None
     """Random tangents of each block at the root; None for the square of the block's size."""
     most_cuts: int = 300
@@ -118,7 +129,8 @@ class McCormickSpace(Space[McCormickNode, FloatArray]):
         parses = parse_rows(flow_polytope(corpus) if flow else hypergraph_polytope(corpus))
         self._least_counts, self._most_counts = count_ranges(corpus, np.eye(model.n_parameters))
         _, most = count_ranges(corpus, np.eye(len(model.first) - 1)[:, model.block])
-        self._least = -np.log(np.maximum(most, 1))[model.block] - options.below
+        least = -1.0 - np.log(np.maximum(most, 1))[model.block]
+        self._least = least if options.least is None else np.minimum(least, options.least)
         self._whole = _whole(corpus, constraint) if flow else np.zeros(len(parses.upper))
         self._root = McCormickNode(
             np.repeat([0.0, 1.0], model.n_parameters),
@@ -129,6 +141,7 @@ class McCormickSpace(Space[McCormickNode, FloatArray]):
         tangents = simplex_tangents(model.first, self._least, options.n_tangents, rng)
         rows = LinearRows(model.first, parses, self._ranges(self._root), tangents, constraint)
         self.relaxation = Relaxation(rows, model.first, options.products, rng)
+        self.batch = min(max(MOST_ENTRIES // self.relaxation.n_entries, 2), MOST_NODES)
 
     def root(self) -> McCormickNode:
         """Return the node of all parameters and parses."""
@@ -168,6 +181,7 @@ class McCormickSpace(Space[McCormickNode, FloatArray]):
     def _solve(self, node: McCormickNode, threshold: float) -> _Solved:
         """Solve the relaxation, and separate tangents while they may lower the bound enough."""
         ranges, model = self._ranges(node), self._corpus.model
+        low = ranges.lower[: model.n_parameters]
         cuts, excess = node.cuts, self._options.excess
         solver = SimplexSolver(self.relaxation.program(ranges, cuts))
         solved = self._solved(solver.solve(node.basis), cuts, np.inf)
@@ -176,7 +190,7 @@ class McCormickSpace(Space[McCormickNode, FloatArray]):
                 break
             if solved.regret.sum() <= REGRET_SHARE * (solved.bound - threshold):
                 excess = TIGHT
-            new = separated(model.first, self._least, solved.theta, excess)
+            new = separated(model.first, self._least, low, solved.theta, excess)
             if not len(new.block):
                 break
             cuts = joined_tangents(cuts, new)
@@ -197,7 +211,7 @@ class McCormickSpace(Space[McCormickNode, FloatArray]):
         # the least logarithm stands for zero
         p = np.where(theta > self._least, np.exp(theta), 0.0)
         parameters = projected(self._corpus.model, p, options.projection)
-        return completed(self._corpus, parameters, options.n_steps, 0.0, self._constraint)
+        return completed(self._corpus, parameters, options.n_steps, options.smoothing, self._constraint)
 
     def _children(
         self, node: McCormickNode, solved: _Solved, threshold: float
@@ -263,8 +277,10 @@ def _checked(options: McCormickOptions) -> McCormickOptions:
         value = getattr(options, name)
         if value not in allowed:
             raise ValueError(f"{name}: got {value!r}; expected {' or '.join(map(repr, allowed))}.")
-    for name in ("below", "excess"):
+    for name in ("smoothing", "excess"):
         checked_number(name, getattr(options, name))
+    if options.least is not None and not -np.inf < options.least < 0.0:
+        raise ValueError(f"least: got {options.least}; expected a finite negative number or None.")
     for name in ("n_steps", "most_cuts"):
         checked_count(name, getattr(options, name))
     if options.n_tangents is not None:

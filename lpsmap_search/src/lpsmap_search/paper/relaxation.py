@@ -85,6 +85,11 @@ class Relaxation:
         """Number of columns of the programs."""
         return self._rows.n_variables + len(self._quadratic)
 
+    @property
+    def n_entries(self) -> int:
+        """Number of entries of the programs' matrices, without those of further tangents."""
+        return len(self._products.column)
+
     def program(self, ranges: Ranges, cuts: Tangents) -> LinearProgram:
         """Return the relaxation in a box.
 

@@ -7,7 +7,8 @@ point t bounds a half-space that holds all its points,
 
 (Gormley & Eisner 2013, Eq. 18). Logarithms end at a least value l, which stands for all smaller
 ones, and for probability zero. With ``t_m >= l + 1`` the tangent is valid there too: the term
-``a_m (l + 1 - t_m)`` is at most zero, which is no more than the probability.
+``a_m (l + 1 - t_m)`` is at most zero, which is no more than the probability. Where a box ends above
+l, t_m may be anything.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ import numpy as np
 from lpsmap_search.arrays import FloatArray, FloatTable, IntArray
 from lpsmap_search.sparse_matrix import SparseMatrix
 
-__all__ = ["Tangents", "separated", "simplex_tangents", "tangent_rows"]
+__all__ = ["Tangents", "joined_tangents", "separated", "simplex_tangents", "tangent_rows"]
 
 
 class Tangents(NamedTuple):
@@ -51,15 +52,18 @@ def simplex_tangents(
     block = np.repeat(np.arange(len(sizes)), sizes**2 if n_points is None else n_points)
     inside = np.arange(sizes.max()) < sizes[block][:, None]
     p = np.where(inside, rng.exponential(size=inside.shape), 0.0)
-    return _clipped(first, least, block, p / p.sum(axis=1, keepdims=True))
+    return _tangents(first, least + 1.0, block, p / p.sum(axis=1, keepdims=True))
 
 
-def separated(first: IntArray, least: FloatArray, theta: FloatArray, excess: float) -> Tangents:
-    """Return tangents that cut off a point, for the blocks whose sum exceeds one.
+def separated(
+    first: IntArray, least: FloatArray, low: FloatArray, theta: FloatArray, excess: float
+) -> Tangents:
+    """Return tangents that cut off a point of a box, for the blocks whose sum exceeds one.
 
-    The sum is that of ``exp(theta_m)``, continued below ``least_m + 1`` by its tangent there, which
-    is zero at the least logarithm: all that tangents in this module can ask for. A point with sum
-    S > 1 misses its tangent, which touches at the normalised point, by ``log S`` or more.
+    The sum is that of ``exp(theta_m)``. In a box that has the least logarithm it is continued from
+    ``least_m + 1`` downwards by the tangent there, which is zero at the least logarithm: more no
+    tangent can ask for. A point with sum S > 1 misses its tangent, which touches at the normalised
+    point, by ``log S`` or more.
 
     Parameters
     ----------
@@ -67,18 +71,22 @@ def separated(first: IntArray, least: FloatArray, theta: FloatArray, excess: flo
         (C + 1,) where the blocks begin.
     least
         (M,) the least logarithms.
+    low
+        (M,) the least logarithms of the box, in which the tangents are valid.
     theta
         (M,) the point.
     excess
         By how much a sum may exceed one.
     """
-    turn = least + 1.0
-    p = np.where(theta >= turn, np.exp(theta), np.exp(turn) * (theta - least))
-    sums = np.add.reduceat(p, first[:-1])
+    turn = np.where(low > least, -np.inf, least + 1.0)
+    slope = np.exp(np.maximum(turn, least))
+    sums = np.add.reduceat(
+        np.where(theta >= turn, np.exp(theta), slope * (theta - least)), first[:-1]
+    )
     block = np.flatnonzero(sums > 1.0 + excess)
     place = _places(first, block)
     p = np.where(place >= 0, np.exp(theta)[place], 0.0)
-    return _clipped(first, least, block, p / sums[block][:, None])
+    return _tangents(first, turn, block, p / sums[block][:, None])
 
 
 def tangent_rows(first: IntArray, tangents: Tangents, n_columns: int) -> SparseMatrix:
@@ -106,6 +114,11 @@ def tangent_rows(first: IntArray, tangents: Tangents, n_columns: int) -> SparseM
     )
 
 
+def joined_tangents(a: Tangents, b: Tangents) -> Tangents:
+    """Return tangents behind each other."""
+    return Tangents(np.concatenate([a.block, b.block]), np.concatenate([a.point, b.point]))
+
+
 def _places(first: IntArray, block: IntArray) -> IntArray:
     """Return (K, W) the parameters of blocks, padded by -1."""
     sizes = np.diff(first)
@@ -113,14 +126,9 @@ def _places(first: IntArray, block: IntArray) -> IntArray:
     return np.where(slots < sizes[block][:, None], first[block][:, None] + slots, -1)
 
 
-def _clipped(first: IntArray, least: FloatArray, block: IntArray, p: FloatTable) -> Tangents:
-    """Return tangents at probabilities, or where they are valid at the least logarithms."""
+def _tangents(first: IntArray, turn: FloatArray, block: IntArray, p: FloatTable) -> Tangents:
+    """Return tangents at probabilities, or at the logarithms from which on they are valid."""
     place = _places(first, block)
     with np.errstate(divide="ignore"):
-        point = np.maximum(np.log(p), least[place] + 1.0)
+        point = np.maximum(np.log(p), turn[place])
     return Tangents(block, np.where(place >= 0, point, 0.0))
-
-
-def joined_tangents(a: Tangents, b: Tangents) -> Tangents:
-    """Return tangents behind each other."""
-    return Tangents(np.concatenate([a.block, b.block]), np.concatenate([a.point, b.point]))
