@@ -8,11 +8,17 @@ import numpy as np
 import pytest
 
 from corpora import FIVE, OPTIMUM
-from lpsmap_search import Corpus, CountConstraint, DependencyModelWithValence, viterbi
+from lpsmap_search import (
+    Corpus,
+    CountConstraint,
+    DependencyModelWithValence,
+    restarts,
+    viterbi,
+)
 from lpsmap_search.flow_polytope import flow_polytope
 from lpsmap_search.linear_programs import SimplexSolver
 from lpsmap_search.paper.linear_rows import LinearRows, Ranges
-from lpsmap_search.paper.mccormick_space import McCormickNode, McCormickOptions, McCormickSpace
+from lpsmap_search.paper import McCormickNode, McCormickOptions, McCormickSpace
 from lpsmap_search.paper.parse_rows import parse_rows
 from lpsmap_search.paper.products import monomial_codes, multiplied
 from lpsmap_search.paper.row_pairs import all_pairs, chosen_pairs, objective_pairs
@@ -212,7 +218,9 @@ def test_bounds_hold_in_boxes_and_fall_with_them(
         high = np.minimum(own + width * rng.random(m), 1.0)
         node = space.root()._replace(bounds=np.concatenate([low, high]))
         [look] = space.look([node], -1e6)
-        for p in (own, *parameters_in(low, high, rng)):
+        inside = [own, *parameters_in(low, high, rng)]
+        assert len(inside) > 1
+        for p in inside:
             with np.errstate(divide="ignore"):
                 assert viterbi(corpus, np.log(p))[0] <= look.bound + 1e-7
         assert len(look.children) == 2
@@ -262,8 +270,6 @@ def test_a_box_at_the_optimum_is_bounded_nearly_exactly() -> None:
 
 
 def optimal_counts(corpus: Corpus) -> np.ndarray:
-    from lpsmap_search import restarts
-
     found = restarts(corpus, n_restarts=1000, smoothing=0.1, start="random")
     assert found.objective == pytest.approx(OPTIMUM, rel=1e-12)
     return found.counts

@@ -2,20 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Literal, NamedTuple
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
-from lpsmap_core import Look, Space
+from lpsmap_core import Look
 from lpsmap_search.arrays import FloatArray
+from lpsmap_search.box_space import Arrays, BoxSpace
 from lpsmap_search.checks import checked_count, checked_number
 from lpsmap_search.constraints import CountConstraint
 from lpsmap_search.corpus import Corpus
 from lpsmap_search.flow_polytope import flow_polytope
-from lpsmap_search.linear_programs import Basis, LinearSolution, SimplexSolver
+from lpsmap_search.linear_programs import (
+    Basis,
+    LinearSolution,
+    SimplexSolver,
+    highspy_module,
+)
 from lpsmap_search.paper.branching import Split, divided, most_fractional, most_regretted
 from lpsmap_search.paper.linear_rows import LinearRows, Ranges
+from lpsmap_search.paper.nodes import McCormickNode, packed, unpacked
 from lpsmap_search.paper.parse_rows import parse_rows
 from lpsmap_search.paper.projections import Projection, completed, projected
 from lpsmap_search.paper.relaxation import Relaxation
@@ -24,7 +32,7 @@ from lpsmap_search.paper.tangents import Tangents, joined_tangents, separated, s
 from lpsmap_search.polytopes import hypergraph_polytope
 from lpsmap_search.shares import count_ranges, shrink
 
-__all__ = ["McCormickNode", "McCormickOptions", "McCormickSpace"]
+__all__ = ["McCormickOptions", "McCormickSpace"]
 
 PolytopeName = Literal["hypergraph", "flow"]
 
@@ -42,19 +50,6 @@ MOST_NODES = 16
 
 MOST_ROUNDS = 20
 """Of separation at a node."""
-
-
-class McCormickNode(NamedTuple):
-    """A box of parameters, and parses that are decided in part."""
-
-    bounds: FloatArray
-    """(2 M,) lower, then upper bounds of the probabilities."""
-    parse_bounds: FloatArray
-    """(2 P,) lower, then upper bounds of the variables of the parses."""
-    cuts: Tangents
-    """Those that were separated at nodes above."""
-    basis: Basis | None
-    """Where the simplex algorithm starts."""
 
 
 class McCormickOptions(NamedTuple):
@@ -88,7 +83,7 @@ class McCormickOptions(NamedTuple):
     """Of the random tangents and products."""
 
 
-class McCormickSpace(Space[McCormickNode, FloatArray]):
+class McCormickSpace(BoxSpace[McCormickNode]):
     """The search of Gormley & Eisner (2013): what it asks about boxes; its answers are counts.
 
     Nodes are boxes of probabilities, bounded by a linear program: concave envelopes of the products
@@ -122,6 +117,7 @@ class McCormickSpace(Space[McCormickNode, FloatArray]):
         *,
         constraint: CountConstraint | None = None,
     ) -> None:
+        highspy_module()  # which is missing now rather than in the first look
         self._corpus, self._gap, self._constraint = corpus, gap, constraint
         self._options = options = _checked(options or McCormickOptions())
         model, rng = corpus.model, np.random.default_rng(options.seed)
@@ -146,6 +142,14 @@ class McCormickSpace(Space[McCormickNode, FloatArray]):
     def root(self) -> McCormickNode:
         """Return the node of all parameters and parses."""
         return self._root
+
+    def pack(self, nodes: Sequence[McCormickNode]) -> Arrays:
+        """Return nodes as arrays."""
+        return packed(nodes)
+
+    def unpack(self, arrays: Mapping[str, npt.NDArray[Any]]) -> list[McCormickNode]:
+        """Return the nodes that `pack` was given."""
+        return unpacked(self._root, arrays)
 
     def look(
         self, nodes: Sequence[McCormickNode], score: float
@@ -184,7 +188,7 @@ class McCormickSpace(Space[McCormickNode, FloatArray]):
         low = ranges.lower[: model.n_parameters]
         cuts, excess = node.cuts, self._options.excess
         solver = SimplexSolver(self.relaxation.program(ranges, cuts))
-        solved = self._solved(solver.solve(node.basis), cuts, np.inf)
+        solved = self._solved(_optimum(solver, node.basis, threshold), cuts, np.inf)
         for _ in range(MOST_ROUNDS):
             if solved.bound <= threshold or solved.solution.status != "optimal":
                 break
@@ -196,7 +200,7 @@ class McCormickSpace(Space[McCormickNode, FloatArray]):
             cuts = joined_tangents(cuts, new)
             rows = self.relaxation.cut_rows(ranges, new)
             solver.append_rows(rows.matrix, rows.lower, rows.upper)
-            solved = self._solved(solver.solve(), cuts, solved.bound)
+            solved = self._solved(_optimum(solver, None, threshold), cuts, solved.bound)
         return solved
 
     def _solved(self, solution: LinearSolution, cuts: Tangents, bound: float) -> _Solved:
@@ -249,6 +253,14 @@ class _Solved(NamedTuple):
     regret: FloatArray
     """(M,) by how much the variables of the objective exceed the products they stand for."""
     parses: FloatArray
+
+
+def _optimum(solver: SimplexSolver, basis: Basis | None, threshold: float) -> LinearSolution:
+    """Return a solution, which need not be optimal if the bound is below a threshold."""
+    solution = solver.solve(basis, cutoff=threshold)
+    if solution.status == "below" and solution.bound > threshold:  # by rounding
+        return solver.solve()
+    return solution
 
 
 def _whole(corpus: Corpus, constraint: CountConstraint | None) -> FloatArray:
