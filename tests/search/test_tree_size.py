@@ -56,7 +56,11 @@ def chord_space(corpus: Corpus, gap: float) -> Space[Any, Any]:
 
 @pytest.mark.parametrize(
     ("make", "sentences"),
-    [(LagrangianSpace, ["aab", "abb", "ba"]), (chord_space, ["aab", "ab"]), (paper_space, ["ba", "aa"])],
+    [
+        (LagrangianSpace, ["aab", "abb", "ba"]),
+        (chord_space, ["aab", "ab"]),
+        (paper_space, ["ba", "aa"]),
+    ],
     ids=["lagrangian", "chord", "paper"],
 )
 def test_estimates_agree_with_searches_that_end(make: Any, sentences: list[str]) -> None:

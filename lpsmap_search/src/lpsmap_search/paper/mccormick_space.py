@@ -39,8 +39,11 @@ PolytopeName = Literal["hypergraph", "flow"]
 TIGHT = 1e-7
 """By how much sums of probabilities may exceed one where nothing is left to branch on."""
 
-REGRET_SHARE = 0.1
-"""Parameters are branched on while their regrets sum to this share of what has to be closed."""
+SMALL_REGRET = 0.1
+"""Sums are made tight where regrets sum to at most this share of what has to be closed."""
+
+LARGE_REGRET = 3.0
+"""Fractional parses are branched on unless regrets sum to this many times what has to be closed."""
 
 MOST_ENTRIES = 100_000
 """Of the programs of nodes that are looked at together: a tenth of a second, or less."""
@@ -192,7 +195,7 @@ class McCormickSpace(BoxSpace[McCormickNode]):
         for _ in range(MOST_ROUNDS):
             if solved.bound <= threshold or solved.solution.status != "optimal":
                 break
-            if solved.regret.sum() <= REGRET_SHARE * (solved.bound - threshold):
+            if solved.regret.sum() <= SMALL_REGRET * (solved.bound - threshold):
                 excess = TIGHT
             new = separated(model.first, self._least, low, solved.theta, excess)
             if not len(new.block):
@@ -215,7 +218,9 @@ class McCormickSpace(BoxSpace[McCormickNode]):
         # the least logarithm stands for zero
         p = np.where(theta > self._least, np.exp(theta), 0.0)
         parameters = projected(self._corpus.model, p, options.projection)
-        return completed(self._corpus, parameters, options.n_steps, options.smoothing, self._constraint)
+        return completed(
+            self._corpus, parameters, options.n_steps, options.smoothing, self._constraint
+        )
 
     def _children(
         self, node: McCormickNode, solved: _Solved, threshold: float
@@ -224,14 +229,13 @@ class McCormickSpace(BoxSpace[McCormickNode]):
         if len(solved.cuts.block) > self._options.most_cuts:
             kept = self.relaxation.binding(solved.cuts, solved.solution.row_duals)
             node = node._replace(cuts=kept, basis=None)
-        if solved.regret.sum() <= REGRET_SHARE * (solved.bound - threshold):
-            y = most_fractional(solved.parses, self._whole)
-            if y is not None:
-                return self._decided(node, y)
+        y = most_fractional(solved.parses, self._whole)
         branch = most_regretted(solved.regret, node.bounds, solved.theta, self._options.split)
+        small = solved.regret.sum() <= LARGE_REGRET * (solved.bound - threshold)
+        if y is not None and (small or branch is None):
+            return self._decided(node, y)
         if branch is None:
-            y = most_fractional(solved.parses, self._whole)
-            return [] if y is None else self._decided(node, y)
+            return []
         return [node._replace(bounds=bounds) for bounds in divided(node.bounds, branch)]
 
     def _decided(self, node: McCormickNode, y: int) -> list[McCormickNode]:

@@ -126,9 +126,7 @@ def linearised(products: Products, quadratic: IntArray, n_columns: int) -> Linea
     is_constant = products.code == 0
     own = np.repeat(np.arange(len(products.start) - 1), np.diff(products.start))
     code = products.code[~is_constant]
-    column = np.where(
-        code < n_columns, code - 1, n_columns - 1 + np.searchsorted(quadratic, code)
-    )
+    column = np.where(code < n_columns, code - 1, n_columns - 1 + np.searchsorted(quadratic, code))
     kept = np.bincount(own[~is_constant], minlength=len(products.start) - 1)
     return LinearisedProducts(
         products,

@@ -10,7 +10,15 @@ from lpsmap_search.arrays import IntArray
 from lpsmap_search.paper.linear_rows import LinearRows
 from lpsmap_search.sparse_matrix import SparseMatrix
 
-__all__ = ["Filter", "Pairs", "all_pairs", "chosen_pairs", "envelope_pairs", "objective_pairs", "row_pairs"]
+__all__ = [
+    "Filter",
+    "Pairs",
+    "all_pairs",
+    "chosen_pairs",
+    "envelope_pairs",
+    "objective_pairs",
+    "row_pairs",
+]
 
 Filter = int | float | Literal["objective"]
 """Which products there are besides the concave envelopes: a whole number of random ones; a share of
@@ -49,9 +57,7 @@ def all_pairs(rows: LinearRows) -> int:
     return n * (n + 1) // 2 + rows.n_equalities * rows.n_variables
 
 
-def chosen_pairs(
-    rows: LinearRows, which: Filter, rng: np.random.Generator
-) -> tuple[Pairs, Pairs]:
+def chosen_pairs(rows: LinearRows, which: Filter, rng: np.random.Generator) -> tuple[Pairs, Pairs]:
     """Return the pairs of a filter: products that are at least zero, and products that are zero.
 
     Parameters
