@@ -17,8 +17,8 @@ from lpsmap_search import (
 )
 from lpsmap_search.flow_polytope import flow_polytope
 from lpsmap_search.linear_programs import SimplexSolver
-from lpsmap_search.paper.linear_rows import LinearRows, Ranges
 from lpsmap_search.paper import McCormickNode, McCormickOptions, McCormickSpace
+from lpsmap_search.paper.linear_rows import LinearRows, Ranges
 from lpsmap_search.paper.parse_rows import parse_rows
 from lpsmap_search.paper.products import monomial_codes, multiplied
 from lpsmap_search.paper.row_pairs import all_pairs, chosen_pairs, objective_pairs
@@ -178,7 +178,7 @@ def test_a_number_of_products_is_drawn_without_repetition(
     (i, j), (e, k) = chosen_pairs(rows, 500, rng)
     pairs = [*zip(i, j, strict=True), *zip(e, k, strict=True)]
     assert len(pairs) == len(set(pairs)) == 500
-    assert 0 < i.min() and max(i.max(), j.max()) < rows.n_inequalities
+    assert i.min() > 0 and max(i.max(), j.max()) < rows.n_inequalities
     half = sum(len(pair[0]) for pair in chosen_pairs(rows, 0.5, rng))
     assert half == round(0.5 * all_pairs(rows))
 

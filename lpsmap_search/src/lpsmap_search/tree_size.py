@@ -6,7 +6,7 @@ import math
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Protocol, TypeVar
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -16,13 +16,11 @@ from lpsmap_search.checks import checked_count, checked_number, checked_time
 
 __all__ = ["RootedSpace", "TreeSize", "tree_size"]
 
-Node = TypeVar("Node")
 
-
-class RootedSpace(Protocol[Node]):
+class RootedSpace(Protocol):
     """A `Space` that knows the node with all answers below it."""
 
-    def root(self) -> Node:
+    def root(self) -> Any:
         """Return the root."""
         ...
 
@@ -52,7 +50,7 @@ class TreeSize:
 
 
 def tree_size(
-    space: RootedSpace[Any],
+    space: RootedSpace,
     score: float,
     *,
     gap: float = 0.01,
@@ -105,7 +103,7 @@ def tree_size(
 
 
 def _dive(
-    space: RootedSpace[Any], score: float, least: float, rng: np.random.Generator
+    space: RootedSpace, score: float, least: float, rng: np.random.Generator
 ) -> tuple[float, float, float, float]:
     """Return estimates of the nodes and the seconds, and the nodes and seconds of the dive."""
     node, bound, weight = space.root(), math.inf, 1.0
@@ -123,7 +121,7 @@ def _dive(
         if bound <= least or not look.children:
             return n_nodes, seconds, n_visited, spent
         weight *= len(look.children)
-        node = look.children[rng.integers(len(look.children))]
+        node = look.children[int(rng.integers(len(look.children)))]
 
 
 def _estimate(dives: FloatTable) -> TreeSize:

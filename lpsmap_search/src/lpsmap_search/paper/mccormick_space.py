@@ -72,10 +72,10 @@ class McCormickOptions(NamedTuple):
     smoothing: float = 0.1
     """What these add to counts."""
     least: float | None = None
-    """Where logarithms end, such as ``log(1e-12)``. None for ``-1 - log F``, F being the most counts
-    that the parameter's block can have; never above. There it costs structures more to use a
-    parameter of probability zero than it costs to make room for it, so that no bound is above the
-    likelihood for that reason."""
+    """Where logarithms end, such as ``log(1e-12)``; the least one also stands for probability zero.
+    None for ``-1 - log F``, and never above that, F being the most counts that the parameter's
+    block can have: with more, structures that use parameters of probability zero would score more
+    than their likelihood, and bounds would stay above it."""
     n_tangents: int | None = None
     """Random tangents of each block at the root; None for the square of the block's size."""
     most_cuts: int = 300

@@ -59,7 +59,8 @@ def onto_simplex(model: CountModel, p: FloatArray) -> FloatArray:
     thresholds = (sums - before[block] - 1.0) / rank
     kept = p[order] > thresholds
     last = np.maximum.reduceat(np.where(kept, np.arange(len(p)), 0), first[:-1])
-    return np.maximum(p - thresholds[last][block], 0.0)
+    nearest: FloatArray = np.maximum(p - thresholds[last][block], 0.0)
+    return nearest
 
 
 def completed(

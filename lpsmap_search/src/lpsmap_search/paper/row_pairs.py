@@ -74,22 +74,28 @@ def chosen_pairs(rows: LinearRows, which: Filter, rng: np.random.Generator) -> t
     ValueError
         If there is no such filter, or a number or a share is out of range.
     """
-    if isinstance(which, str):
-        if which != "objective":
-            raise ValueError(
-                f"products: got {which!r}; expected 'objective', a number of products, or a share "
-                "of them as a float."
-            )
+    if which == "objective":
         nothing = np.zeros(0, dtype=np.int64)
         return objective_pairs(rows, rows.at_least_zero), (nothing, nothing)
     total = all_pairs(rows)
+    size = _how_many(which, total)
+    return _numbered(rows, rng.choice(total, size=size, replace=False))
+
+
+def _how_many(which: Filter, total: int) -> int:
+    """Return how many products there are."""
+    if isinstance(which, str):
+        raise ValueError(
+            f"products: got {which!r}; expected 'objective', a number of products, or a share of "
+            "them as a float."
+        )
     if isinstance(which, float):
         if not 0.0 <= which <= 1.0:
             raise ValueError(f"products: got the share {which}; expected 0.0 to 1.0.")
-        which = round(which * total)
+        return round(which * total)
     if which < 0:
         raise ValueError(f"products: got {which}; expected at least 0.")
-    return _numbered(rows, rng.choice(total, size=min(which, total), replace=False))
+    return min(which, total)
 
 
 def _numbered(rows: LinearRows, number: IntArray) -> tuple[Pairs, Pairs]:
