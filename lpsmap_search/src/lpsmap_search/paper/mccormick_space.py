@@ -17,6 +17,7 @@ from lpsmap_search.corpus import Corpus
 from lpsmap_search.flow_polytope import flow_polytope
 from lpsmap_search.linear_programs import (
     Basis,
+    LinearProgram,
     LinearSolution,
     SimplexSolver,
     highspy_module,
@@ -174,6 +175,16 @@ class McCormickSpace(BoxSpace[McCormickNode]):
         children = self._children(node, solved, threshold)
         return Look(solved.bound, children, counts if value > score else None, value)
 
+    def program(self, node: McCormickNode) -> LinearProgram:
+        """Return the linear program that bounds a node first, before tangents are separated.
+
+        Parameters
+        ----------
+        node
+            The node.
+        """
+        return self.relaxation.program(self._ranges(node), node.cuts)
+
     def _ranges(self, node: McCormickNode) -> Ranges:
         """Return bounds of all variables."""
         low, high = np.split(node.bounds, 2)
@@ -190,7 +201,7 @@ class McCormickSpace(BoxSpace[McCormickNode]):
         ranges, model = self._ranges(node), self._corpus.model
         low = ranges.lower[: model.n_parameters]
         cuts, excess = node.cuts, self._options.excess
-        solver = SimplexSolver(self.relaxation.program(ranges, cuts))
+        solver = SimplexSolver(self.program(node))
         solved = self._solved(_optimum(solver, node.basis, threshold), cuts, np.inf)
         for _ in range(MOST_ROUNDS):
             if solved.bound <= threshold or solved.solution.status != "optimal":
