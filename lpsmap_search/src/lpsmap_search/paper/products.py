@@ -18,7 +18,14 @@ import numpy as np
 from lpsmap_search.arrays import BoolArray, FloatArray, IntArray
 from lpsmap_search.sparse_matrix import SparseMatrix
 
-__all__ = ["LinearisedProducts", "Products", "linearised", "monomial_codes", "multiplied"]
+__all__ = [
+    "LinearisedProducts",
+    "Products",
+    "linearised",
+    "monomial_bounds",
+    "monomial_codes",
+    "multiplied",
+]
 
 
 class Products(NamedTuple):
@@ -92,23 +99,62 @@ class LinearisedProducts(NamedTuple):
     """Products as rows of a linear program."""
 
     products: Products
-    constant: IntArray
-    """The products that have a constant."""
-    is_constant: BoolArray
-    """Whether a coefficient is that."""
+    row: IntArray
+    """The product of each coefficient."""
+    is_kept: BoolArray
+    """Whether a coefficient is one of the matrix: neither a constant nor of a monomial left out."""
     start: IntArray
-    """Of the matrix without constants."""
+    """Of the matrix."""
     column: IntArray
     """Of the matrix: x_k has column k - 1, and monomials follow in the order of their codes."""
     n_columns: int
 
-    def rows(self, value: FloatArray) -> tuple[SparseMatrix, FloatArray]:
-        """Return the matrix, and (K,) the constants, given the entries of the rows."""
-        values = self.products.values(value)
-        constants = np.zeros(len(self.start) - 1)
-        constants[self.constant] = values[self.is_constant]
-        matrix = SparseMatrix(self.start, self.column, values[~self.is_constant], self.n_columns)
-        return matrix, constants
+    def rows(self, values: FloatArray) -> SparseMatrix:
+        """Return the matrix, given the coefficients of the products."""
+        return SparseMatrix(self.start, self.column, values[self.is_kept], self.n_columns)
+
+    def rest(
+        self, values: FloatArray, lower: FloatArray, upper: FloatArray, n_columns: int
+    ) -> tuple[FloatArray, FloatArray]:
+        """Return bounds of what the matrix leaves out of each product.
+
+        Parameters
+        ----------
+        values
+            The coefficients of the products.
+        lower, upper
+            Bounds of the variables.
+        n_columns
+            Of the rows that were multiplied.
+        """
+        out = ~self.is_kept
+        row, factor = self.row[out], values[out]
+        low, high = monomial_bounds(self.products.code[out], lower, upper, n_columns)
+        n = len(self.start) - 1
+        return (
+            np.bincount(row, np.minimum(factor * low, factor * high), minlength=n),
+            np.bincount(row, np.maximum(factor * low, factor * high), minlength=n),
+        )
+
+
+def monomial_bounds(
+    code: IntArray, lower: FloatArray, upper: FloatArray, n_columns: int
+) -> tuple[FloatArray, FloatArray]:
+    """Return bounds of monomials.
+
+    Parameters
+    ----------
+    code
+        Of the monomials.
+    lower, upper
+        Bounds of the variables.
+    n_columns
+        Of the rows that were multiplied.
+    """
+    bounds = [np.append(1.0, bound) for bound in (lower, upper)]
+    k, m = np.divmod(code, n_columns)
+    ends = [a[k] * b[m] for a in bounds for b in bounds]
+    return np.min(ends, axis=0), np.max(ends, axis=0)
 
 
 def linearised(products: Products, quadratic: IntArray, n_columns: int) -> LinearisedProducts:
@@ -119,20 +165,20 @@ def linearised(products: Products, quadratic: IntArray, n_columns: int) -> Linea
     products
         The products.
     quadratic
-        Codes of the monomials of degree two that are variables, ascending; all that occur.
+        Codes of the monomials of degree two that are variables, ascending. Others are left out.
     n_columns
         Of the rows that were multiplied.
     """
-    is_constant = products.code == 0
-    own = np.repeat(np.arange(len(products.start) - 1), np.diff(products.start))
-    code = products.code[~is_constant]
-    column = np.where(code < n_columns, code - 1, n_columns - 1 + np.searchsorted(quadratic, code))
-    kept = np.bincount(own[~is_constant], minlength=len(products.start) - 1)
+    code, n = products.code, len(products.start) - 1
+    row = np.repeat(np.arange(n), np.diff(products.start))
+    place = np.minimum(np.searchsorted(quadratic, code), len(quadratic) - 1)
+    is_linear = (code > 0) & (code < n_columns)
+    is_kept = is_linear | (quadratic[place] == code)
     return LinearisedProducts(
         products,
-        own[is_constant],
-        is_constant,
-        np.concatenate([[0], np.cumsum(kept)]),
-        column,
+        row,
+        is_kept,
+        np.concatenate([[0], np.cumsum(np.bincount(row[is_kept], minlength=n))]),
+        np.where(is_linear, code - 1, n_columns - 1 + place)[is_kept],
         n_columns - 1 + len(quadratic),
     )

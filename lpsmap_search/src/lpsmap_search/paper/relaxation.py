@@ -12,6 +12,7 @@ from lpsmap_search.paper.linear_rows import LinearRows, Ranges
 from lpsmap_search.paper.products import (
     LinearisedProducts,
     linearised,
+    monomial_bounds,
     monomial_codes,
     multiplied,
 )
@@ -40,8 +41,9 @@ class ProgramRows(NamedTuple):
 class Relaxation:
     """Linear programs whose optimum is at least that of the program in a box.
 
-    Their columns are the variables of the rows and a variable for each monomial ``x_k x_l``, those
-    of the objective included.
+    Their columns are the variables of the rows, and a variable for each monomial ``x_k x_l`` of the
+    objective or of two products. One that a single product has takes its best value there, within
+    its bounds, which is the same.
 
     Parameters
     ----------
@@ -74,9 +76,11 @@ class Relaxation:
         m = rows.n_parameters
         theta = np.arange(1, m + 1)
         objective = monomial_codes(theta, theta + m, rows.n_variables + 1)
-        codes = np.concatenate([objective, found.code[found.code > rows.n_variables]])
-        self._quadratic = np.unique(codes)
-        self._products = self._linearised(rows.matrix, left, right)
+        codes, times = np.unique(found.code[found.code > rows.n_variables], return_counts=True)
+        if not self._of_cuts:  # which use further monomials
+            codes = codes[times > 1]
+        self._quadratic = np.unique(np.concatenate([objective, codes]))
+        self._products = linearised(found, self._quadratic, rows.n_variables + 1)
         self.objective = rows.n_variables + np.searchsorted(self._quadratic, objective)
         self.n_products = len(pairs[0]) + len(zero_pairs[0])
 
@@ -100,21 +104,20 @@ class Relaxation:
         cuts
             Further tangents.
         """
-        values = self._rows.values(ranges)
-        matrix, constants = self._products.rows(values)
-        upper = np.full(len(constants), np.inf)
-        upper[self._n_at_least :] = -constants[self._n_at_least :]
+        matrix, low, high = self._linear(self._products, self._rows.values(ranges), ranges)
+        row_upper = np.full(len(low), np.inf)
+        row_upper[self._n_at_least :] = -low[self._n_at_least :]
         more = self.cut_rows(ranges, cuts)
         objective = np.zeros(self.n_columns)
         objective[self.objective] = 1.0
-        lower_bounds, upper_bounds = self._column_bounds(ranges)
+        ends = monomial_bounds(self._quadratic, *ranges, self._rows.n_variables + 1)
         return LinearProgram(
             objective,
-            lower_bounds,
-            upper_bounds,
+            np.concatenate([ranges.lower, ends[0]]),
+            np.concatenate([ranges.upper, ends[1]]),
             SparseMatrix.stacked([matrix, more.matrix]),
-            np.concatenate([-constants, more.lower]),
-            np.concatenate([upper, more.upper]),
+            np.concatenate([-high, more.lower]),
+            np.concatenate([row_upper, more.upper]),
         )
 
     def cut_rows(self, ranges: Ranges, cuts: Tangents) -> ProgramRows:
@@ -131,9 +134,19 @@ class Relaxation:
         own = tangent_rows(self._first, cuts, n)
         left, right = self._cut_pairs(own)
         both = SparseMatrix.stacked([rows.matrix, own])
+        found = multiplied(both, left + rows.matrix.n_rows, right)
         values = np.concatenate([rows.values(ranges), own.value])
-        matrix, constants = self._linearised(both, left + rows.matrix.n_rows, right).rows(values)
-        return ProgramRows(matrix, -constants, np.full(len(constants), np.inf))
+        products = linearised(found, self._quadratic, n)
+        matrix, _, high = self._linear(products, values, ranges)
+        return ProgramRows(matrix, -high, np.full(len(high), np.inf))
+
+    def _linear(
+        self, products: LinearisedProducts, entries: FloatArray, ranges: Ranges
+    ) -> tuple[SparseMatrix, FloatArray, FloatArray]:
+        """Return the matrix of products, and bounds of what it leaves out of them."""
+        values = products.products.values(entries)
+        low, high = products.rest(values, *ranges, self._rows.n_variables + 1)
+        return products.rows(values), low, high
 
     def binding(self, cuts: Tangents, row_duals: FloatArray) -> Tangents:
         """Return the tangents with a row that binds.
@@ -158,19 +171,6 @@ class Relaxation:
             left, right = _joined([(left, right), objective_pairs(self._rows, own)])
         order = np.argsort(left, kind="stable")
         return left[order], right[order]
-
-    def _linearised(
-        self, matrix: SparseMatrix, left: IntArray, right: IntArray
-    ) -> LinearisedProducts:
-        return linearised(multiplied(matrix, left, right), self._quadratic, matrix.n_columns)
-
-    def _column_bounds(self, ranges: Ranges) -> tuple[FloatArray, FloatArray]:
-        k, m = (code - 1 for code in np.divmod(self._quadratic, self._rows.n_variables + 1))
-        ends = [a[k] * b[m] for a in ranges for b in ranges]
-        return (
-            np.concatenate([ranges.lower, np.min(ends, axis=0)]),
-            np.concatenate([ranges.upper, np.max(ends, axis=0)]),
-        )
 
 
 def _joined(pairs: list[Pairs]) -> Pairs:
