@@ -16,11 +16,16 @@ from lpsmap_search import (
     viterbi,
 )
 from lpsmap_search.flow_polytope import flow_polytope
-from lpsmap_search.linear_programs import SimplexSolver
+from lpsmap_search.linear_programs import LinearProgram, SimplexSolver
 from lpsmap_search.paper import McCormickNode, McCormickOptions, McCormickSpace
 from lpsmap_search.paper.linear_rows import LinearRows, Ranges
 from lpsmap_search.paper.parse_rows import parse_rows
-from lpsmap_search.paper.products import monomial_codes, multiplied
+from lpsmap_search.paper.products import (
+    linearised,
+    monomial_bounds,
+    monomial_codes,
+    multiplied,
+)
 from lpsmap_search.paper.row_pairs import all_pairs, chosen_pairs, objective_pairs
 from lpsmap_search.paper.tangents import separated, simplex_tangents, tangent_rows
 from lpsmap_search.polytopes import hypergraph_polytope
@@ -192,6 +197,44 @@ def test_the_filter_finds_the_products_of_the_objective(rng: np.random.Generator
     expected = {tuple(pair) for pair in np.argwhere(theta @ counts.T)}
     found = objective_pairs(rows, rows.at_least_zero)
     assert {tuple(pair) for pair in np.transpose(found)} == expected
+
+
+def test_monomials_of_a_single_product_are_left_out_without_loss() -> None:
+    """Held to the program in which every monomial is a variable between its bounds."""
+    space = McCormickSpace(Corpus(MODEL, SMALL), 0.0, McCormickOptions(products=400, seed=5))
+    program = space.program(space.root())
+    rng, relaxation = np.random.default_rng(5), space.relaxation
+    rows, n = relaxation.rows, relaxation.rows.n_variables
+    simplex_tangents(MODEL.first, LEAST[np.zeros(MODEL.n_parameters, dtype=int)], None, rng)
+    (i, j), (e, k) = chosen_pairs(rows, 400, rng)  # the same random numbers as in the space
+    linear, n_zero = rows.inequalities, len(e) + rows.n_equalities
+    theta = np.arange(MODEL.n_parameters)
+    counts = theta + MODEL.n_parameters
+    left = [linear, rows.lower(theta), rows.upper(theta), i, rows.equalities, e]
+    right = [0 * linear, rows.upper(counts), rows.lower(counts), j, 0 * rows.equalities, k]
+    found = multiplied(rows.matrix, np.concatenate(left), np.concatenate(right))
+    whole = linearised(found, np.unique(found.code[found.code > n]), n + 1)
+    ranges = Ranges(program.lower[:n], program.upper[:n])
+    values = found.values(rows.values(ranges))
+    constant, _ = whole.rest(values, *ranges, n + 1)
+    codes = np.unique(found.code[found.code > n])
+    low, high = monomial_bounds(codes, *ranges, n + 1)
+    objective = np.zeros(n + len(codes))
+    objective[n + np.searchsorted(codes, monomial_codes(1 + theta, 1 + counts, n + 1))] = 1.0
+    upper = np.full(len(constant), np.inf)
+    upper[-n_zero:] = -constant[-n_zero:]
+    full = LinearProgram(
+        objective,
+        np.concatenate([ranges.lower, low]),
+        np.concatenate([ranges.upper, high]),
+        whole.rows(values),
+        -constant,
+        upper,
+    )
+    assert program.matrix.n_columns < full.matrix.n_columns - 100
+    assert program.matrix.n_rows == full.matrix.n_rows
+    bounds = [SimplexSolver(one).solve().bound for one in (program, full)]
+    assert bounds[0] == pytest.approx(bounds[1], abs=1e-6)
 
 
 # -------------------------------------------------------------------- bounds

@@ -46,6 +46,9 @@ SMALL_REGRET = 0.1
 LARGE_REGRET = 3.0
 """Fractional parses are branched on unless regrets sum to this many times what has to be closed."""
 
+SOLVER = {"simplex_dual_edge_weight_strategy": 1}
+"""Options of HiGHS: Devex pricing takes a fifth to a half less time here than steepest edges."""
+
 MOST_ENTRIES = 100_000
 """Of the programs of nodes that are looked at together: a tenth of a second, or less."""
 
@@ -201,7 +204,7 @@ class McCormickSpace(BoxSpace[McCormickNode]):
         ranges, model = self._ranges(node), self._corpus.model
         low = ranges.lower[: model.n_parameters]
         cuts, excess = node.cuts, self._options.excess
-        solver = SimplexSolver(self.program(node))
+        solver = SimplexSolver(self.program(node), SOLVER)
         solved = self._solved(_optimum(solver, node.basis, threshold), cuts, np.inf)
         for _ in range(MOST_ROUNDS):
             if solved.bound <= threshold or solved.solution.status != "optimal":

@@ -65,7 +65,7 @@ class Relaxation:
     def __init__(
         self, rows: LinearRows, first: IntArray, products: Filter, rng: np.random.Generator
     ) -> None:
-        self._rows, self._first = rows, first
+        self.rows, self._first = rows, first
         self._of_cuts = products == "objective"
         pairs, zero_pairs = chosen_pairs(rows, products, rng)
         own, own_zero = row_pairs(rows)
@@ -87,7 +87,7 @@ class Relaxation:
     @property
     def n_columns(self) -> int:
         """Number of columns of the programs."""
-        return self._rows.n_variables + len(self._quadratic)
+        return self.rows.n_variables + len(self._quadratic)
 
     @property
     def n_entries(self) -> int:
@@ -104,13 +104,13 @@ class Relaxation:
         cuts
             Further tangents.
         """
-        matrix, low, high = self._linear(self._products, self._rows.values(ranges), ranges)
+        matrix, low, high = self._linear(self._products, self.rows.values(ranges), ranges)
         row_upper = np.full(len(low), np.inf)
         row_upper[self._n_at_least :] = -low[self._n_at_least :]
         more = self.cut_rows(ranges, cuts)
         objective = np.zeros(self.n_columns)
         objective[self.objective] = 1.0
-        ends = monomial_bounds(self._quadratic, *ranges, self._rows.n_variables + 1)
+        ends = monomial_bounds(self._quadratic, *ranges, self.rows.n_variables + 1)
         return LinearProgram(
             objective,
             np.concatenate([ranges.lower, ends[0]]),
@@ -130,7 +130,7 @@ class Relaxation:
         cuts
             The tangents.
         """
-        rows, n = self._rows, self._rows.n_variables + 1
+        rows, n = self.rows, self.rows.n_variables + 1
         own = tangent_rows(self._first, cuts, n)
         left, right = self._cut_pairs(own)
         both = SparseMatrix.stacked([rows.matrix, own])
@@ -145,7 +145,7 @@ class Relaxation:
     ) -> tuple[SparseMatrix, FloatArray, FloatArray]:
         """Return the matrix of products, and bounds of what it leaves out of them."""
         values = products.products.values(entries)
-        low, high = products.rest(values, *ranges, self._rows.n_variables + 1)
+        low, high = products.rest(values, *ranges, self.rows.n_variables + 1)
         return products.rows(values), low, high
 
     def binding(self, cuts: Tangents, row_duals: FloatArray) -> Tangents:
@@ -158,7 +158,7 @@ class Relaxation:
         row_duals
             Of the program's solution.
         """
-        left, _ = self._cut_pairs(tangent_rows(self._first, cuts, self._rows.n_variables + 1))
+        left, _ = self._cut_pairs(tangent_rows(self._first, cuts, self.rows.n_variables + 1))
         own = row_duals[len(row_duals) - len(left) :]
         kept = np.unique(left[own != 0.0])
         return Tangents(cuts.block[kept], cuts.point[kept])
@@ -168,7 +168,7 @@ class Relaxation:
         k = own.n_rows
         left, right = np.arange(k), np.zeros(k, dtype=np.int64)
         if self._of_cuts:
-            left, right = _joined([(left, right), objective_pairs(self._rows, own)])
+            left, right = _joined([(left, right), objective_pairs(self.rows, own)])
         order = np.argsort(left, kind="stable")
         return left[order], right[order]
 
