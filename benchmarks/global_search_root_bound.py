@@ -29,7 +29,7 @@ from lpsmap_search.paper import McCormickOptions, McCormickSpace
 
 SHARES = (0.0, 0.001, 0.003, 0.01, 0.03, 0.1, 0.2, 0.3, 0.5, 0.7, 1.0)
 
-INTERIOR = {"solver": "ipm", "run_crossover": "off", "presolve": "on"}
+INTERIOR = {"solver": "ipm", "run_crossover": "choose", "presolve": "on"}
 
 
 def root(corpus: Any, products: Any, polytope: str, max_time: float) -> dict[str, Any]:

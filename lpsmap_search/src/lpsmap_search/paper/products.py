@@ -130,11 +130,10 @@ class LinearisedProducts(NamedTuple):
         out = ~self.is_kept
         row, factor = self.row[out], values[out]
         low, high = monomial_bounds(self.products.code[out], lower, upper, n_columns)
-        n = len(self.start) - 1
-        return (
-            np.bincount(row, np.minimum(factor * low, factor * high), minlength=n),
-            np.bincount(row, np.maximum(factor * low, factor * high), minlength=n),
-        )
+        ends, n = np.stack([factor * low, factor * high]), len(self.start) - 1
+        least: FloatArray = np.bincount(row, ends.min(axis=0), minlength=n).astype(np.float64)
+        most: FloatArray = np.bincount(row, ends.max(axis=0), minlength=n).astype(np.float64)
+        return least, most
 
 
 def monomial_bounds(
@@ -154,7 +153,8 @@ def monomial_bounds(
     bounds = [np.append(1.0, bound) for bound in (lower, upper)]
     k, m = np.divmod(code, n_columns)
     ends = [a[k] * b[m] for a in bounds for b in bounds]
-    return np.min(ends, axis=0), np.max(ends, axis=0)
+    low, high = np.min(ends, axis=0), np.max(ends, axis=0)
+    return low.astype(np.float64), high.astype(np.float64)
 
 
 def linearised(products: Products, quadratic: IntArray, n_columns: int) -> LinearisedProducts:
