@@ -36,8 +36,8 @@ def test_estimates_of_an_uneven_tree_have_its_size_as_mean() -> None:
     assert 0.0 < found.n_nodes_error < 0.05 * exact
     assert found.n_nodes == pytest.approx(exact, abs=5.0 * found.n_nodes_error)
     assert found.n_dives == 3000
-    # a dive meets a node more than it takes steps, of one or two levels
-    assert 5 * 3000 <= found.n_visited <= 9 * 3000
+    # a dive takes steps of one or two levels, from the root that all of them share
+    assert 4 * 3000 < found.n_visited <= 8 * 3000 + 1
 
 
 def paper_space(corpus: Corpus, gap: float) -> Space[Any, Any]:
@@ -72,6 +72,7 @@ def test_estimates_agree_with_searches_that_end(make: Any, sentences: list[str])
     exact = search.run(space, max_nodes=5000)
     assert exact.finished and exact.n_nodes >= 9
     found = tree_size(space, best, gap=gap, n_dives=150, seed=2)
+    # four standard errors: the draws are the same in every run
     assert found.n_nodes == pytest.approx(exact.n_nodes, abs=4.0 * found.n_nodes_error)
     assert found.n_nodes_error < exact.n_nodes
     assert found.seconds > 0.0 and found.seconds_per_node > 0.0

@@ -6,7 +6,7 @@ import math
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
@@ -44,7 +44,7 @@ class TreeSize:
     n_dives: int
     """Dives down the tree."""
     n_visited: int
-    """Nodes that were looked at on the dives."""
+    """Nodes that were looked at on the dives; the root once."""
     seconds_per_node: float
     """Mean processor time of a look, over the nodes visited."""
 
@@ -94,46 +94,58 @@ def tree_size(
     n_dives = checked_count("n_dives", n_dives)
     deadline = Deadline(checked_time(max_time))
     rng = np.random.default_rng(seed)
+    root = _Visit.of(space, space.root(), score)
     dives = np.zeros((0, 4))
     while len(dives) < n_dives and not (len(dives) and deadline.passed):
-        dives = np.append(dives, [_dive(space, score, least, rng)], axis=0)
+        dives = np.append(dives, [_dive(space, root, (score, least), rng)], axis=0)
         if report is not None:
-            report(_estimate(dives))
-    return _estimate(dives)
+            report(_estimate(dives, root))
+    return _estimate(dives, root)
+
+
+class _Visit(NamedTuple):
+    """A look at a node, and the processor time that it took."""
+
+    look: Look[Any, Any]
+    seconds: float
+
+    @classmethod
+    def of(cls, space: RootedSpace, node: Any, score: float) -> _Visit:
+        begin = time.process_time()
+        looks = space.look([node], score)
+        if isinstance(looks, CutShort):
+            raise RuntimeError("space: ran out of time at a node; give it no limit of its own.")
+        return cls(looks[0], time.process_time() - begin)
 
 
 def _dive(
-    space: RootedSpace, score: float, least: float, rng: np.random.Generator
+    space: RootedSpace, root: _Visit, scores: tuple[float, float], rng: np.random.Generator
 ) -> tuple[float, float, float, float]:
-    """Return estimates of the nodes and the seconds, and the nodes and seconds of the dive."""
-    node, bound, weight = space.root(), math.inf, 1.0
-    n_nodes = seconds = n_visited = spent = 0.0
-    while True:
-        begin = time.process_time()
-        looks = space.look([node], score)
-        took = time.process_time() - begin
-        if isinstance(looks, CutShort):
-            raise RuntimeError("space: ran out of time at a node; give it no limit of its own.")
-        look: Look[Any, Any] = looks[0]
-        n_nodes, seconds = n_nodes + weight, seconds + weight * took
-        n_visited, spent = n_visited + 1.0, spent + took
-        bound = min(bound, look.bound)
-        if bound <= least or not look.children:
-            return n_nodes, seconds, n_visited, spent
-        weight *= len(look.children)
-        node = look.children[int(rng.integers(len(look.children)))]
+    """Return estimates of the nodes and the seconds, and both as they were below the root."""
+    score, least = scores
+    visit, bound, weight = root, root.look.bound, 1.0
+    n_nodes, seconds, n_visited, spent = 1.0, root.seconds, 0.0, 0.0
+    while bound > least and visit.look.children:
+        children = visit.look.children
+        weight *= len(children)
+        visit = _Visit.of(space, children[int(rng.integers(len(children)))], score)
+        n_nodes, seconds = n_nodes + weight, seconds + weight * visit.seconds
+        n_visited, spent = n_visited + 1.0, spent + visit.seconds
+        bound = min(bound, visit.look.bound)
+    return n_nodes, seconds, n_visited, spent
 
 
-def _estimate(dives: FloatTable) -> TreeSize:
+def _estimate(dives: FloatTable, root: _Visit) -> TreeSize:
     n = len(dives)
     mean = dives.mean(axis=0)
     error = dives.std(axis=0, ddof=1) / math.sqrt(n) if n > 1 else np.full(4, math.inf)
+    n_visited = 1 + round(float(dives[:, 2].sum()))
     return TreeSize(
         float(mean[0]),
         float(error[0]),
         float(mean[1]),
         float(error[1]),
         n,
-        round(float(dives[:, 2].sum())),
-        float(dives[:, 3].sum() / dives[:, 2].sum()),
+        n_visited,
+        (root.seconds + float(dives[:, 3].sum())) / n_visited,
     )

@@ -63,12 +63,14 @@ class McCormickOptions(NamedTuple):
     """How the relaxations of the paper's search are made and used."""
 
     products: Filter = 0
-    """Which products of rows there are besides the concave envelopes: a number of random ones
-    (``Max.1k`` is 1,000), a share of all, as a float, or ``"objective"`` (``Obj.Filter``)."""
+    """Which products of rows there are besides the concave envelopes.
+
+    A number of random ones (``Max.1k`` is 1,000), a share of all, as a float, or ``"objective"``
+    (``Obj.Filter``)."""
     polytope: PolytopeName = "hypergraph"
-    """Of the parses: their hull, or the paper's ``"flow"`` for dependency trees."""
+    """Of the parses; the hull, or the paper's ``"flow"`` for dependency trees."""
     split: Split = "midpoint"
-    """Where a range is divided: in the middle, or at the relaxation's ``"point"``."""
+    """Where a range is divided, in the middle or at the relaxation's ``"point"``."""
     projection: Projection = "normalise"
     """How parameters are made feasible."""
     n_steps: int = 5
