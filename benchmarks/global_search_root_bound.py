@@ -52,13 +52,14 @@ def root(corpus: Any, products: Any, polytope: str, max_time: float) -> dict[str
 def draw(record: dict[str, Any], picture: Path) -> None:
     """Draw the bounds against the shares."""
     figure, axis = plt.subplots(figsize=(5.5, 3.6), layout="constrained")
-    found = record["shares"]
+    found = [x for x in record["shares"] if x["status"] != "stopped"]
     axis.plot([100.0 * x["share"] for x in found], [x["bound"] for x in found], marker="o")
     if record["objective_filter"]:
         axis.axhline(record["objective_filter"]["bound"], ls="--", color="C1", label="Obj.Filter")
     axis.axhline(record["objective"], color="black", label="best likelihood known")
     axis.set(xlabel="share of all products (%)", ylabel="bound at the root (nats)")
     axis.set_xscale("symlog", linthresh=0.1)
+    axis.set_xlim(left=0.0)
     axis.legend()
     axis.grid(alpha=0.3)
     figure.savefig(picture, dpi=130)
