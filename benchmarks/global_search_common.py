@@ -58,15 +58,17 @@ def corpus_of(sentences: str, seed: int) -> Corpus:
 
 
 def space_of(name: str, corpus: Corpus, gap: float, polytope: str) -> BoxSpace[Any]:
-    """Return what a search with a relaxation of some name looks at."""
+    """Return what a search with a relaxation of some name looks at, with its kernels compiled."""
     if name in OURS:
-        return OURS[name](corpus, gap)
+        space = OURS[name](corpus, gap)
+        space.look([space.root()], 0.0)
+        return space
     options = McCormickOptions(products=PRODUCTS[name], polytope=polytope)  # type: ignore[arg-type]
     return McCormickSpace(corpus, gap, options)
 
 
 def incumbent(corpus: Corpus, n_restarts: int) -> tuple[float, np.ndarray]:
-    """Return the best likelihood of Viterbi EM from so many starts of both kinds, and its counts."""
+    """Return the best likelihood of Viterbi EM from starts of both kinds, and its counts."""
     found = [
         restarts(corpus, n_restarts=n_restarts, start=start, smoothing=0.1)
         for start in ("uniform", "random")
