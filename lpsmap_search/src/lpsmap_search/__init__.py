@@ -15,6 +15,7 @@ from lpsmap_search.parses import directed_accuracy, parse
 from lpsmap_search.ranked import RankedStructure, k_best
 from lpsmap_search.sparse_counts import sparse_counts
 from lpsmap_search.synthetic import sampled_sentences, verb_noun_adjective
+from lpsmap_search.tree_size import TreeSize, tree_size
 from lpsmap_search.viterbi import viterbi
 
 __version__ = "0.1.0"
@@ -31,6 +32,7 @@ __all__ = [
     "RankedStructure",
     "TaggedSentence",
     "Trained",
+    "TreeSize",
     "directed_accuracy",
     "expectation_maximisation",
     "expected_counts",
@@ -42,6 +44,7 @@ __all__ = [
     "sampled_counts",
     "sampled_sentences",
     "sparse_counts",
+    "tree_size",
     "universal_rules",
     "verb_noun_adjective",
     "viterbi",

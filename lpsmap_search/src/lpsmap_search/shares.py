@@ -18,6 +18,7 @@ from lpsmap_search.viterbi import best_counts, memory_for
 
 __all__ = [
     "Totals",
+    "count_ranges",
     "first_box",
     "fraction_above",
     "fraction_below",
@@ -56,21 +57,29 @@ def totals(corpus: Corpus) -> Totals:
     """Return the ranges of the blocks' totals."""
     model = corpus.model
     weights = np.eye(len(model.first) - 1)[:, model.block]
-    return Totals(*_ranges(corpus, weights))
+    return Totals(*count_ranges(corpus, weights))
 
 
 def first_box(corpus: Corpus, totals: Totals) -> FloatArray:
     """Return (2 M,) lower, then upper bounds of the shares of all structures."""
     model = corpus.model
-    least, most = _ranges(corpus, np.eye(model.n_parameters))
+    least, most = count_ranges(corpus, np.eye(model.n_parameters))
     total_least, total_most = totals.least[model.block], totals.most[model.block]
     low = np.where(total_least > 0, least / np.maximum(total_most, 1), 0.0)
     high = np.where(total_least > 0, np.minimum(most / np.maximum(total_least, 1), 1.0), 1.0)
     return np.concatenate([low, high])
 
 
-def _ranges(corpus: Corpus, weights: FloatArray) -> tuple[IntArray, IntArray]:
-    """Return the least and the greatest of ``<weights, counts>`` for each row of weights."""
+def count_ranges(corpus: Corpus, weights: FloatArray) -> tuple[IntArray, IntArray]:
+    """Return the least and the greatest of ``<weights, counts>`` for each row of weights.
+
+    Parameters
+    ----------
+    corpus
+        The sentences.
+    weights
+        (K, M) integers.
+    """
     derivations, n = corpus.derivations, corpus.model.n_parameters
     memory, counts = memory_for(derivations), np.empty(n)
     ends = [

@@ -1,0 +1,122 @@
+"""What the figures of the global search share: corpora, relaxations, and their record."""
+
+from __future__ import annotations
+
+import json
+import platform
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import click
+import numpy as np
+
+from lpsmap_search import Corpus, DependencyModelWithValence, restarts, sampled_sentences
+from lpsmap_search import verb_noun_adjective as small_language
+from lpsmap_search.box_space import BoxSpace
+from lpsmap_search.chord_space import ChordSpace
+from lpsmap_search.lagrangian_space import LagrangianSpace
+from lpsmap_search.paper import McCormickOptions, McCormickSpace
+
+FIVE = ["VA", "AANVV", "NV", "ANVN", "NVV"]
+"""Five sentences of the small language of verbs, nouns and adjectives."""
+
+EIGHT = [*FIVE, "NVV", "NNV", "NANNVV"]
+"""These and three more."""
+
+MOST_WORDS = 6
+"""Of sentences that are drawn: the language's parameters favour short ones."""
+
+PRODUCTS: dict[str, int | str] = {
+    "Max.0k": 0,
+    "Obj.Filter": "objective",
+    "Max.1k": 1_000,
+    "Max.10k": 10_000,
+    "Max.100k": 100_000,
+}
+"""The relaxations of Gormley & Eisner (2013), by their names there."""
+
+OURS: dict[str, Callable[[Corpus, float], BoxSpace[Any]]] = {
+    "chord": ChordSpace,
+    "Lagrangian": LagrangianSpace,
+}
+
+NAMES = [*PRODUCTS, *OURS]
+
+
+def corpus_of(sentences: str, seed: int) -> Corpus:
+    """Return the corpus of five, of eight, or so many sentences that are drawn."""
+    fixed = {"five": FIVE, "eight": EIGHT}
+    if sentences in fixed:
+        return Corpus(DependencyModelWithValence("VNA"), fixed[sentences])
+    if not sentences.isdigit() or int(sentences) < 1:
+        raise click.BadParameter(f"got {sentences!r}; expected five, eight or a number.")
+    model, parameters = small_language()
+    rng = np.random.default_rng(seed)
+    drawn = sampled_sentences(model, parameters, int(sentences), rng, max_words=MOST_WORDS)
+    return Corpus(model, [sentence.tags for sentence in drawn])
+
+
+def space_of(name: str, corpus: Corpus, gap: float, polytope: str) -> BoxSpace[Any]:
+    """Return what a search with a relaxation of some name looks at, with its kernels compiled."""
+    if name in OURS:
+        space = OURS[name](corpus, gap)
+        space.look([space.root()], 0.0)
+        return space
+    options = McCormickOptions(products=PRODUCTS[name], polytope=polytope)  # type: ignore[arg-type]
+    return McCormickSpace(corpus, gap, options)
+
+
+def incumbent(corpus: Corpus, n_restarts: int) -> tuple[float, np.ndarray]:
+    """Return the best likelihood of Viterbi EM from starts of both kinds, and its counts."""
+    found = [
+        restarts(corpus, n_restarts=n_restarts, start=start, smoothing=0.1)
+        for start in ("uniform", "random")
+    ]
+    best = max(found, key=lambda trained: trained.objective)
+    return best.objective, best.counts
+
+
+def described(corpus: Corpus) -> dict[str, Any]:
+    """Return what a record says of a corpus and of the machine."""
+    return {
+        "sentences": corpus.n_sentences,
+        "words": sum(
+            int(times) * len(sentence)
+            for times, sentence in zip(corpus.multiplicity, corpus.sentences, strict=True)
+        ),
+        "machine": platform.machine(),
+        "python": platform.python_version(),
+    }
+
+
+def save(record: dict[str, Any], out: Path, name: str) -> Path:
+    """Write a record, and return where its picture goes."""
+    out.mkdir(parents=True, exist_ok=True)
+    (out / f"{name}.json").write_text(json.dumps(record, indent=1) + "\n")
+    return out / f"{name}.png"
+
+
+def options(command: Callable[..., None]) -> Callable[..., None]:
+    """Add the options that all figures have."""
+    for option in (
+        click.option("--out", type=click.Path(path_type=Path), default="build", help="Folder."),
+        click.option("--seed", type=int, default=0, help="Of sentences that are drawn."),
+        click.option(
+            "--polytope",
+            type=click.Choice(["hypergraph", "flow"]),
+            default="flow",
+            help="Of the paper's relaxations.",
+        ),
+        click.option("--sentences", default="five", help="five, eight, or how many to draw."),
+    ):
+        command = option(command)
+    return command
+
+
+def chosen(only: tuple[str, ...]) -> list[str]:
+    """Return the names of the relaxations to compare."""
+    unknown = set(only) - set(NAMES)
+    if unknown:
+        raise click.BadParameter(f"got {', '.join(unknown)}; expected some of {', '.join(NAMES)}.")
+    return [name for name in NAMES if not only or name in only]

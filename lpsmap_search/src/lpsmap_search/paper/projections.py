@@ -1,0 +1,106 @@
+"""Feasible points near a solution of a relaxation (Gormley & Eisner 2013, section 5)."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import numpy as np
+
+from lpsmap_search.arrays import FloatArray
+from lpsmap_search.constraints import CountConstraint
+from lpsmap_search.corpus import Corpus
+from lpsmap_search.count_model import CountModel
+from lpsmap_search.local_search import expectation_maximisation
+
+__all__ = ["Projection", "completed", "onto_simplex", "projected"]
+
+Projection = Literal["normalise", "euclidean"]
+
+
+def projected(model: CountModel, p: FloatArray, projection: Projection) -> FloatArray:
+    """Return parameters near given ones whose blocks sum to one.
+
+    Parameters
+    ----------
+    model
+        The model.
+    p
+        (M,) nonnegative numbers.
+    projection
+        ``"normalise"`` divides by the sums, ``"euclidean"`` takes the nearest point.
+
+    Raises
+    ------
+    ValueError
+        If there is no such projection.
+    """
+    if projection == "normalise":
+        return model.normalised(p)
+    if projection == "euclidean":
+        return onto_simplex(model, p)
+    raise ValueError(f"projection: got {projection!r}; expected 'normalise' or 'euclidean'.")
+
+
+def onto_simplex(model: CountModel, p: FloatArray) -> FloatArray:
+    """Return the nearest point whose blocks are nonnegative and sum to one (Chen & Ye 2011).
+
+    Parameters
+    ----------
+    model
+        The model.
+    p
+        (M,) numbers.
+    """
+    first, block = model.first, model.block
+    order = np.lexsort((-p, block))  # blocks stay where they are, each in descending order
+    sums = np.cumsum(p[order])
+    before = np.concatenate([[0.0], sums])[first[:-1]]
+    rank = np.arange(len(p)) - first[block] + 1
+    thresholds = (sums - before[block] - 1.0) / rank
+    kept = p[order] > thresholds
+    last = np.maximum.reduceat(np.where(kept, np.arange(len(p)), 0), first[:-1])
+    nearest: FloatArray = np.maximum(p - thresholds[last][block], 0.0)
+    return nearest
+
+
+def completed(
+    corpus: Corpus,
+    parameters: FloatArray,
+    n_steps: int,
+    smoothing: float,
+    constraint: CountConstraint | None = None,
+) -> tuple[float, FloatArray]:
+    """Return structures that fit parameters, after some steps of Viterbi EM, and their likelihood.
+
+    The first step fills in the best structures under the parameters.
+
+    Parameters
+    ----------
+    corpus
+        The sentences.
+    parameters
+        (M,) probabilities.
+    n_steps
+        The most steps, at least 1.
+    smoothing
+        What the M-step adds to counts.
+    constraint
+        What the counts satisfy, or None.
+
+    Returns
+    -------
+    float
+        The likelihood of the structures with the parameters that fit them best.
+    counts
+        (M,) of the structures.
+    """
+    # a parameter that is zero forbids structures, perhaps all of a sentence
+    start = corpus.model.normalised(parameters + TINY)
+    found = expectation_maximisation(
+        corpus, start, smoothing=smoothing, max_steps=n_steps, constraint=constraint
+    )
+    return found.objective, found.counts
+
+
+TINY = 1e-12
+"""Probability that is added to all before structures are filled in."""

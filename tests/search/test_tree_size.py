@@ -1,0 +1,111 @@
+"""Knuth's estimate of the size of search trees, against searches that end."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+
+from brute_force import best_likelihood
+from lpsmap_core import CutShort, Look, Search, Space
+from lpsmap_search import Corpus, DependencyModelWithValence, TreeSize, tree_size
+from lpsmap_search.lagrangian_space import LagrangianSpace
+
+
+class Uneven(Space[int, int]):
+    """Nodes are depths: the first child of a node goes two steps down, and the second one."""
+
+    def __init__(self, depth: int) -> None:
+        self.depth = depth
+
+    def root(self) -> int:
+        return 0
+
+    def look(self, nodes: Sequence[int], score: float) -> list[Look[int, int]]:
+        return [
+            Look(1.0, (node + 2, node + 1)) if node < self.depth else Look(0.0) for node in nodes
+        ]
+
+
+def test_estimates_of_an_uneven_tree_have_its_size_as_mean() -> None:
+    space = Uneven(8)
+    exact = Search(space.root(), 0.0, (0.0, 0)).run(space).n_nodes
+    found = tree_size(space, 0.0, gap=0.0, n_dives=3000, seed=1)
+    assert 0.0 < found.n_nodes_error < 0.05 * exact
+    assert found.n_nodes == pytest.approx(exact, abs=5.0 * found.n_nodes_error)
+    assert found.n_dives == 3000
+    # a dive takes steps of one or two levels, from the root that all of them share
+    assert 4 * 3000 < found.n_visited <= 8 * 3000 + 1
+
+
+def paper_space(corpus: Corpus, gap: float) -> Space[Any, Any]:
+    pytest.importorskip("highspy")
+    from lpsmap_search.paper import McCormickOptions, McCormickSpace
+
+    return McCormickSpace(corpus, gap, McCormickOptions(products="objective"))
+
+
+def chord_space(corpus: Corpus, gap: float) -> Space[Any, Any]:
+    pytest.importorskip("highspy")
+    from lpsmap_search.chord_space import ChordSpace
+
+    return ChordSpace(corpus, gap)
+
+
+@pytest.mark.parametrize(
+    ("make", "sentences"),
+    [
+        (LagrangianSpace, ["aab", "abb", "ba"]),
+        (chord_space, ["aab", "abb", "ba"]),
+        (paper_space, ["ba", "aa"]),
+    ],
+    ids=["lagrangian", "chord", "paper"],
+)
+def test_estimates_agree_with_searches_that_end(make: Any, sentences: list[str]) -> None:
+    """The search begins with the best answer, so that it prunes as the dives do."""
+    corpus, gap = Corpus(DependencyModelWithValence("ab"), sentences), 0.01
+    best, space = best_likelihood(corpus), make(corpus, gap)
+    search: Search[Any, Any] = Search(space.root(), gap, (best, None), bound=0.0)
+    search.found.answer = np.zeros(corpus.model.n_parameters)
+    exact = search.run(space, max_nodes=5000)
+    assert exact.finished and exact.n_nodes >= 9
+    found = tree_size(space, best, gap=gap, n_dives=100, seed=2)
+    # four standard errors: the draws are the same in every run
+    assert found.n_nodes == pytest.approx(exact.n_nodes, abs=4.0 * found.n_nodes_error)
+    assert found.n_nodes_error < exact.n_nodes
+    assert found.seconds > 0.0 and found.seconds_per_node > 0.0
+
+
+def test_a_limit_of_time_leaves_one_dive_and_reports_it() -> None:
+    seen: list[TreeSize] = []
+    found = tree_size(Uneven(4), 0.0, gap=0.0, max_time=0.0, report=seen.append)
+    assert seen == [found]
+    assert found.n_dives == 1 and found.n_nodes_error == np.inf
+
+
+def test_the_same_seed_dives_the_same_way() -> None:
+    one, two, other = (tree_size(Uneven(9), 0.0, n_dives=5, seed=seed) for seed in (0, 0, 1))
+    assert one.n_nodes == two.n_nodes != other.n_nodes
+
+
+def test_bad_options_are_refused() -> None:
+    for options, message in (
+        ({"n_dives": 0}, "n_dives: got 0"),
+        ({"gap": -1.0}, "gap: got -1.0"),
+        ({"max_time": -1.0}, "max_time: got -1.0"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            tree_size(Uneven(2), 0.0, **options)  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="score: got -inf"):
+        tree_size(Uneven(2), -np.inf)
+
+
+def test_a_space_that_runs_out_of_time_is_named() -> None:
+    class Late(Uneven):
+        def look(self, nodes: Sequence[int], score: float) -> Any:
+            return CutShort[int]()
+
+    with pytest.raises(RuntimeError, match="ran out of time at a node"):
+        tree_size(Late(3), 0.0)
