@@ -152,6 +152,12 @@ def described(
     }
 
 
+def load_kernels(corpus: Corpus, share: float) -> None:
+    """Run every method for a moment, so that what it compiles is no part of its time."""
+    for rules, method in itertools.product((None, universal_rules(corpus, share)), METHODS):
+        induce(corpus, method, Options(0.01, n_restarts=1, constraint=rules))
+
+
 def main() -> None:
     """Run what is not in the record, and draw it."""
     asked = arguments()
@@ -162,6 +168,8 @@ def main() -> None:
     path = asked.out / "global_search_text.json"
     record = read_record(path, settings(asked, corpus))
     runs: dict[str, Any] = record["runs"]
+    if len(runs) < 2 * len(METHODS):
+        load_kernels(corpus, asked.share)
     for rules, method in itertools.product(["", RULES], METHODS):
         name = method + rules
         if name not in runs:
