@@ -29,6 +29,7 @@ MODULES = [
     "lpsmap_factors_logic",
     "lpsmap_factors_struct",
     "lpsmap_search",
+    "lpsmap_search.figures",
 ]
 
 if importlib.util.find_spec("torch"):

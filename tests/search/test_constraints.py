@@ -192,11 +192,13 @@ def check_search(model: CountModel, seeds: range) -> int:
     return proved
 
 
+@pytest.mark.usefixtures("poor_start")
 def test_constrained_search_against_enumeration(model: CountModel) -> None:
     assert check_search(model, range(6)) >= 2
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("poor_start")
 def test_many_constrained_searches_against_enumeration(model: CountModel) -> None:
     assert check_search(model, range(100, 150)) >= 20
 

@@ -37,12 +37,14 @@ def test_a_corpus_of_eight_is_proved() -> None:
     assert found.n_nodes < 40_000
 
 
+@pytest.mark.usefixtures("poor_start")
 @pytest.mark.parametrize("kind", KINDS)
 def test_small_corpora_against_enumeration(kind: str) -> None:
     check_against_enumeration(kind, range(8))
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("poor_start")
 @pytest.mark.parametrize("kind", KINDS)
 def test_many_small_corpora_against_enumeration(kind: str) -> None:
     check_against_enumeration(kind, range(100, 270))

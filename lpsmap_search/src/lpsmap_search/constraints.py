@@ -17,6 +17,7 @@ from lpsmap_search.viterbi import viterbi
 __all__ = [
     "CountConstraint",
     "ExpectationStep",
+    "UNIVERSAL_TAGS",
     "checked_constraint",
     "constrained",
     "universal_rules",
@@ -33,6 +34,12 @@ SLACK = 1e-4
 
 MOST_CUTS = 100
 """Steps of the search for a multiplier; the interval halves in each, or better."""
+
+UNIVERSAL_TAGS = (
+    *("ADJ", "ADP", "ADV", "AUX", "CCONJ", "DET", "INTJ", "NOUN", "NUM"),
+    *("PART", "PRON", "PROPN", "PUNCT", "SCONJ", "SYM", "VERB", "X"),
+)
+"""The tags of Universal Dependencies."""
 
 RULES = {
     "root": ("AUX", "VERB"),

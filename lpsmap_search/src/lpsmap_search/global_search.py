@@ -16,7 +16,7 @@ from lpsmap_search.checkpoint import Autosave, Checkpoint, subject_of
 from lpsmap_search.checks import checked_count, checked_flag, checked_number, checked_time
 from lpsmap_search.constraints import CountConstraint, checked_constraint
 from lpsmap_search.corpus import Corpus
-from lpsmap_search.local_search import restarts
+from lpsmap_search.incumbents import Incumbent
 from lpsmap_search.progress import shown
 from lpsmap_search.relaxations import relaxation_named
 from lpsmap_search.search_loop import SearchLoop
@@ -99,7 +99,8 @@ def global_search(
     max_nodes
         Limit of the boxes, those of the checkpoint included, or None.
     n_restarts
-        Of Viterbi EM, for the first incumbent.
+        Of Viterbi EM, and of soft EM, for the first incumbent. Ten times as many from perturbations
+        of the best follow, and more while that pays, within half of the time.
     seed
         Of its random numbers.
     constraint
@@ -151,26 +152,54 @@ def global_search(
             autosave, state = Autosave(file, space, interval), file.read(space)
         workers = Workers(executor, space)
         try:
+            begin -= 0.0 if state is None else state.found.seconds
+            tell = _Listeners([show] if report is None else [show, report], begin, deadline)
             if state is None:
-                best = restarts(
-                    corpus,
-                    n_restarts=n_restarts,
-                    smoothing=0.1,
-                    seed=seed,
-                    constraint=constraint,
-                    deadline=deadline,
-                )
-                search = Search(space.root(), gap, (best.objective, best.counts), bound=0.0)
+                incumbent = Incumbent(corpus, seed, constraint, deadline, tell)
+                search = Search(space.root(), gap, incumbent.found(n_restarts), bound=0.0)
             else:
                 search = Search.resumed(state, gap)
-                begin -= state.found.seconds
-            listeners = [show] if report is None else [show, report]
-            _Watched(search, begin, deadline, listeners, autosave).run(
+            _Watched(search, tell, deadline, autosave).run(
                 SearchLoop(search, workers, deadline, max_nodes)
             )
         finally:
             workers.close()
     return _certified(corpus, search.found, gap)
+
+
+class _Listeners:
+    """Tells how far a search is.
+
+    Parameters
+    ----------
+    listeners
+        Who hears of it.
+    begin
+        When the search's clock showed zero.
+    deadline
+        Which a listener that raises `KeyboardInterrupt` ends.
+    """
+
+    def __init__(
+        self,
+        listeners: Sequence[Callable[[SearchProgress], None]],
+        begin: float,
+        deadline: Deadline,
+    ) -> None:
+        self._listeners, self._begin, self._deadline = listeners, begin, deadline
+
+    @property
+    def seconds(self) -> float:
+        """What the clock shows."""
+        return time.monotonic() - self._begin
+
+    def __call__(self, found: SearchProgress) -> None:
+        found.seconds = self.seconds
+        try:
+            for listener in self._listeners:
+                listener(found)
+        except KeyboardInterrupt:
+            self._deadline.end()
 
 
 class _Watched:
@@ -180,12 +209,10 @@ class _Watched:
     ----------
     search
         The search.
-    begin
-        When its clock showed zero.
+    tell
+        Who hears of the progress.
     deadline
         Which Ctrl-C ends.
-    listeners
-        Who hears of the progress.
     autosave
         Where it is saved, or None.
     """
@@ -193,13 +220,12 @@ class _Watched:
     def __init__(
         self,
         search: Search[Any, FloatArray],
-        begin: float,
+        tell: _Listeners,
         deadline: Deadline,
-        listeners: Sequence[Callable[[SearchProgress], None]],
         autosave: Autosave | None,
     ) -> None:
-        self._search, self._begin, self._deadline = search, begin, deadline
-        self._listeners, self._autosave = listeners, autosave
+        self._search, self._listeners, self._deadline = search, tell, deadline
+        self._autosave = autosave
 
     def run(self, loop: SearchLoop) -> None:
         """Run the search, and save how it ends."""
@@ -215,14 +241,10 @@ class _Watched:
 
     def _tell(self) -> None:
         self._save()
-        try:
-            for listener in self._listeners:
-                listener(self._search.found)
-        except KeyboardInterrupt:
-            self._deadline.end()
+        self._listeners(self._search.found)
 
     def _save(self, at_end: bool = False) -> None:
-        self._search.found.seconds = time.monotonic() - self._begin
+        self._search.found.seconds = self._listeners.seconds
         if self._autosave is not None and (at_end or self._autosave.due):
             self._autosave.save(self._search.state())
 

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import functools
-import itertools
 import math
+import threading
+import time
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
 
-from lpsmap_core import Deadline
+from lpsmap_core import Deadline, ended_by_ctrl_c
 from lpsmap_search.arrays import FloatArray
 from lpsmap_search.checks import checked_count, checked_number, checked_positive, checked_time
 from lpsmap_search.constraints import (
@@ -51,6 +53,10 @@ class Trained:
     entropy, under the distribution over structures that meets it (Ganchev et al. 2010)."""
     n_steps: int
     """Steps taken; of all restarts together."""
+    seconds: float = 0.0
+    """How long they took."""
+    interrupted: bool = False
+    """Whether Ctrl-C ended the restarts."""
 
 
 def expectation_maximisation(
@@ -105,7 +111,7 @@ def expectation_maximisation(
     if constraint is not None:
         constraint = checked_constraint(corpus, constraint)
     step = expectation_step(corpus, method, step, constraint)
-    return _improved(corpus, parameters, step, smoothing, max_steps, Deadline())
+    return improved(corpus, parameters, step, smoothing, max_steps, lambda trained: True)
 
 
 def unconstrained_step(corpus: Corpus, method: Method, temperature: float) -> ExpectationStep:
@@ -141,15 +147,16 @@ def expectation_step(
     return with_best_parameters
 
 
-def _improved(
+def improved(
     corpus: Corpus,
     parameters: FloatArray,
     e_step: ExpectationStep,
     smoothing: float,
     max_steps: int,
-    deadline: Deadline,
+    go_on: Callable[[Trained], bool],
 ) -> Trained:
-    model = corpus.model
+    """Return the best step from parameters; `go_on` is asked after each that is better."""
+    model, begin = corpus.model, time.monotonic()
     parameters = model.normalised(np.asarray(parameters, dtype=np.float64))
     best: Trained | None = None
     for step in range(1, max_steps + 1):
@@ -158,8 +165,8 @@ def _improved(
         value, counts = e_step(scores)
         if best is not None and value <= best.objective + 1e-10 * abs(best.objective):
             break
-        best = Trained(parameters, counts, value, step)
-        if value == -math.inf or deadline.passed:
+        best = Trained(parameters, counts, value, step, time.monotonic() - begin)
+        if not go_on(best) or value == -math.inf:
             break
         parameters = model.normalised(counts + smoothing)
     assert best is not None
@@ -180,8 +187,11 @@ def restarts(
     temperature: float = 1.0,
     constraint: CountConstraint | None = None,
     deadline: Deadline | None = None,
+    report: Callable[[Trained], object] | None = None,
 ) -> Trained:
     """Run expectation maximisation from many starts, and return the best result.
+
+    Ctrl-C is as the end of the time: the best result so far is returned.
 
     Parameters
     ----------
@@ -201,6 +211,8 @@ def restarts(
         Of the random numbers.
     deadline
         When to stop, where the restarts are a part of something else; or None.
+    report
+        Called with the best step so far whenever there is a better one.
 
     Raises
     ------
@@ -213,27 +225,71 @@ def restarts(
     max_steps = checked_count("max_steps", max_steps)
     n_restarts, threads = checked_count("n_restarts", n_restarts), checked_count("threads", threads)
     deadline = Deadline(checked_time(max_time), within=deadline)
-    model, n_threads = corpus.model, min(threads, n_restarts)
+    n_threads = min(threads, n_restarts)
     steps = [unconstrained_step(corpus, method, temperature) for _ in range(n_threads)]
     if constraint is not None:
         constraint = checked_constraint(corpus, constraint)
+    best = _Best(deadline, report)
     numbers = iter(range(n_restarts))  # of which every thread takes the next
 
-    def run_some(free: ExpectationStep) -> list[tuple[int, Trained]]:
-        step, done = expectation_step(corpus, method, free, constraint), []
+    def run_some(free: ExpectationStep) -> None:
+        step = expectation_step(corpus, method, free, constraint)
         for number in numbers:
             if number and deadline.passed:
                 break
-            rng = np.random.default_rng([seed, number])
-            if start == "uniform":
-                counts = sampled_counts(corpus, np.zeros(model.n_parameters), rng) + smoothing
-            else:
-                counts = rng.exponential(size=model.n_parameters)
-            done.append((number, _improved(corpus, counts, step, smoothing, max_steps, deadline)))
-        return done
+            counts = _start(corpus, start, smoothing, np.random.default_rng([seed, number]))
+            best.add(number, improved(corpus, counts, step, smoothing, max_steps, best.hear))
 
-    with ThreadPoolExecutor(n_threads) as pool:
-        found = dict(itertools.chain.from_iterable(pool.map(run_some, steps)))
-    best = max((found[number] for number in sorted(found)), key=lambda trained: trained.objective)
-    n_steps = sum(trained.n_steps for trained in found.values())
-    return Trained(best.parameters, best.counts, best.objective, n_steps)
+    with ended_by_ctrl_c(deadline):
+        if n_threads == 1:
+            run_some(steps[0])
+        else:
+            with ThreadPoolExecutor(n_threads) as pool:
+                list(pool.map(run_some, steps))
+    return best.result()
+
+
+def _start(corpus: Corpus, start: Start, smoothing: float, rng: np.random.Generator) -> FloatArray:
+    """Return counts to start at."""
+    n = corpus.model.n_parameters
+    if start == "random":
+        return rng.exponential(size=n)
+    return sampled_counts(corpus, np.zeros(n), rng) + smoothing
+
+
+class _Best:
+    """The best of all runs, which several threads may add; better steps are reported."""
+
+    def __init__(self, deadline: Deadline, report: Callable[[Trained], object] | None) -> None:
+        self._deadline, self._report = deadline, report
+        self._lock, self._begin = threading.Lock(), time.monotonic()
+        self._reported, self._n_heard, self._n_steps = -math.inf, 0, 0
+        self._found: tuple[int, Trained] | None = None
+
+    def hear(self, trained: Trained) -> bool:
+        """Take note of a step, and return whether there is time for another one."""
+        with self._lock:
+            self._n_heard += 1
+            if self._report is not None and trained.objective > self._reported:
+                self._reported = trained.objective
+                seconds = time.monotonic() - self._begin
+                self._report(replace(trained, n_steps=self._n_heard, seconds=seconds))
+        return not self._deadline.passed
+
+    def add(self, number: int, trained: Trained) -> None:
+        """Take the result of a run; of equal ones the first counts, whichever ends first."""
+        with self._lock:
+            self._n_steps += trained.n_steps
+            rank = trained.objective, -number
+            if self._found is None or rank > (self._found[1].objective, -self._found[0]):
+                self._found = number, trained
+
+    def result(self) -> Trained:
+        """Return the best run's result, with the steps and the seconds of all."""
+        assert self._found is not None
+        return replace(
+            self._found[1],
+            n_steps=self._n_steps,
+            seconds=time.monotonic() - self._begin,
+            interrupted=self._deadline.cut,
+        )

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import lpsmap_core
 from lpsmap_core import Factor
 from lpsmap_search import DMVTree
+
+if TYPE_CHECKING:
+    import click
 
 lpsmap_api_version = 2
 
@@ -13,3 +18,11 @@ lpsmap_api_version = 2
 def lpsmap_factors() -> list[type[Factor]]:
     """Return the factor types of this package."""
     return [DMVTree]
+
+
+@lpsmap_core.hookimpl
+def lpsmap_commands() -> list[click.Command]:
+    """Return the command of this package."""
+    from lpsmap_search.command import induce
+
+    return [induce]

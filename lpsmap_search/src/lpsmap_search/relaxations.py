@@ -13,6 +13,7 @@ __all__ = ["RELAXATIONS", "relaxation_named"]
 RELAXATIONS = {
     "chord": "lpsmap_search.chord_space:ChordSpace",
     "lagrangian": "lpsmap_search.lagrangian_space:LagrangianSpace",
+    "mccormick": "lpsmap_search.paper:McCormickSpace",
 }
 """Modules and classes of the spaces; they are imported when they are used, with what they need."""
 

@@ -1,0 +1,117 @@
+"""What is told of a trained grammar: in words and tables, or as JSON."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from lpsmap_search.conllu import TaggedSentence
+from lpsmap_search.corpus import Corpus
+from lpsmap_search.dependency_model import DependencyModelWithValence
+from lpsmap_search.grammar_text import aligned, arcs_as_text, grammar_json, grammar_rows
+from lpsmap_search.induction import Induced, accuracy, trees
+
+__all__ = ["Report", "certificate"]
+
+
+class Report:
+    """What is printed of a result.
+
+    Parameters
+    ----------
+    sentences
+        What the grammar was induced from.
+    corpus
+        Their tags.
+    found
+        The result.
+    """
+
+    def __init__(self, sentences: list[TaggedSentence], corpus: Corpus, found: Induced) -> None:
+        assert isinstance(corpus.model, DependencyModelWithValence)
+        self.sentences, self.model, self.found = sentences, corpus.model, found
+        self._corpus = corpus
+        self.trees = trees(self.model, sentences, found.parameters)
+        self.accuracy = accuracy(self.model, sentences, found.parameters)
+
+    @property
+    def numbers(self) -> dict[str, Any]:
+        """What JSON has, trees aside."""
+        found, certified = self.found, self.found.certified
+        return {
+            "status": "PROVED" if found.is_proved else "FOUND",
+            "method": found.method,
+            "objective": found.objective,
+            "bound": None if certified is None else certified.bound,
+            "gap": None if certified is None else relative_gap(found.objective, certified.bound),
+            "void": None if certified is None else certified.is_void,
+            "nodes": None if certified is None else certified.n_nodes,
+            "seconds": found.seconds,
+            "interrupted": found.interrupted,
+            "likelihood": found.likelihood,
+            "accuracy": self.accuracy,
+            "sentences": len(self.sentences),
+            "words": sum(map(len, self.sentences)),
+            "tags": list(self.model.tags),
+        }
+
+    @property
+    def grammar(self) -> dict[str, Any]:
+        """What is written."""
+        grammar = grammar_json(self.model, self.found.parameters, self.found.counts)
+        return {**self.numbers, **grammar}
+
+    def json(self, n_parses: int) -> str:
+        """Return the answer as JSON, with the heads of some sentences."""
+        parses = {"parses": self.trees[:n_parses]} if n_parses else {}
+        return json.dumps({**self.numbers, **parses}, allow_nan=False)
+
+    def text(self, n_parses: int, encoding: str | None = None) -> str:
+        """Return the answer as tables, with some trees, for a stream of some encoding."""
+        rows = grammar_rows(self.model, self.found.parameters, self.found.counts)
+        drawn = [
+            arcs_as_text(sentence, heads, encoding)
+            for sentence, heads in zip(self.sentences[:n_parses], self.trees, strict=False)
+        ]
+        return "\n\n".join([aligned(self._summary()), aligned(rows, right=(2, 3, 4)), *drawn])
+
+    def _summary(self) -> list[tuple[str, str]]:
+        found, n_words = self.found, sum(map(len, self.sentences))
+        rows = [
+            (
+                "corpus",
+                f"{len(self.sentences)} sentences, {len(self._corpus.sentences)} of them "
+                f"different; {n_words} words, {len(self.model.tags)} tags",
+            ),
+            ("method", f"{found.method}, {found.seconds:.2f} s"),
+            ("objective", f"{found.objective:.9g}"),
+        ]
+        if found.likelihood != found.objective:
+            rows.append(("likelihood", f"{found.likelihood:.9g} of the best trees"))
+        rows.append(("certificate", certificate(found)))
+        if self.accuracy is not None:
+            rows.append(("accuracy", f"{100.0 * self.accuracy:.1f} % of the heads in the file"))
+        return rows
+
+
+def certificate(found: Induced) -> str:
+    """Return what is proved, in words."""
+    certified = found.certified
+    if certified is None:
+        return "none: expectation maximisation ends at a local optimum"
+    boxes = f"{certified.n_nodes} boxes"
+    if certified.proved:
+        gap = 100.0 * relative_gap(certified.objective, certified.bound)
+        return f"proved: nothing is more likely than {certified.bound:.9g}, {gap:.2g} %; {boxes}"
+    if certified.is_void:
+        return (
+            f"void: the bound of {max(certified.bound, 0.0):g} says only that probabilities are at "
+            f"most one, nothing of how good this is; {boxes}"
+        )
+    gap = 100.0 * relative_gap(certified.objective, certified.bound)
+    return f"open: nothing is more likely than {certified.bound:.9g}, {gap:.3g} % off; {boxes}"
+
+
+def relative_gap(objective: float, bound: float) -> float:
+    """Return how far a bound is above an objective, as options call it."""
+    return max(bound - objective, 0.0) / max(1.0, abs(objective))

@@ -1,0 +1,103 @@
+"""Restarts that report, end early, and the first incumbents of a search."""
+
+from __future__ import annotations
+
+import signal
+import time
+
+import numpy as np
+import pytest
+
+from brute_force import best_likelihood
+from corpora import EIGHT, FIVE, OPTIMUM
+from lpsmap_core import Deadline
+from lpsmap_search import (
+    Corpus,
+    CountConstraint,
+    DependencyModelWithValence,
+    Trained,
+    restarts,
+    viterbi,
+)
+from lpsmap_search.incumbents import Incumbent
+
+
+@pytest.fixture(scope="module")
+def corpus() -> Corpus:
+    return Corpus(DependencyModelWithValence("VNA"), EIGHT)
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+@pytest.mark.parametrize("method", ["viterbi", "soft"])
+def test_better_steps_are_reported(corpus: Corpus, method: str, threads: int) -> None:
+    heard: list[Trained] = []
+    best = restarts(
+        corpus, method, n_restarts=5, smoothing=0.1, threads=threads, report=heard.append
+    )
+    objectives = [trained.objective for trained in heard]
+    assert objectives == sorted(set(objectives))
+    assert objectives[-1] == best.objective
+    assert all(0.0 <= trained.seconds <= best.seconds for trained in heard)
+    steps = [trained.n_steps for trained in heard]
+    assert steps == sorted(steps)
+    assert steps[-1] <= best.n_steps
+    np.testing.assert_allclose(corpus.model.sums(heard[0].parameters), 1.0)
+    assert not best.interrupted
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_ctrl_c_ends_restarts_with_the_best_so_far(corpus: Corpus, threads: int) -> None:
+    heard: list[Trained] = []
+
+    def press(trained: Trained) -> None:
+        heard.append(trained)
+        signal.raise_signal(signal.SIGINT)
+
+    best = restarts(corpus, n_restarts=10**9, threads=threads, report=press)
+    assert best.interrupted
+    assert best.objective == max(trained.objective for trained in heard)
+
+
+def test_a_limit_of_time_ends_any_number_of_restarts(corpus: Corpus) -> None:
+    begin = time.monotonic()
+    best = restarts(corpus, n_restarts=10**9, max_time=0.05)
+    assert best.seconds <= time.monotonic() - begin < 5.0
+    assert best.n_steps > 1
+
+
+def first_incumbent(
+    corpus: Corpus, constraint: CountConstraint | None = None, seconds: float | None = None
+) -> tuple[float, np.ndarray, list[float]]:
+    heard: list[float] = []
+    incumbent = Incumbent(
+        corpus, 0, constraint, Deadline(seconds), lambda found: heard.append(found.score)
+    )
+    return *incumbent.found(5), heard
+
+
+def test_the_first_incumbent_is_no_worse_than_restarts(corpus: Corpus) -> None:
+    score, counts, heard = first_incumbent(corpus)
+    assert score >= restarts(corpus, n_restarts=5, smoothing=0.1).objective
+    assert score == heard[-1] == pytest.approx(corpus.model.log_likelihood(counts), abs=1e-12)
+    assert heard == sorted(heard)
+    assert (score, heard) == (first_incumbent(corpus)[0], first_incumbent(corpus)[2])
+
+
+def test_the_first_incumbent_of_five_sentences_is_the_best() -> None:
+    score, _, _ = first_incumbent(Corpus(DependencyModelWithValence("VNA"), FIVE))
+    assert score == pytest.approx(OPTIMUM, abs=1e-9)
+
+
+def test_the_first_incumbent_satisfies_a_constraint() -> None:
+    corpus = Corpus(DependencyModelWithValence("VN"), ["VN", "NVN", "VNN"])
+    rng = np.random.default_rng(0)
+    weights = rng.exponential(size=corpus.model.n_parameters)
+    constraint = CountConstraint(weights, 0.95 * viterbi(corpus, weights)[0])
+    score, counts, _ = first_incumbent(corpus, constraint)
+    assert constraint.holds(counts)
+    assert score <= best_likelihood(corpus, constraint) + 1e-9 < best_likelihood(corpus)
+
+
+def test_the_first_incumbent_takes_no_more_than_its_time(corpus: Corpus) -> None:
+    score, counts, _ = first_incumbent(corpus, seconds=0.0)
+    assert score == pytest.approx(corpus.model.log_likelihood(counts))
