@@ -51,11 +51,11 @@ def half_spans(n: int) -> HalfSpans:
         return np.where(head == end, -1, 2 * square + head * n + end)
 
     attach, join, stop = [], [], []
-    i, j, k = _triples(n)
+    triples = _triples(n)
     for side, sign in ((RIGHT, 1), (LEFT, -1)):
         other = LEFT if side == RIGHT else RIGHT
-        # head, child, end of the head's half-span
-        a, b, m = (i, j, k) if side == RIGHT else (n - 1 - i, n - 1 - j, n - 1 - k)
+        # head, child, end of the head's half-span, in ascending order
+        a, b, m = triples if side == RIGHT else (n - 1 - x[::-1] for x in triples)
         first = (a == m).astype(np.int64)
         attach.append(
             np.stack([taking(a, b), opened(a, m), closed(b, m + sign, other), a, b, first], axis=1)
