@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 import judges
 from layer_cases import CASES, Case, normal, trained
-from lpsmap import Sequence, TorchFactorGraph
+from lpsmap import DepTree, ModifierBudget, Sequence, TorchFactorGraph
 from lpsmap_core import Factor
 from lpsmap_torch.layers import (
     LatentTree,
@@ -42,6 +42,13 @@ def test_options_of_latent_trees(projective: bool, single_root: bool, budget: in
             projective=projective, single_root=single_root, budget=budget, budget_root=root
         )
         hold_to_the_judge(layer, CASES["LatentTree"])
+
+
+def test_budgets_of_latent_trees_are_modifier_budgets() -> None:
+    u = TorchFactorGraph().variable((2, 4, 4))
+    for budget, kinds in ((None, [DepTree]), (1, [DepTree, ModifierBudget])):
+        declared = LatentTree(budget=budget).declare(u, None, None, 0)
+        assert [type(factor) for factor in declared.factors] == kinds
 
 
 def hold_to_the_judge(layer: nn.Module, case: Case) -> None:

@@ -69,6 +69,15 @@ def test_no_cliff_where_edges_are_many(rng: np.random.Generator) -> None:
     np.testing.assert_allclose(rounded.score, exact.score, rtol=1e-8)
 
 
+@pytest.mark.parametrize(("length", "n"), [(100_000, 5), (1_000_000, 2)])
+def test_no_cliff_up_to_a_million_positions(length: int, n: int, rng: np.random.Generator) -> None:
+    """With more than two million edges, a chain ended at its time limit without an answer."""
+    graph, _ = chain(rng.standard_normal((length, n)), rng.standard_normal((n, n)))
+    solution = graph.solve(max_time=LIMIT)
+    assert solution.status.tolist() == [Status.SOLVED]
+    assert solution.error_bound[0] < 1e-4  # a root of the rounding of scores that add up to 1e6
+
+
 def test_scores_change_and_starts_are_warm(rng: np.random.Generator) -> None:
     """What a long chain's solution keeps serves again."""
     scores, steps = rng.standard_normal((50_000, 4)), rng.standard_normal((4, 4))

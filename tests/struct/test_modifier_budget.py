@@ -164,6 +164,12 @@ def test_sentences_of_no_words_and_of_one(n):
         assert solution.ok
 
 
+@pytest.mark.parametrize("kind", [DepTree, Budget])
+def test_docstrings_lead_to_it(kind):
+    """A `Budget` over rows beside a tree never binds, and one over columns counts the root."""
+    assert "ModifierBudget" in kind.__doc__
+
+
 def test_json_keeps_budgets_of_heads(tmp_path):
     graph = FactorGraph()
     u = graph.variable_from(np.random.default_rng(4).normal(size=(2, 3, 3)))
