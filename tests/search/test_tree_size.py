@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -65,17 +66,34 @@ def chord_space(corpus: Corpus, gap: float) -> Space[Any, Any]:
 )
 def test_estimates_agree_with_searches_that_end(make: Any, sentences: list[str]) -> None:
     """The search begins with the best answer, so that it prunes as the dives do."""
-    corpus, gap = Corpus(DependencyModelWithValence("ab"), sentences), 0.01
+    corpus, gap, n_dives = Corpus(DependencyModelWithValence("ab"), sentences), 0.05, 100
     best, space = best_likelihood(corpus), make(corpus, gap)
-    search: Search[Any, Any] = Search(space.root(), gap, (best, None), bound=0.0)
-    search.found.answer = np.zeros(corpus.model.n_parameters)
-    exact = search.run(space, max_nodes=5000)
-    assert exact.finished and exact.n_nodes >= 9
-    found = tree_size(space, best, gap=gap, n_dives=400, seed=0)
-    # four standard errors: the draws are the same in every run
-    assert found.n_nodes == pytest.approx(exact.n_nodes, abs=4.0 * found.n_nodes_error)
-    assert found.n_nodes_error < exact.n_nodes
+    answer = np.zeros(corpus.model.n_parameters)
+    search: Search[Any, Any] = Search(space.root(), gap, (best, answer), bound=0.0)
+    exact = search.run(space)
+    size, mean, square = dive_moments(space, space.root(), (best, best - gap * min(best, -1.0)))
+    assert exact.finished
+    assert size == exact.n_nodes >= 20
+    assert mean == pytest.approx(size, rel=1e-12)
+    found = tree_size(space, best, gap=gap, n_dives=n_dives, seed=2)
+    # the draws are the same in every run
+    error = 4.0 * math.sqrt((square - mean * mean) / n_dives)
+    assert found.n_nodes == pytest.approx(size, abs=error)
+    assert 0.0 < error < 2.0 * size
     assert found.seconds > 0.0 and found.seconds_per_node > 0.0
+
+
+def dive_moments(
+    space: Any, node: Any, scores: tuple[float, float], bound: float = math.inf
+) -> tuple[int, float, float]:
+    """Return the size of a tree, and what dives give as its mean and square, by a full walk."""
+    [look] = space.look([node], scores[0])
+    bound = min(bound, look.bound)
+    if bound <= scores[1] or not look.children:
+        return 1, 1.0, 1.0
+    below = [dive_moments(space, child, scores, bound) for child in look.children]
+    k, mean, square = len(below), *(np.mean([x[i] for x in below]) for i in (1, 2))
+    return 1 + sum(x[0] for x in below), 1.0 + k * mean, 1.0 + 2 * k * mean + k * k * square
 
 
 def test_a_limit_of_time_leaves_one_dive_and_reports_it() -> None:

@@ -63,8 +63,9 @@ def tree_size(
 
     A dive goes from the root to a random child of each node, until a node has none. A node that it
     meets stands for as many as the numbers of children above it multiply to. The mean over dives is
-    the size of the tree, without bias; its variance is high. The tree is the one of a search that
-    knows the best answer from the beginning and finds no better one.
+    the size of the tree, without bias. Its variance is high where the tree is lopsided: then rare
+    deep dives have most of the nodes, and few dives give too small an estimate, with too small an
+    error. The tree is the one of a search that knows the best answer from the beginning.
 
     Parameters
     ----------
