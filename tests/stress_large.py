@@ -39,6 +39,12 @@ CLOSE = 1e-6
 """Allowed error of an objective, relative to the scores' magnitude and the square root of their
 number, and of marginals: a thousand times what is solved to."""
 
+ROUNDING = 1e-12
+"""Of sums with masks, relative to them."""
+
+GAP = 1e-8
+"""Of what is called proved, relative to its score."""
+
 FORBIDDEN = 1e4
 """In units of the scores' magnitude, what keeps oracles from variables that are masked."""
 
@@ -70,7 +76,7 @@ class Judge:
 
     def __init__(self, case: Case) -> None:
         factors = case.graph.factors
-        self.eta = case.eta.reshape(-1)
+        self.given = self.eta = case.eta.reshape(-1)
         self.off = self.eta <= -1e9
         self.eta = np.where(self.off, 0.0, self.eta)
         self.oracles: list[Oracle] = []
@@ -285,16 +291,18 @@ def wrong_assignments(case: Case) -> tuple[list[str], list[str], int]:
         score, allowed = _score(judge, found.values)
         if not allowed:
             wrong.append(f"{name} is not allowed")
-        elif abs(score - found.total) > judge.slack:
+        elif abs(score - found.total) > judge.slack + ROUNDING * abs(score):
             wrong.append(f"{name} scores {score}, claimed {found.total}")
         whole[name] = score
         best = max(best, score)
+    # where a mask is unavoidable, it is what gaps are relative to
+    slack = judge.slack + (GAP * abs(best) if np.isfinite(best) else 0.0)
     for name in ("exact", "decoded"):
         found = asked[name]
         bound = float(found.bound.sum()) + found.free_score
-        if bound < best - judge.slack:
+        if bound < best - slack:
             wrong.append(f"{name}: the bound {bound} is below an assignment of {best}")
-        if found.proved.all() and name in whole and whole[name] < best - judge.slack:
+        if found.proved.all() and name in whole and whole[name] < best - slack:
             wrong.append(f"{name}: {whole[name]} is called the best; {best} is better")
     if case.kind == "Permutation" or case.state == "scaled up":
         return wrong, statuses, 1
@@ -315,8 +323,9 @@ def wrong_assignments(case: Case) -> tuple[list[str], list[str], int]:
 
 def _score(judge: Judge, values: FloatArray) -> tuple[float, bool]:
     """Return what an assignment scores by the oracles, and whether all factors allow it."""
-    score = float(judge.eta @ values)
-    allowed = not values[judge.off].any()
+    on = values > 0.0
+    score = float(judge.given[on].sum())
+    allowed = score > -np.inf
     for i, variables in enumerate(judge.variables):
         m = values[variables]
         near, n = judge.near(i, m)

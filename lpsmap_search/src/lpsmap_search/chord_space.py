@@ -23,7 +23,7 @@ from lpsmap_search.viterbi import viterbi
 __all__ = ["ChordBox", "ChordSpace"]
 
 MOST_BOXES = 16
-"""That are looked at together, by one solver."""
+"""That are looked at together, by one solver; of two or more, half have the highest bounds."""
 
 MOST_ENTRIES = 50_000
 """Of the programs of boxes that are looked at together: a tenth of a second."""
@@ -69,7 +69,7 @@ class ChordSpace(BoxSpace[ChordBox]):
         self._totals = totals(corpus)
         self._first_box = first_box(corpus, self._totals)
         self._program = ChordProgram(corpus, self._totals, constraint)
-        self.batch = min(max(MOST_ENTRIES // self._program.n_entries, 1), MOST_BOXES)
+        self.batch = min(max(MOST_ENTRIES // self._program.n_entries, 2), MOST_BOXES)
 
     def root(self) -> ChordBox:
         """Return the box of all parameters."""

@@ -26,7 +26,7 @@ AIM = 0.02
 stop just above it in thousands of boxes."""
 
 MOST_BOXES = 32
-"""That are looked at together; more would not be those of the highest bounds."""
+"""That are looked at together, half of them those of the highest bounds, which more would not be."""
 
 MOST_WORK = 30_000_000
 """Scores that are added for boxes that are looked at together: a tenth of a second."""
@@ -76,7 +76,7 @@ class LagrangianSpace(BoxSpace[Box]):
         self._first_box = first_box(corpus, self._totals)
         self._gap, self._n_steps = gap, n_steps
         work = n_steps * len(corpus.derivations.uses)
-        self.batch = min(max(MOST_WORK // work, 1), MOST_BOXES)
+        self.batch = min(max(MOST_WORK // work, 2), MOST_BOXES)
 
     def root(self) -> Box:
         """Return the box of all parameters."""
