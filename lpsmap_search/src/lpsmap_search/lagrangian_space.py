@@ -26,7 +26,7 @@ AIM = 0.02
 stop just above it in thousands of boxes."""
 
 MOST_BOXES = 32
-"""That are looked at together, half of them those of the highest bounds, which more would not be."""
+"""That are looked at together; half of them are those of the highest bounds."""
 
 MOST_WORK = 30_000_000
 """Scores that are added for boxes that are looked at together: a tenth of a second."""
