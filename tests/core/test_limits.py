@@ -156,27 +156,31 @@ def test_every_verb_of_a_large_grid_has_its_time(verb: str) -> None:
 
 
 @pytest.mark.compiled
-@pytest.mark.parametrize("way", ["verb", "command"])
-def test_an_exact_solve_of_a_grid_of_pairs_has_its_time(way: str, tmp_path: Path) -> None:
-    """On 70x70 variables it took 24 seconds, whatever it was given."""
+@pytest.mark.parametrize("way", ["exact", "decode", "command"])
+def test_every_way_to_search_a_grid_of_pairs_has_its_time(way: str, tmp_path: Path) -> None:
+    """To look for circles took 12 seconds of 70x70 variables, after a relaxation that is short."""
     graph, path = grid(70), tmp_path / "grid.json"
     JsonFormat().write(NamedGraph(graph, {"u": graph.blocks[0]}), path)
-    options = ["--task", "map", "--solver", "lpsmap", "--max-time", "0.5", "--quiet"]
+    options = ["--task", "map", "--solver", "lpsmap", "--max-time", "1", "--max-iter", "20"]
 
     def call() -> float:
+        relaxed = graph.solve(max_iter=20) if way == "decode" else None
         begin = time.process_time()
-        if way == "command":
-            result = CliRunner().invoke(cli.main, ["solve", str(path), *options])
+        if relaxed is not None:
+            found = relaxed.decode(max_time=1.0)
+            assert found.score[0] <= found.bound[0] < np.inf
+        elif way == "command":
+            result = CliRunner().invoke(cli.main, ["solve", str(path), "--quiet", *options])
             assert result.exit_code in (0, solve_file.UNSOLVED), result.output
         else:
-            found = graph.solve_map(exact=True, max_time=0.5, solver="lpsmap")
+            found = graph.solve_map(exact=True, max_time=1.0, max_iter=20, solver="lpsmap")
             assert found.score[0] <= found.bound[0] < np.inf
         return time.process_time() - begin
 
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
         call()  # compiles
-        assert call() < 4.0
+        assert call() < 6.0
 
 
 @pytest.mark.parametrize("task", ["sparsemap", "lp-map", "map"])
