@@ -33,6 +33,16 @@ def grid(n: int, seed: int = 0) -> FactorGraph:
     return graph
 
 
+def potts_grid(rows: int, columns: int) -> FactorGraph:
+    """Return a grid of Potts factors over blocks of four states."""
+    rng, graph = np.random.default_rng(0), FactorGraph()
+    x = graph.variable_from(rng.normal(size=(rows, columns, 4)))
+    graph.add(Xor(x))
+    graph.add(Potts(x[:-1], x[1:], rng.normal(size=(rows - 1, columns))))
+    graph.add(Potts(x[:, :-1], x[:, 1:], rng.normal(size=(rows, columns - 1))))
+    return graph
+
+
 def network_of(pairs: list[tuple[int, int]], n: int) -> Network:
     """Return a network of binary nodes."""
     scope = np.array(pairs, dtype=np.int64).reshape(-1)
@@ -127,13 +137,8 @@ def test_a_table_over_three_wide_nodes_is_rounded_in_one_pass() -> None:
 @pytest.mark.compiled
 @pytest.mark.parametrize("verb", ["exact", "decode", "k_best"])
 def test_every_verb_of_a_large_grid_has_its_time(verb: str) -> None:
-    """Half a second, with head-room: it took 24."""
-    graph = FactorGraph()
-    rng = np.random.default_rng(0)
-    x = graph.variable_from(rng.normal(size=(40, 44, 4)))
-    graph.add(Xor(x))
-    graph.add(Potts(x[:-1], x[1:], rng.normal(size=(39, 44))))
-    graph.add(Potts(x[:, :-1], x[:, 1:], rng.normal(size=(40, 43))))
+    """Half a second, with head-room."""
+    graph = potts_grid(40, 44)
 
     def call(seconds: float) -> float:
         with warnings.catch_warnings():
@@ -153,6 +158,21 @@ def test_every_verb_of_a_large_grid_has_its_time(verb: str) -> None:
 
     call(0.5)  # compiles
     assert call(0.5) < 4.0
+
+
+@pytest.mark.slow
+@pytest.mark.compiled
+def test_decoding_left_alone_ends_by_itself() -> None:
+    """It took four minutes, since only the nodes had a limit by default."""
+    graph = potts_grid(48, 52)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        relaxed = graph.solve(max_time=0.2)
+        relaxed.decode(max_time=0.1)  # compiles
+    begin = time.monotonic()
+    found = relaxed.decode()
+    assert time.monotonic() - begin < 15.0
+    assert -np.inf < found.score[0] <= found.bound[0] < np.inf
 
 
 @pytest.mark.compiled

@@ -20,8 +20,8 @@ from lpsmap_core.kernels.deadlines import Deadline
 from lpsmap_core.layout.layout import Part
 from lpsmap_core.model.inputs import count, number
 
-__all__ = ["DECODED_NODES", "DEFAULT_GAP", "Decoded", "SearchLimits", "decode_part", "is_closed"]
-__all__ += ["for_search", "search_limits"]
+__all__ = ["DECODED_NODES", "DECODED_SECONDS", "DEFAULT_GAP", "Decoded", "SearchLimits"]
+__all__ += ["decode_part", "for_search", "is_closed", "search_limits"]
 
 DEFAULT_GAP = 1e-8
 """Relative difference of bound and score that counts as a proof."""
@@ -29,6 +29,8 @@ DEFAULT_GAP = 1e-8
 DECODED_NODES = 1000
 """Nodes that are looked at to make something allowed of a relaxed solution."""
 
+DECODED_SECONDS = 10.0
+"""What that may take: a thousand nodes of a network of thousands of tables are minutes."""
 
 PROVING_TOLERANCE = 1e-10
 """Of the relaxation that a search sets out from: its bound has to be as sharp as the gap."""

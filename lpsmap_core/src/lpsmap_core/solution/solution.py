@@ -10,7 +10,13 @@ from typing import Any, NoReturn
 import numpy as np
 import numpy.typing as npt
 
-from lpsmap_core.decoding.decode import DECODED_NODES, DEFAULT_GAP, SearchLimits, search_limits
+from lpsmap_core.decoding.decode import (
+    DECODED_NODES,
+    DECODED_SECONDS,
+    DEFAULT_GAP,
+    SearchLimits,
+    search_limits,
+)
 from lpsmap_core.decoding.far_scores import bring_near
 from lpsmap_core.decoding.search import SearchProgress
 from lpsmap_core.engine.cotangents import LEAST, MOST
@@ -345,7 +351,7 @@ class Solution:
     def decode(
         self,
         gap: float = DEFAULT_GAP,
-        max_time: float | None = None,
+        max_time: float | None = DECODED_SECONDS,
         max_nodes: int | None = DECODED_NODES,
         threads: int | None = None,
         progress: Callable[[int, SearchProgress], None] | None = None,
@@ -360,8 +366,7 @@ class Solution:
         gap
             A bound within ``gap * max(1, abs(score))`` of the score is a proof.
         max_time
-            Limit of the time in seconds, compiling aside; None for no limit. A node of a network of
-            thousands of tables takes a good part of a second, and all of them minutes.
+            Limit of the time in seconds, compiling aside; None for no limit.
         max_nodes
             Limit of the nodes of each component's search; None for no limit.
         threads
