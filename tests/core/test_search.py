@@ -180,6 +180,23 @@ def test_nodes_that_were_looked_at_are_forgotten() -> None:
     assert len(pickle.dumps(search._open)) < 100_000
 
 
+def test_a_search_goes_in_depth_where_too_much_is_open() -> None:
+    """Half of every batch is of the highest bounds, which opens nodes without end."""
+
+    def most(search: Search[Interval, float]) -> int:
+        open_nodes = []
+        search.run(Intervals(), report=lambda _: open_nodes.append(len(search._open.nodes)))
+        assert search.found.finished
+        assert search.found.score == pytest.approx(BEST, abs=1e-6)
+        return max(open_nodes)
+
+    assert most(Search((0.0, 1.0), gap=1e-6)) > 300
+    assert most(Search((0.0, 1.0), gap=1e-6, most_open=50)) < 150
+    begun: Search[Interval, float] = Search((0.0, 1.0), gap=1e-6, most_open=50)
+    begun.run(Intervals(), max_nodes=100)
+    assert most(Search.resumed(begun.state(), 1e-6, most_open=50)) < 150
+
+
 def test_progress_is_reported_and_may_stop_it() -> None:
     seen: list[tuple[float, float, int]] = []
 

@@ -12,6 +12,7 @@ import numpy as np
 
 from lpsmap_core import Deadline, Search, SearchProgress, SearchResult, ended_by_ctrl_c
 from lpsmap_search.arrays import FloatArray
+from lpsmap_search.box_space import BoxSpace
 from lpsmap_search.checkpoint import Autosave, Checkpoint, subject_of
 from lpsmap_search.checks import checked_count, checked_flag, checked_number, checked_time
 from lpsmap_search.constraints import CountConstraint, checked_constraint
@@ -26,6 +27,12 @@ __all__ = ["Certified", "global_search"]
 
 ROUNDING = 1e-9
 """By how much a bound may miss the gap."""
+
+MOST_BYTES = 2 << 30
+"""Memory of open boxes, about, beyond which the search goes in depth."""
+
+OVERHEAD = 600
+"""Bytes of an open box beside its arrays."""
 
 
 @dataclass(frozen=True)
@@ -90,8 +97,9 @@ def global_search(
         The sentences.
     relaxation
         What bounds a box. ``"lagrangian"``: its oracle is the Viterbi algorithm, see
-        `lpsmap_search.lagrangian`. ``"chord"``: a linear program over the hypergraphs, solved by
-        HiGHS; it takes the extra ``programs``.
+        `lpsmap_search.lagrangian`. ``"chord"``: a linear program over the hypergraphs.
+        ``"mccormick"``: that of the paper, see `lpsmap_search.paper`. HiGHS solves the programs of
+        both, which takes the extra ``programs``.
     gap
         The search ends once the bound is within ``gap * max(1, abs(objective))`` of the objective.
     max_time
@@ -154,17 +162,25 @@ def global_search(
         try:
             begin -= 0.0 if state is None else state.found.seconds
             tell = _Listeners([show] if report is None else [show, report], begin, deadline)
+            most_open = _most_open(space)
             if state is None:
                 incumbent = Incumbent(corpus, seed, constraint, deadline, tell)
-                search = Search(space.root(), gap, incumbent.found(n_restarts), bound=0.0)
+                start = incumbent.found(n_restarts)
+                search = Search(space.root(), gap, start, bound=0.0, most_open=most_open)
             else:
-                search = Search.resumed(state, gap)
+                search = Search.resumed(state, gap, most_open)
             _Watched(search, tell, deadline, autosave).run(
                 SearchLoop(search, workers, deadline, max_nodes)
             )
         finally:
             workers.close()
     return _certified(corpus, search.found, gap)
+
+
+def _most_open(space: BoxSpace[Any]) -> int:
+    """Return how many boxes the memory should hold."""
+    box = sum(array.nbytes for array in space.pack([space.root()]).values())
+    return MOST_BYTES // (OVERHEAD + box)
 
 
 class _Listeners:

@@ -2,7 +2,8 @@
 
 Maximises. What a node is, how it is bounded and how it branches is the `Space`'s. Nodes are looked
 at in batches: half of a batch goes on from the newest nodes, which soon ends at an answer; the
-others are those with the highest bounds, since they hold the bound of the whole.
+others are those with the highest bounds, since they hold the bound of the whole. Where more nodes
+are open than memory should hold, all are the newest: a search in depth opens few.
 """
 
 from __future__ import annotations
@@ -31,6 +32,9 @@ __all__ = [
 
 Node = TypeVar("Node")
 Answer = TypeVar("Answer")
+
+MOST_OPEN = 1_000_000
+"""Open nodes beyond which a search goes in depth, by default."""
 
 
 @dataclass(frozen=True)
@@ -144,12 +148,12 @@ class _Open(Generic[Node]):
             self.newest.append(entry)
             heapq.heappush(self.highest, entry)
 
-    def take(self, n: int, least: float) -> list[tuple[float, Node]]:
+    def take(self, n: int, least: float, in_depth: bool) -> list[tuple[float, Node]]:
         """Return up to n nodes with bounds above the least, and forget the others that are met."""
         chosen: list[tuple[float, Node]] = []
         while len(chosen) < n and self.nodes:
             # by turns from both ends
-            from_newest = len(chosen) % 2 == 0 and self.newest
+            from_newest = (in_depth or len(chosen) % 2 == 0) and self.newest
             negative, number = self.newest.pop() if from_newest else heapq.heappop(self.highest)
             if number in self.nodes:
                 node = self.nodes.pop(number)
@@ -193,6 +197,8 @@ class Search(Generic[Node, Answer]):
         The score of an answer that is known, and the answer.
     bound
         No answer scores higher, if that is known.
+    most_open
+        Open nodes beyond which only the newest are looked at, so that few more are opened.
 
     Attributes
     ----------
@@ -206,29 +212,33 @@ class Search(Generic[Node, Answer]):
         gap: float = 0.0,
         start: tuple[float, Answer] | None = None,
         bound: float = math.inf,
+        most_open: int = MOST_OPEN,
     ) -> None:
         self.found: SearchResult[Answer] = SearchResult()
         if start is not None:
             self.found.score, self.found.answer = start
-        self._gap = gap
+        self._gap, self._most_open = gap, most_open
         self._open: _Open[Node] = _Open()
         self._open.add(bound, [root])
         self._out: list[NodeBatch[Node]] = []
         self._renew_bound()
 
     @classmethod
-    def resumed(cls, state: SearchState[Node, Answer], gap: float = 0.0) -> Search[Node, Answer]:
+    def resumed(
+        cls, state: SearchState[Node, Answer], gap: float = 0.0, most_open: int = MOST_OPEN
+    ) -> Search[Node, Answer]:
         """Return a search that goes on from a state.
 
         Parameters
         ----------
         state
             What `state` returned.
-        gap
-            As of the search before, or another one.
+        gap, most_open
+            As of the search before, or others.
         """
         search = cls.__new__(cls)
-        search._gap, search._open, search._out = gap, _Open(given_up=state.given_up), []
+        search._gap, search._most_open = gap, most_open
+        search._open, search._out = _Open(given_up=state.given_up), []
         search.found = replace(state.found, finished=False, interrupted=False)
         for bound, node in zip(state.bounds, state.nodes, strict=True):
             search._open.add(bound, [node])
@@ -297,7 +307,8 @@ class Search(Generic[Node, Answer]):
         n
             The most nodes.
         """
-        chosen = self._open.take(n, self._least())
+        in_depth = len(self._open.nodes) > self._most_open
+        chosen = self._open.take(n, self._least(), in_depth)
         batch = NodeBatch([node for _, node in chosen], [bound for bound, _ in chosen])
         if chosen:
             self._out.append(batch)
