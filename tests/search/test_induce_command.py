@@ -196,6 +196,14 @@ def test_a_checkpoint_is_written_and_gone_on_with(corpus: Path, tmp_path: Path) 
     assert not result.stdout
 
 
+def test_workers_prove_the_same(corpus: Path) -> None:
+    alone, together = (
+        json.loads(induce(corpus, "--gap", "1e-6", "--workers", n).stdout) for n in (1, 2)
+    )
+    assert alone["status"] == together["status"] == "PROVED"
+    assert alone["objective"] == together["objective"]
+
+
 def test_pictures_are_drawn(corpus: Path, tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")
     trace, drawing = tmp_path / "trace.png", tmp_path / "trees.svg"
@@ -214,6 +222,8 @@ def test_pictures_are_drawn(corpus: Path, tmp_path: Path) -> None:
         (["--method", "em", "--gap", "0.1"], "--gap goes with --method search; got --method em"),
         (["--method", "em", "--relaxation", "chord"], "--relaxation goes with --method search"),
         (["--relaxation", "none"], "'none' is not one of 'chord', 'lagrangian'"),
+        (["--method", "em", "--workers", "2"], "--workers goes with --method search"),
+        (["--workers", "0"], "0 is not in the range x>=1"),
         (["--method", "em", "--checkpoint", "x"], "--checkpoint goes with --method search"),
         (["--temperature", "1"], "--temperature goes with --method sparsemap-em; got --method"),
         (["--share", "0.5"], "--share goes with --constraints universal; got --constraints none"),

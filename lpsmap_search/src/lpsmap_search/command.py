@@ -148,6 +148,13 @@ FILE = click.Path(dir_okay=False, path_type=Path)
     "--seed", type=click.IntRange(0), default=0, show_default=True, help="Of random numbers."
 )
 @click.option(
+    "--workers",
+    type=click.IntRange(1),
+    default=1,
+    show_default=True,
+    help="With --method search: processes that bound boxes.",
+)
+@click.option(
     "--checkpoint",
     type=FILE,
     help="With --method search: file in which the search is kept, and from which it goes on.",
@@ -228,6 +235,7 @@ class _Asked(NamedTuple):
     smoothing: float
     temperature: float
     seed: int
+    workers: int
     checkpoint: Path | None
     out: Path | None
     form: str | None
@@ -240,6 +248,7 @@ class _Asked(NamedTuple):
 ONLY_WITH = {
     "gap": ("method", (SEARCH,)),
     "relaxation": ("method", (SEARCH,)),
+    "workers": ("method", (SEARCH,)),
     "checkpoint": ("method", (SEARCH,)),
     "smoothing": ("method", ("em", "soft-em", "sparsemap-em")),
     "temperature": ("method", ("sparsemap-em",)),
@@ -319,7 +328,11 @@ def _read(path: Path, asked: _Asked) -> list[TaggedSentence]:
 
 
 def _options(asked: _Asked, corpus: Corpus) -> Options:
-    more = {"relaxation": asked.relaxation, "checkpoint": asked.checkpoint}
+    more = {
+        "relaxation": asked.relaxation,
+        "checkpoint": asked.checkpoint,
+        "executor": None if asked.workers == 1 else asked.workers,
+    }
     return Options(
         asked.max_time,
         asked.gap,
