@@ -44,7 +44,7 @@ OURS: dict[str, Callable[[Corpus, float], BoxSpace[Any]]] = {
 NAMES = [*PRODUCTS, *OURS]
 
 
-def corpus_of(sentences: str, seed: int) -> Corpus:
+def corpus_of(sentences: str, seed: int, max_words: int = MOST_WORDS) -> Corpus:
     """Return the corpus of five, of eight, or so many sentences that are drawn."""
     fixed = {"five": FIVE, "eight": EIGHT}
     if sentences in fixed:
@@ -53,7 +53,7 @@ def corpus_of(sentences: str, seed: int) -> Corpus:
         raise click.BadParameter(f"got {sentences!r}; expected five, eight or a number.")
     model, parameters = small_language()
     rng = np.random.default_rng(seed)
-    drawn = sampled_sentences(model, parameters, int(sentences), rng, max_words=MOST_WORDS)
+    drawn = sampled_sentences(model, parameters, int(sentences), rng, max_words=max_words)
     return Corpus(model, [sentence.tags for sentence in drawn])
 
 
