@@ -2,8 +2,9 @@
 
 Synthetic sentences over three tags, of at most six words and of at most ten. For each gap, corpora
 of ever more sentences are searched until none of a size is certified in time. Estimates by Knuth's
-dives stand beside the boxes of the searches, and say what those would need that were not certified.
-Searches that are in the record already are not run again.
+dives stand beside the boxes of the searches, and say what those would need that were not certified;
+where that is far more than the time, the search is not begun. What is in the record already is not
+run again.
 
     python benchmarks/global_search_sizes.py --max-time 3600 --processes 2
 """
@@ -36,6 +37,9 @@ SIZES = (5, 10, 20, 50, 100, 200, 500, 1000, 2000)
 MOST_DIVES = 100_000
 """For an estimate, which its time ends before."""
 
+HOPELESS = 3.0
+"""Times the limit that a search takes by the estimate which is not even begun."""
+
 NAME = "global_search_sizes"
 
 MEDIANS = ("different", "nodes", "estimate", "seconds")
@@ -51,9 +55,25 @@ def certify(
     limits: dict[str, Any],
     report: Callable[[str], None],
 ) -> Run:
-    """Search a corpus of n sentences, estimate the size of its tree, and return what came of it."""
+    """Estimate the tree of a corpus of n sentences, search it, and return what came of it."""
     gap, max_words = series
     corpus = corpus_of(str(n), seed, max_words)
+    report("local search")
+    begun = global_search(corpus, gap=gap, seed=seed, max_nodes=1)
+    report("dives")
+    space, dives_time = LagrangianSpace(corpus, gap), limits["dives_time"]
+    size = tree_size(space, begun.objective, gap=gap, max_time=dives_time, n_dives=MOST_DIVES)
+    run = {
+        "sentences": n,
+        "different": len(corpus.sentences),
+        "seed": seed,
+        "estimate": size.n_nodes,
+        "estimate_error": size.n_nodes_error,
+        "estimated_seconds": size.seconds / limits["processes"],
+        "proved": False,
+    }
+    if run["estimated_seconds"] > HOPELESS * limits["max_time"]:
+        return run
     found = global_search(
         corpus,
         gap=gap,
@@ -64,25 +84,12 @@ def certify(
     )
     if found.interrupted:
         raise KeyboardInterrupt
-    report("dives")
-    size = tree_size(
-        LagrangianSpace(corpus, gap),
-        found.objective,
-        gap=gap,
-        max_time=limits["dives_time"],
-        n_dives=MOST_DIVES,
-    )
-    return {
-        "sentences": n,
-        "different": len(corpus.sentences),
-        "seed": seed,
+    return run | {
         "objective": found.objective,
         "bound": found.bound,
         "proved": found.proved,
         "nodes": found.n_nodes,
         "seconds": found.seconds,
-        "estimate": size.n_nodes,
-        "estimate_error": size.n_nodes_error,
     }
 
 
@@ -103,12 +110,17 @@ def draw(record: dict[str, Any], picture: Path) -> None:
     for i, (name, runs) in enumerate(record["searches"].items()):
         for axis, what in zip(axes, ("nodes", "seconds"), strict=True):
             for proved, marker in ((True, "o"), (False, "x")):
-                some = [(run["sentences"], run[what]) for run in runs if run["proved"] == proved]
+                some = [
+                    (run["sentences"], run[what])
+                    for run in runs
+                    if run["proved"] == proved and what in run
+                ]
                 if some:
                     label = name if proved else f"{name}, not certified"
                     axis.plot(*zip(*some, strict=True), marker, color=f"C{i}", label=label)
         estimates = [(run["sentences"], run["estimate"]) for run in runs]
-        axes[0].plot(*zip(*estimates, strict=True), "_", color=f"C{i}", ms=12, alpha=0.6)
+        if estimates:
+            axes[0].plot(*zip(*estimates, strict=True), "_", color=f"C{i}", ms=12, alpha=0.6)
     axes[0].set(ylabel="boxes; lines: Knuth's estimates")
     axes[1].set(ylabel="seconds")
     axes[1].axhline(record["settings"]["max_time"], color="0.4", ls=":")
@@ -129,7 +141,7 @@ def show(record: dict[str, Any], console: Console) -> None:
     for name, runs in record["searches"].items():
         for n in sorted({run["sentences"] for run in runs}):
             some = [run for run in runs if run["sentences"] == n]
-            median = {what: np.median([run[what] for run in some]) for what in MEDIANS}
+            median = {what: np.median([run.get(what, np.nan) for run in some]) for what in MEDIANS}
             table.add_row(
                 name,
                 str(n),
