@@ -21,7 +21,7 @@ FIRST_PARTY = [p for p in sorted(ROOT.glob("*/src/**/*.py")) if OWN not in p.par
 
 PLUGINS = sorted((ROOT / "examples" / "plugins").rglob("*.py"))
 PLUGINS += sorted(OWN.glob("command/plugin_template/**/*.jinja"))
-PLUGINS += sorted(ROOT.glob("docs/how-to/*.md"))
+PLUGINS += sorted(ROOT.glob("docs/how-to/*.md")) + sorted(ROOT.glob("docs/tutorial/*.md"))
 
 PUBLIC = {"lpsmap_core", "lpsmap_core.api", "lpsmap_core.testing"}
 
