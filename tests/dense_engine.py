@@ -15,10 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from lpsmap_core import Engine, SolvedGraph, Status, hookimpl
-from lpsmap_core.engine.options import Options
-from lpsmap_core.engine.protocol import WarmStart
-from lpsmap_core.layout.layout import Part
-from lpsmap_core.local.vertices import Vertices
+from lpsmap_core.api import Options, Part, Vertices, WarmStart
 from lpsmap_core.testing.oracle import Oracle
 from stress_graphs import structures_of
 

@@ -7,7 +7,7 @@ import time
 import numpy as np
 
 from lpsmap_core import LOWER, Factor, FactorGraph
-from lpsmap_core.model.linear import bounded_sums, one_of_each
+from lpsmap_core.model.linear import bounded_sums, one_of_each_group
 from lpsmap_factors_logic import AtMostOne, Pair
 from sound_types import Allowed, Block, Closed, ClosedKernel, Compiled, OneOf
 
@@ -368,7 +368,7 @@ class ConstraintsOfMore(AtMostOne):
 @caught_by("check_constraints")
 class EverySlotIsOn(OneOf):
     def necessary_constraints(self):
-        return one_of_each(self, 1)
+        return one_of_each_group(self, 1)
 
 
 # compiled oracles

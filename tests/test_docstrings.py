@@ -16,15 +16,11 @@ MODULES = [
     "lpsmap",
     "lpsmap.earlier",
     "lpsmap_core",
-    "lpsmap_core.plugins.backends",
-    "lpsmap_core.kernels.compile",
-    "lpsmap_core.plugins.files",
-    "lpsmap_core.plugins.formats",
+    "lpsmap_core.api",
     "lpsmap_core.plugins.json_format",
     "lpsmap_core.plugins.hookspecs",
     "lpsmap_core.command.new_plugin",
     "lpsmap_core.plot",
-    "lpsmap_core.plugins.registry",
     "lpsmap_core.testing",
     "lpsmap_factors_logic",
     "lpsmap_factors_struct",
@@ -38,9 +34,10 @@ if importlib.util.find_spec("torch"):
 INHERITED = {
     *("solve_map", "vertex", "decode", "examples", "hypergraph"),
     *("vertex_sizes", "map_kernel", "solve_sparsemap", "jvp", "projection_kernel", "jvp_kernel"),
-    *("read", "devices", "asarray", "to_numpy", "declare"),
+    *("read", "devices", "asarray", "to_numpy", "declare", "solve"),
 }
-"""What `Factor` and its kin, `FileFormat`, `Backend` and `Layer` document for what derives."""
+"""What `Factor` and its kin, `FileFormat`, `Backend`, `Layer` and `Engine` document for what
+derives."""
 
 
 def public() -> dict[str, tuple[Any, str]]:

@@ -1,8 +1,8 @@
 """Links by a name's private module lead to the name as it is exported.
 
 Type hints and docstrings name classes where they are defined, such as
-`lpsmap_core.model.variables.Variables`. The reference documents them as users import them,
-`lpsmap_core.Variables`.
+`lpsmap_core.model.variables.Variables` and `lpsmap_core.layout.layout.Part`. The reference
+documents them as they are imported, `lpsmap_core.Variables` and `lpsmap_core.api.Part`.
 """
 
 from __future__ import annotations
@@ -24,11 +24,12 @@ def resolve_exported(
     domain = env.domains.python_domain
     package, *rest = node["reftarget"].split(".")
     for dropped in range(1, len(rest)):
-        exported = ".".join([package, *rest[dropped:]])
-        if exported in domain.objects:
-            return domain.resolve_xref(
-                env, node["refdoc"], app.builder, "obj", exported, node, content
-            )
+        for public in ([package], [package, "api"]):
+            exported = ".".join([*public, *rest[dropped:]])
+            if exported in domain.objects:
+                return domain.resolve_xref(
+                    env, node["refdoc"], app.builder, "obj", exported, node, content
+                )
     return None
 
 

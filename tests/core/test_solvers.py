@@ -18,10 +18,15 @@ from scipy.sparse import coo_array
 import lpsmap_core
 from lpsmap import AtMostOne, Budget, Dense, DepTree, FactorGraph, Knapsack, Pair, Xor
 from lpsmap_core import Assignment, ConvergenceWarning, Solution
+from lpsmap_core.api import (
+    Answer,
+    MapSolver,
+    Program,
+    SolverLimits,
+    check_search_options,
+    registered,
+)
 from lpsmap_core.decoding.highs import run_highs
-from lpsmap_core.decoding.program import Program
-from lpsmap_core.decoding.solvers import Answer, MapSolver, SolverLimits
-from lpsmap_core.plugins.registry import registered
 from random_graphs import KINDS, all_scores, random_graph
 
 HIGHS = pytest.mark.skipif(
@@ -418,3 +423,21 @@ def test_a_solver_that_answers_wrongly_is_named(
     assert "fault of test_solvers.WrongSolver, not of the scores" in str(caught.value).replace(
         f"{WrongSolver.__module__}.", "test_solvers."
     )
+
+
+@pytest.mark.parametrize(
+    ("options", "error"),
+    [
+        ({"gap": -1.0}, ValueError),
+        ({"max_time": "soon"}, TypeError),
+        ({"max_nodes": 0.5}, TypeError),
+        ({"threads": 0}, ValueError),
+        ({"solver": "nobody's"}, ValueError),
+    ],
+)
+def test_bad_options_of_a_search_are_refused_without_one(
+    options: dict[str, Any], error: type[Exception]
+) -> None:
+    check_search_options()
+    with pytest.raises(error, match=next(iter(options))):
+        check_search_options(**options)

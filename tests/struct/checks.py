@@ -23,7 +23,7 @@ from lpsmap_core import (
     Structures,
     Variables,
 )
-from lpsmap_core.layout.layout import build_layout
+from lpsmap_core.api import build_layout
 from lpsmap_core.local.solvers import local_solver
 
 __all__ = [

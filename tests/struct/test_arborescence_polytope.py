@@ -8,7 +8,7 @@ import pytest
 import judges
 from checks import SLOW
 from lpsmap_core import FactorGraph
-from lpsmap_core.layout.layout import build_layout
+from lpsmap_core.api import build_layout
 from lpsmap_core.local.solvers import local_solver
 from lpsmap_factors_struct import DepTree
 

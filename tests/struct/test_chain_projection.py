@@ -14,16 +14,11 @@ import judges
 from chain_solvers import flows_of, forests_of, make_bucket
 from checks import SLOW
 from lpsmap_core import FactorGraph, Status
-from lpsmap_core.layout.layout import Bucket, build_layout
+from lpsmap_core.api import Bucket, build_layout
 from lpsmap_core.local.active.limits import AS_NEEDED
 from lpsmap_core.local.active.sets import ActiveSets
 from lpsmap_core.local.flows.first_paths import begin_with_best_paths
-from lpsmap_core.local.flows.forest import (
-    ForestChain,
-    carve_forest,
-    forest_size,
-    make_forest_room,
-)
+from lpsmap_core.local.flows.forest import ForestChain, carve_forest, forest_size, make_forest_room
 from lpsmap_core.local.flows.handle import FLOW, FOREST, NO_CHAIN, SMALL
 from lpsmap_core.local.solvers import choose_solver
 from lpsmap_factors_logic import AtMostOne

@@ -12,7 +12,7 @@ import pytest
 import judges
 from checks import SLOW, Case, check_gradients, check_oracle, check_probabilities, check_sparsemap
 from lpsmap_core import FactorGraph, Scores, Structures
-from lpsmap_core.layout.layout import build_layout
+from lpsmap_core.api import build_layout
 from lpsmap_factors_struct import DepTree
 
 NOTHING = np.empty(0)

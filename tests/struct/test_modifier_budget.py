@@ -9,8 +9,7 @@ import numpy as np
 import pytest
 
 from lpsmap import Budget, DepTree, FactorGraph, ModifierBudget
-from lpsmap_core.plugins.formats import NamedGraph
-from lpsmap_core.plugins.json_format import JsonFormat
+from lpsmap_core.api import NamedGraph, read_graph, write_graph
 
 N = 4
 
@@ -176,7 +175,7 @@ def test_json_keeps_budgets_of_heads(tmp_path):
     graph.add(DepTree(u, packed=False, lengths=[3, 2]))
     graph.add(ModifierBudget(u, [2, 1, 1], packed=False, root_budget=1, lengths=[3, 2]))
     path = tmp_path / "trees.json"
-    JsonFormat().write(NamedGraph(graph, {"u": u}), path)
+    write_graph(NamedGraph(graph, {"u": u}), path)
     assert json.loads(path.read_text())["factors"][1]["type"] == "ModifierBudget"
-    again = JsonFormat().read(path).graph
+    again = read_graph(path).graph
     np.testing.assert_array_equal(again.solve_map().objective, graph.solve_map().objective)

@@ -23,8 +23,8 @@ from lpsmap_core import (
     solve_many,
     stack,
 )
-from lpsmap_core.plugins.packs import advice as _advice
-from lpsmap_core.plugins.registry import installed as _installed
+from lpsmap_core.api import installed as _installed
+from lpsmap_core.api import missing_name_advice as _advice
 
 __all__ = [
     "ConvergenceWarning",

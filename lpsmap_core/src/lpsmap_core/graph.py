@@ -24,7 +24,7 @@ from lpsmap_core.layout.layout import Layout, build_layout
 from lpsmap_core.model.declared import DeclaredGraph
 from lpsmap_core.model.evidence import Conditioned, condition
 from lpsmap_core.model.factor import Factor
-from lpsmap_core.model.inputs import count_or_flag, flag, kind_of
+from lpsmap_core.model.inputs import checked_flag, count_or_flag, kind_of
 from lpsmap_core.model.unused import forget_unused
 from lpsmap_core.model.variables import Variables
 from lpsmap_core.solution.assignment import Assignment
@@ -244,8 +244,8 @@ class FactorGraph(DeclaredGraph):
             max_time=max_time,
             threads=threads,
         )._replace(quadratic=0.0)
-        flag("autodetect_acyclic", autodetect_acyclic)
-        if not flag("exact", exact):
+        checked_flag("autodetect_acyclic", autodetect_acyclic)
+        if not checked_flag("exact", exact):
             return self._run(options, verbose, warm_start, engine)
         limits = search_limits(gap, max_time, max_nodes, threads, progress)
         with ended_by_ctrl_c(limits.deadline):
@@ -393,10 +393,10 @@ class FactorGraph(DeclaredGraph):
         ValueError
             If `threads` is out of range, or there is no such engine, or it refuses the graph.
         """
-        layout = self._laid_out()
+        layout, limited = self._laid_out(), checked_flag("limited", limited)
         options = Options(threads=threads_or_default(threads))
         choice = choose_engine(engine, layout.part, options)
-        return make_plan(self.factors, layout, choice, options.threads, flag("limited", limited))
+        return make_plan(self.factors, layout, choice, options.threads, limited)
 
     def value_of(self, variables: Variables) -> Any:
         """Return the marginals of a view; see `Variables.value`."""

@@ -18,16 +18,18 @@ from lpsmap_core import (
     Variables,
     leaf,
 )
-from lpsmap_core.kernels.arrays import FloatArray, IntArray
-from lpsmap_core.model.inputs import truth_values
-from lpsmap_core.model.linear import LinearConstraints, bounded_sums
-from lpsmap_core.projections.sum_constrained import (
+from lpsmap_core.api import (
     AT_LEAST,
     AT_MOST,
     EXACTLY,
-    multiply_rows,
-    project_box_rows,
+    FloatArray,
+    IntArray,
+    LinearConstraints,
+    bounded_sums,
+    project_budget_rows,
     project_simplex_rows,
+    sum_constrained_jvp,
+    truth_values,
 )
 from lpsmap_factors_logic import oracles, sum_constrained
 from lpsmap_factors_logic.rows import LogicFactor
@@ -154,7 +156,7 @@ def _budgets(factors: Factors) -> tuple[FloatArray, FloatArray]:
 class _Counting(LogicFactor):
     """A constraint ``sum_i delta_i z_i <= B``, ``= B`` or ``>= B``."""
 
-    jvp_kernel = staticmethod(multiply_rows)
+    jvp_kernel = staticmethod(sum_constrained_jvp)
 
     @classmethod
     def jvp(
@@ -337,7 +339,7 @@ class Budget(_Counting):
     row_parameters = ("budget", "force_budget")
     map_kernel = staticmethod(oracles.budget)
     count_bounds = staticmethod(_budgets)
-    projection_kernel = staticmethod(project_box_rows)
+    projection_kernel = staticmethod(project_budget_rows)
 
     def __init__(
         self,

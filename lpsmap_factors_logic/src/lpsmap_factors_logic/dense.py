@@ -21,9 +21,7 @@ from lpsmap_core import (
     largest_arity,
     leaf,
 )
-from lpsmap_core.kernels.arrays import FloatArray, IntArray
-from lpsmap_core.model.inputs import kind_of
-from lpsmap_core.model.linear import LinearConstraints
+from lpsmap_core.api import FloatArray, IntArray, LinearConstraints, kind_of
 from lpsmap_factors_logic.scores import as_scores, broadcast_scores
 
 __all__ = ["Dense", "Potts"]

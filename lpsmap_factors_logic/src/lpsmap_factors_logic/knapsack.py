@@ -9,9 +9,14 @@ import numpy as np
 import numpy.typing as npt
 
 from lpsmap_core import Factor, FactorGraph, LocalSolution, Variables
-from lpsmap_core.kernels.arrays import FloatArray
-from lpsmap_core.model.linear import LinearConstraints, bounded_sums
-from lpsmap_core.projections.sum_constrained import AT_MOST, multiply_rows, project_box_rows
+from lpsmap_core.api import (
+    AT_MOST,
+    FloatArray,
+    LinearConstraints,
+    bounded_sums,
+    project_budget_rows,
+    sum_constrained_jvp,
+)
 from lpsmap_factors_logic import oracles, sum_constrained
 from lpsmap_factors_logic.rows import LogicFactor
 
@@ -47,11 +52,11 @@ class Knapsack(LogicFactor):
     row_parameters = ("budget",)
     link_parameter = "costs"
     map_kernel = staticmethod(oracles.knapsack)
-    projection_kernel = staticmethod(project_box_rows)
+    projection_kernel = staticmethod(project_budget_rows)
     expected_failures = {
         "check_zero_one": "the polytope is relaxed: a vertex may hold a fraction of one variable"
     }
-    jvp_kernel = staticmethod(multiply_rows)
+    jvp_kernel = staticmethod(sum_constrained_jvp)
 
     def __init__(
         self,

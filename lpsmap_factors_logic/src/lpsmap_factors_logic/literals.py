@@ -7,7 +7,7 @@ labelled by the assignment of the literals, in which a negated variable counts a
 
 from __future__ import annotations
 
-from lpsmap_core.kernels.arrays import BoolArray
+from lpsmap_core.api import BoolArray
 from lpsmap_factors_logic.counting import Or, Xor
 from lpsmap_factors_logic.or_out import OrOut
 

@@ -21,13 +21,20 @@ from lpsmap_core import (
     largest_arity,
     leaf,
 )
-from lpsmap_core.kernels.arrays import FloatArray, IntArray
-from lpsmap_core.model.linear import LinearConstraints, bounded_sums
-from lpsmap_core.projections.sum_constrained import EXACTLY, threshold
-from lpsmap_core.projections.tolerance import LEVEL, slack
+from lpsmap_core.api import (
+    BOUND_LEVEL,
+    EXACTLY,
+    FloatArray,
+    IntArray,
+    LinearConstraints,
+    bound_slack,
+    bound_slack_array,
+    bounded_sums,
+    simplex_threshold,
+)
 from lpsmap_factors_logic import oracles, sum_constrained
 from lpsmap_factors_logic.rows import LogicFactor
-from lpsmap_factors_logic.tolerance import bounded, faces, slack_array
+from lpsmap_factors_logic.tolerance import bounded, faces
 
 __all__ = ["OrOut"]
 
@@ -103,7 +110,9 @@ class OrOut(LogicFactor):
         short = xp.sum(m[:, :-1], axis=1, keepdims=True) < m[:, -1:]
         score = xp.where(ties & tied, tau, x)
         # what was not summed is 0 exactly where its score says so
-        at_bound = xp.where(ties & tied, slack_array(xp, LEVEL, x), xp.where(m > 0, LEVEL, 0.0))
+        at_bound = xp.where(
+            ties & tied, bound_slack_array(xp, BOUND_LEVEL, x), xp.where(m > 0, BOUND_LEVEL, 0.0)
+        )
         face = faces(xp, score, at_bound)
         tie_face = xp.astype(xp.full_like(face, TIED), xp.int8)
         face = xp.where(ties & tied & (face == FREE), tie_face, face)
@@ -210,7 +219,7 @@ def _write_separate(
         z[i], face[i] = a[i], FREE
         if x <= 0.0:
             z[i], face[i] = 0.0, LOWER
-        elif x >= 1.0 - LEVEL:
+        elif x >= 1.0 - BOUND_LEVEL:
             z[i], face[i] = 1.0 / delta[i], UPPER
     return highest, total, m
 
@@ -245,7 +254,7 @@ def _write_ties(
             continue
         if i < last:
             total += output
-        margin = slack(LEVEL, x)
+        margin = bound_slack(BOUND_LEVEL, x)
         z[i], face[i] = tau / delta[i], TIED
         if tau <= margin:
             z[i], face[i] = 0.0, LOWER
@@ -270,12 +279,12 @@ def _write_sum(
         x[n] = delta[i] * a[i] if i < last else 1.0 - delta[i] * a[i]
         q[n] = delta[i] * delta[i]
         n += np.uint64(1)
-    t, s = threshold(n, -np.inf, x, q)
-    level = LEVEL / n
+    t, s = simplex_threshold(n, -np.inf, x, q)
+    level = BOUND_LEVEL / n
     for i in range(lo, last + np.uint64(1)):
         w = delta[i] * delta[i]
         score = delta[i] * a[i] if i < last else 1.0 - delta[i] * a[i]
-        m, margin = (score - t * w) - s * w, slack(level, score)
+        m, margin = (score - t * w) - s * w, bound_slack(level, score)
         off, on = (LOWER, UPPER) if i < last else (UPPER, LOWER)
         z[i], face[i] = (m if i < last else 1.0 - m) / delta[i], FREE
         if m <= margin:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from lpsmap_core import Factors, Scores, Structures, kernel, largest_arity, leaf
-from lpsmap_core.kernels.arrays import FloatArray, IntArray
+from lpsmap_core.api import FloatArray, IntArray
 
 __all__ = ["at_most_one", "budget", "knapsack", "one", "one_or_more", "or_out", "pair"]
 

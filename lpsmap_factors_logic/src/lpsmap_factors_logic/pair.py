@@ -24,12 +24,10 @@ from lpsmap_core import (
     leaf,
     stack,
 )
-from lpsmap_core.kernels.arrays import FloatArray, IntArray
-from lpsmap_core.model.linear import LinearConstraints
-from lpsmap_core.projections.tolerance import slack
+from lpsmap_core.api import FloatArray, IntArray, LinearConstraints, bound_slack, bound_slack_array
 from lpsmap_factors_logic import oracles
 from lpsmap_factors_logic.scores import as_scores, broadcast_scores
-from lpsmap_factors_logic.tolerance import bounded, faces, slack_array
+from lpsmap_factors_logic.tolerance import bounded, faces
 
 __all__ = ["Pair"]
 
@@ -159,7 +157,7 @@ class Pair(Factor):
         m = xp.concat([m1, m2], axis=1)
         size = xp.abs(x) + q * xp.abs(w)
         size = xp.where(tied, xp.sum(size, axis=1, keepdims=True), size)
-        face = faces(xp, m, slack_array(xp, 0.0, size))
+        face = faces(xp, m, bound_slack_array(xp, 0.0, size))
         m = bounded(xp, m, xp.ones_like(m), face)
         lower = xp.where(m[:, :1] < m[:, 1:], m[:, :1], m[:, 1:])
         overlap = xp.clip(m[:, :1] + m[:, 1:] - 1, min=0.0)
@@ -300,8 +298,8 @@ def _solve_block(scores: LocalScores, solution: LocalSolution) -> None:
         m2 = partner if tied else m2
 
         size1, size2 = abs(x1) + q1 * abs(w), abs(x2) + q2 * abs(w)
-        margin1 = slack(0.0, size1 + (size2 if tied else 0.0))
-        margin2 = slack(0.0, size2 + (size1 if tied else 0.0))
+        margin1 = bound_slack(0.0, size1 + (size2 if tied else 0.0))
+        margin2 = bound_slack(0.0, size2 + (size1 if tied else 0.0))
         low1, low2, high1, high2 = (
             m1 <= margin1,
             m2 <= margin2,

@@ -9,8 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from lpsmap_core import Factor, FactorGraph, Variables, as_variables
-from lpsmap_core.kernels.arrays import BoolArray, FloatArray
-from lpsmap_core.model.inputs import broadcast, real_numbers
+from lpsmap_core.api import BoolArray, FloatArray, broadcast, real_numbers
 
 __all__ = ["LogicFactor"]
 

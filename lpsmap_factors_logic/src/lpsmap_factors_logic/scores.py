@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from array_api_compat import array_namespace, is_array_api_obj
 
-from lpsmap_core.model.inputs import check_readable, real_numbers
+from lpsmap_core.api import check_readable, real_numbers
 
 __all__ = ["as_scores", "broadcast_scores"]
 

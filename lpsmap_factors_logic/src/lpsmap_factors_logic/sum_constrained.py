@@ -1,4 +1,4 @@
-"""The projections of `lpsmap_core.projections.sum_constrained` in array-API code."""
+"""The projections of `project_budget_rows` in array-API code."""
 
 from __future__ import annotations
 
@@ -7,9 +7,8 @@ from typing import Any
 from array_api_compat import array_namespace
 
 from lpsmap_core import FREE, LocalSolution
-from lpsmap_core.projections.sum_constrained import EXACTLY
-from lpsmap_core.projections.tolerance import LEVEL
-from lpsmap_factors_logic.tolerance import bounded, faces, slack_array
+from lpsmap_core.api import BOUND_LEVEL, EXACTLY, bound_slack_array
+from lpsmap_factors_logic.tolerance import bounded, faces
 
 __all__ = ["jvp", "project"]
 
@@ -36,8 +35,8 @@ def project(a: Any, delta: Any, costs: Any, budget: Any, sense: Any) -> LocalSol
     z = xp.where(active, (a + tau * w) + correction * w, a)
     all_costs = xp.sum(c, axis=1, keepdims=True)
     mean = xp.clip(budget / xp.where(all_costs > 0, all_costs, 1.0), max=1.0)
-    at_zero = xp.where(active, slack_array(xp, LEVEL * mean, x), 0.0)
-    face = faces(xp, delta * z, xp.where(active, at_zero, xp.where(z > 0, LEVEL, 0.0)))
+    at_zero = xp.where(active, bound_slack_array(xp, BOUND_LEVEL * mean, x), 0.0)
+    face = faces(xp, delta * z, xp.where(active, at_zero, xp.where(z > 0, BOUND_LEVEL, 0.0)))
     branch = xp.astype(active[:, 0], xp.int8)
     return LocalSolution(bounded(xp, z, delta, face), a[:, :0], face, branch)
 
@@ -83,7 +82,7 @@ def _refined(
 
 
 def jvp(solution: LocalSolution, d_u: Any, delta: Any, costs: Any) -> Any:
-    """Multiply ``F`` local Jacobians with (F, K) vectors; see `multiply_rows`."""
+    """Multiply ``F`` local Jacobians with (F, K) vectors; see `sum_constrained_jvp`."""
     xp = array_namespace(d_u)
     free = solution.face == FREE
     w = xp.where(free, delta if costs is None else delta * costs, 0.0)

@@ -1,19 +1,12 @@
-"""When a marginal counts as being at a bound: `lpsmap_core.projections.tolerance` for arrays."""
+"""Marginals at their bounds, in array-API code."""
 
 from __future__ import annotations
 
 from typing import Any
 
 from lpsmap_core import FREE, LOWER, UPPER
-from lpsmap_core.projections.tolerance import EPSILON, LARGEST
 
-__all__ = ["bounded", "faces", "slack_array"]
-
-
-def slack_array(xp: Any, level: Any, score: Any) -> Any:
-    """Return what `slack` does, for arrays; `level` is to be in units of machine epsilon."""
-    epsilon = xp.finfo(score.dtype).eps
-    return xp.clip(epsilon * (level / EPSILON + 8 * xp.abs(score)), max=LARGEST)
+__all__ = ["bounded", "faces"]
 
 
 def faces(xp: Any, m: Any, slack: Any) -> Any:

@@ -22,7 +22,7 @@ from lpsmap_core import (
     largest_arity,
     leaf,
 )
-from lpsmap_core.kernels.arrays import FloatArray, IndexArray, IntArray
+from lpsmap_core.api import FloatArray, IndexArray, IntArray
 from lpsmap_factors_struct.rectangle import pairs_vertex, rectangles
 
 __all__ = ["Alignment"]

@@ -10,7 +10,6 @@ from __future__ import annotations
 import numpy as np
 
 from lpsmap_core import interrupted, leaf
-from lpsmap_core.kernels.interrupts import stopped
 from lpsmap_factors_struct.arborescence_dual import (
     EPSILON,
     TINY,
@@ -61,7 +60,7 @@ def maximise(
     list_cuts(dual, n, count)
     evaluate(dual, n, width, count, not again)
     excess, solved = _climb(dual, n, width, count, free, tolerance)
-    if solved or stopped():
+    if solved or interrupted():
         return excess
     # On scores much larger than 1 the function is almost linear in pieces, and steps can be as
     # short as its bends. On scaled down scores they are not, and the multipliers follow as those

@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from lpsmap_core import interrupted, kernel, leaf
-from lpsmap_core.kernels.arrays import FloatArray, IntArray
+from lpsmap_core.api import FloatArray, IntArray
 from lpsmap_factors_struct.arrays import copy
 
 __all__ = ["FlowMemory", "flow_memory", "violated_sets"]

@@ -10,7 +10,7 @@ from __future__ import annotations
 import numpy as np
 
 from lpsmap_core import FREE, LOWER, UPPER, leaf
-from lpsmap_core.kernels.arrays import ByteArray, FloatArray
+from lpsmap_core.api import ByteArray, FloatArray
 from lpsmap_factors_struct.arborescence_dual import (
     TINY,
     TreeDual,

@@ -26,8 +26,7 @@ from lpsmap_core import (
     kernel,
     leaf,
 )
-from lpsmap_core.kernels.arrays import ByteArray, FloatArray, IntArray
-from lpsmap_core.kernels.by_address import by_address
+from lpsmap_core.api import ByteArray, FloatArray, IntArray, by_address
 from lpsmap_factors_struct.arborescence import (
     Arborescence,
     arborescence_memory,

@@ -20,8 +20,7 @@ from lpsmap_core import (
     Variables,
     kernel,
 )
-from lpsmap_core.kernels.arrays import BoolArray, FloatArray, IntArray
-from lpsmap_core.model.inputs import flag
+from lpsmap_core.api import BoolArray, FloatArray, IntArray, checked_flag
 from lpsmap_factors_struct.chart import best_label, binary_tree, chart_memory
 
 __all__ = ["BinaryTree"]
@@ -95,7 +94,7 @@ class BinaryTree(DynamicProgram):
         *,
         lengths: npt.ArrayLike | None = None,
     ) -> None:
-        self.labelled = flag("BinaryTree: labelled", labelled)
+        self.labelled = checked_flag("BinaryTree: labelled", labelled)
         self.variables_ndim = 3 if self.labelled else 2
         super().__init__(variables, lengths=lengths)
         self._check_square()

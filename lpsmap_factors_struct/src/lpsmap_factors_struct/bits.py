@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from lpsmap_core import Factor, FactorGraph, Factors, Scores, Structures, Variables, leaf
-from lpsmap_core.kernels.arrays import FloatArray, IntArray
+from lpsmap_core.api import FloatArray, IntArray
 
 __all__ = ["Bits"]
 

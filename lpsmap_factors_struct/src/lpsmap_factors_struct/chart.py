@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 
 from lpsmap_core import interrupted, kernel, leaf
-from lpsmap_core.kernels.arrays import FloatArray, IntArray
+from lpsmap_core.api import FloatArray, IntArray
 from lpsmap_factors_struct.arrays import largest
 from lpsmap_factors_struct.maxplus import LANES, LOOK_PERIOD, best_sums, where_best
 

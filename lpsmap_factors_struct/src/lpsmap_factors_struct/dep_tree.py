@@ -22,9 +22,7 @@ from lpsmap_core import (
     kernel,
     leaf,
 )
-from lpsmap_core.kernels.arrays import FloatArray, IntArray
-from lpsmap_core.model.inputs import flag
-from lpsmap_core.model.linear import LinearConstraints, one_of_each
+from lpsmap_core.api import FloatArray, IntArray, LinearConstraints, checked_flag, one_of_each_group
 from lpsmap_factors_struct.arborescence import (
     arborescence_memory,
     first_maximum,
@@ -159,7 +157,7 @@ class DepTree(Factor):
         lengths: npt.ArrayLike | None = None,
         labelled: bool = False,
     ) -> None:
-        self.labelled = flag("DepTree: labelled", labelled)
+        self.labelled = checked_flag("DepTree: labelled", labelled)
         self.variables_ndim = 3 if self.labelled else 2
         super().__init__(variables, lengths=lengths)
         rows, columns, n_labels = self.event_shape if self.labelled else (*self.event_shape, 1)
@@ -174,10 +172,12 @@ class DepTree(Factor):
                 f"DepTree: variables has shape {self.variables.shape}; expected at least one label "
                 "on the last axis. Leave labelled off for arcs without labels."
             )
-        projective = flag("DepTree: projective", projective)
-        self.packed = self.per_factor("packed", flag("DepTree: packed", packed))
+        projective = checked_flag("DepTree: projective", projective)
+        self.packed = self.per_factor("packed", checked_flag("DepTree: packed", packed))
         self.projective = self.per_factor("projective", projective)
-        self.single_root = self.per_factor("single_root", flag("DepTree: single_root", single_root))
+        self.single_root = self.per_factor(
+            "single_root", checked_flag("DepTree: single_root", single_root)
+        )
         self.n_labels = self.per_factor("n_labels", n_labels)
         if projective and type(self) is DepTree:
             self.__class__ = ProjectiveDepTree  # solved differently: a type of its own
@@ -266,7 +266,7 @@ class DepTree(Factor):
     def necessary_constraints(self) -> LinearConstraints:
         """Return that every word has one head."""
         arcs = np.diff(self.offsets) / self.n_labels
-        return one_of_each(self, np.rint(np.sqrt(arcs)) * self.n_labels)
+        return one_of_each_group(self, np.rint(np.sqrt(arcs)) * self.n_labels)
 
     def _columns(self, words: IntArray, heads: IntArray) -> IntArray:
         """Return where the rows of `words` have the arcs from `heads`."""

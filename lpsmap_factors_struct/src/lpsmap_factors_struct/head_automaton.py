@@ -22,7 +22,7 @@ from lpsmap_core import (
     largest_arity,
     leaf,
 )
-from lpsmap_core.kernels.arrays import BoolArray, FloatArray, IntArray
+from lpsmap_core.api import BoolArray, FloatArray, IntArray
 from lpsmap_factors_struct.scores import flat_scores
 
 __all__ = ["HeadAutomaton"]

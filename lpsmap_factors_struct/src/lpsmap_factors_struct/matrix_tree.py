@@ -11,8 +11,7 @@ from __future__ import annotations
 import numpy as np
 
 from lpsmap_core import Beliefs, Factors, Scores, kernel, leaf
-from lpsmap_core.kernels.arrays import FloatArray, IntArray
-from lpsmap_core.kernels.interrupts import interruptible
+from lpsmap_core.api import FloatArray, IntArray, interruptible
 from lpsmap_factors_struct.arc_layout import arc_slot, n_words
 from lpsmap_factors_struct.tree_elimination import entropy_of_trees
 from lpsmap_factors_struct.tree_weights import TreeMemory, sum_trees, tree_memory

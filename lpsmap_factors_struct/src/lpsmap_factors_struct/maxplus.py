@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from lpsmap_core import leaf
-from lpsmap_core.kernels.arrays import FloatArray
+from lpsmap_core.api import FloatArray
 
 __all__ = ["LANES", "LOOK_PERIOD", "best_sum", "best_sums", "where_best"]
 

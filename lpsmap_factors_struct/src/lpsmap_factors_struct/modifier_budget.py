@@ -18,11 +18,18 @@ from lpsmap_core import (
     kernel,
     largest_arity,
 )
-from lpsmap_core.kernels.arrays import FloatArray, IntArray
-from lpsmap_core.model.inputs import broadcast, flag, whole_numbers
-from lpsmap_core.model.lengths import checked_lengths
-from lpsmap_core.model.linear import LinearConstraints, bounded_sums
-from lpsmap_core.projections.sum_constrained import multiply_rows, project_box_rows
+from lpsmap_core.api import (
+    FloatArray,
+    IntArray,
+    LinearConstraints,
+    bounded_sums,
+    broadcast,
+    checked_flag,
+    checked_lengths,
+    project_budget_rows,
+    sum_constrained_jvp,
+    whole_numbers,
+)
 from lpsmap_factors_struct.top_k import best_indicator, best_subset
 
 __all__ = ["ModifierBudget"]
@@ -103,8 +110,8 @@ class ModifierBudget(Factor):
 
     row_parameters = ("budget",)
     map_kernel = staticmethod(_best_modifiers)
-    projection_kernel = staticmethod(project_box_rows)
-    jvp_kernel = staticmethod(multiply_rows)
+    projection_kernel = staticmethod(project_budget_rows)
+    jvp_kernel = staticmethod(sum_constrained_jvp)
     count_bounds = staticmethod(_most_modifiers)
 
     head: int
@@ -121,8 +128,8 @@ class ModifierBudget(Factor):
         labelled: bool = False,
     ) -> None:
         arcs = as_variables(variables, "ModifierBudget: variables")
-        packed = flag("ModifierBudget: packed", packed)
-        self.labelled = flag("ModifierBudget: labelled", labelled)
+        packed = checked_flag("ModifierBudget: packed", packed)
+        self.labelled = checked_flag("ModifierBudget: labelled", labelled)
         split = arcs.ndim - (3 if self.labelled else 2)
         if split < 0 or arcs.shape[split] != arcs.shape[split + 1]:
             raise ValueError(

@@ -18,7 +18,7 @@ from lpsmap_core import (
     largest_arity,
     leaf,
 )
-from lpsmap_core.kernels.arrays import FloatArray, IntArray
+from lpsmap_core.api import FloatArray, IntArray
 from lpsmap_factors_struct.arrays import copy
 
 __all__ = ["Permutation"]

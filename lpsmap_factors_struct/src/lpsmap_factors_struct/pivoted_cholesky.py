@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from lpsmap_core import leaf
-from lpsmap_core.kernels.arrays import FloatArray, IntArray
+from lpsmap_core.api import FloatArray, IntArray
 
 __all__ = ["factorise", "solve", "solve_lower", "solve_upper"]
 

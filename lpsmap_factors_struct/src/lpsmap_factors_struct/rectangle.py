@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from lpsmap_core import Factor
-from lpsmap_core.kernels.arrays import FloatArray
+from lpsmap_core.api import FloatArray
 
 __all__ = ["pairs_vertex", "rectangles"]
 

@@ -8,7 +8,7 @@ from typing import Any
 import array_api_compat
 import numpy as np
 
-from lpsmap_core.model.inputs import check_readable, real_numbers
+from lpsmap_core.api import check_readable, real_numbers
 
 __all__ = ["as_array", "flat_scores"]
 

@@ -21,8 +21,7 @@ from lpsmap_core import (
     kernel,
     leaf,
 )
-from lpsmap_core.kernels.arrays import BoolArray, FloatArray, IntArray
-from lpsmap_core.kernels.viterbi import best_arrivals, best_source
+from lpsmap_core.api import BoolArray, FloatArray, IntArray, best_arrivals, best_source
 from lpsmap_factors_struct.arrays import largest
 from lpsmap_factors_struct.scores import flat_scores
 

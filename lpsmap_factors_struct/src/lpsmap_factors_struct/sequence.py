@@ -22,9 +22,16 @@ from lpsmap_core import (
     largest_arity,
     leaf,
 )
-from lpsmap_core.kernels.arrays import BoolArray, FloatArray, IndexArray, IntArray
-from lpsmap_core.kernels.viterbi import best_arrivals, best_source
-from lpsmap_core.model.linear import LinearConstraints, one_of_each
+from lpsmap_core.api import (
+    BoolArray,
+    FloatArray,
+    IndexArray,
+    IntArray,
+    LinearConstraints,
+    best_arrivals,
+    best_source,
+    one_of_each_group,
+)
 from lpsmap_factors_struct.transitions import flat_transitions
 
 __all__ = ["Sequence", "reduced_states", "write_path"]
@@ -301,7 +308,7 @@ class Sequence(DynamicProgram):
 
     def necessary_constraints(self) -> LinearConstraints:
         """Return that every position has one state."""
-        return one_of_each(self, self.n_states)
+        return one_of_each_group(self, self.n_states)
 
     @classmethod
     def vertex_sizes(cls, factors: Factors) -> IntArray:

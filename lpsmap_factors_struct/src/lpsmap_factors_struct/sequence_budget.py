@@ -20,9 +20,14 @@ from lpsmap_core import (
     interrupted,
     kernel,
 )
-from lpsmap_core.kernels.arrays import BoolArray, FloatArray, IntArray
-from lpsmap_core.kernels.viterbi import best_arrivals, best_source
-from lpsmap_core.model.inputs import flag
+from lpsmap_core.api import (
+    BoolArray,
+    FloatArray,
+    IntArray,
+    best_arrivals,
+    best_source,
+    checked_flag,
+)
 from lpsmap_factors_struct.maxplus import LOOK_PERIOD
 from lpsmap_factors_struct.sequence import (
     Sequence,
@@ -217,7 +222,7 @@ class SequenceBudget(Sequence):
         )
         n_states = self.event_shape[1]
         self.counted_state = self._states("counted_state", counted_state, n_states)
-        force = flag(f"{type(self).__name__}: force_budget", force_budget)
+        force = checked_flag(f"{type(self).__name__}: force_budget", force_budget)
         self.force_budget = self.per_factor("force_budget", force)
         self.budget = self._budgets(self.counts("budget", budget), n_states)
 

@@ -24,8 +24,7 @@ from lpsmap_core import (
     largest_arity,
     leaf,
 )
-from lpsmap_core.kernels.arrays import BoolArray, FloatArray, IntArray
-from lpsmap_core.model.lengths import check_one_reading
+from lpsmap_core.api import BoolArray, FloatArray, IntArray, refuse_ambiguous_lengths
 from lpsmap_factors_struct.maxplus import LOOK_PERIOD
 from lpsmap_factors_struct.scores import as_array, flat_scores
 from lpsmap_factors_struct.sequence import reduced_states
@@ -375,5 +374,5 @@ def _with_states(variables: Variables, lengths: npt.ArrayLike | None) -> npt.Arr
     if lengths is None or np.ndim(lengths) != variables.ndim - 2:
         return lengths
     array = np.asarray(lengths)
-    check_one_reading("SequenceDistance", array.shape, variables.shape[:-2], 2)
+    refuse_ambiguous_lengths("SequenceDistance", array.shape, variables.shape[:-2], 2)
     return np.stack([array, np.full_like(array, variables.shape[-1])], axis=-1)

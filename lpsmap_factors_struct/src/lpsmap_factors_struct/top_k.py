@@ -19,8 +19,7 @@ from lpsmap_core import (
     largest_arity,
     leaf,
 )
-from lpsmap_core.kernels.arrays import FloatArray, IndexArray, IntArray
-from lpsmap_core.model.inputs import flag
+from lpsmap_core.api import FloatArray, IndexArray, IntArray, checked_flag
 from lpsmap_factors_struct.arrays import copy
 
 __all__ = ["TopK", "best_indicator", "best_subset"]
@@ -174,7 +173,7 @@ class TopK(Factor):
         mask: npt.ArrayLike | None = None,
     ) -> None:
         super().__init__(variables, lengths=lengths, mask=mask)
-        exact = flag("TopK: exact", exact)
+        exact = checked_flag("TopK: exact", exact)
         self.exact = self.per_factor("exact", exact)
         counts, n = self.counts("k", k), np.diff(self.offsets)
         wrong = np.flatnonzero(counts > n)

@@ -17,9 +17,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from lpsmap_core import kernel, leaf
-from lpsmap_core.kernels.arrays import FloatArray, IntArray
-from lpsmap_core.kernels.interrupts import interrupted
+from lpsmap_core import interrupted, kernel, leaf
+from lpsmap_core.api import FloatArray, IntArray
 from lpsmap_factors_struct.expansions import Expansion, exceeds, plus, two_sum
 
 __all__ = ["UNIT", "NearScores", "bring_near", "near_scores"]

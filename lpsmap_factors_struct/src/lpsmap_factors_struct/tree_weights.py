@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 
 from lpsmap_core import kernel, leaf
-from lpsmap_core.kernels.arrays import BoolArray, FloatArray
+from lpsmap_core.api import BoolArray, FloatArray
 from lpsmap_factors_struct.arc_layout import arc_slot
 from lpsmap_factors_struct.expansions import Expansion, plus, two_sum
 from lpsmap_factors_struct.tree_duals import UNIT, NearScores, bring_near, near_scores

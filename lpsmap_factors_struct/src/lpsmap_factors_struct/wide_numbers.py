@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 
 from lpsmap_core import kernel, leaf
-from lpsmap_core.kernels.arrays import FloatArray
+from lpsmap_core.api import FloatArray
 
 __all__ = [
     "LOG_RADIX",

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from lpsmap_core import Assignment, Distributions, Factor, FactorGraph, Solution, Variables
-from lpsmap_core.model.inputs import checked_shape
+from lpsmap_core.api import checked_shape
 from lpsmap_torch.function import attach, attach_probabilities
 from lpsmap_torch.gibbs import TorchGibbs
 from lpsmap_torch.readable import as_tensor, check_not_compiled, numbers

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from lpsmap_core import FactorGraph, hookimpl
-from lpsmap_core.plugins.backends import Backend
+from lpsmap_core.api import Backend
 
 lpsmap_api_version = 2
 

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.autograd import forward_ad
 
-from lpsmap_core.model.inputs import check_readable, kind_of, real_numbers
+from lpsmap_core.api import check_readable, kind_of, real_numbers
 
 __all__ = [
     "as_tensor",

@@ -11,7 +11,7 @@ import pytest
 pytest.importorskip("ortools")
 
 from lpsmap import AtMostOne, Budget, Dense, FactorGraph, Knapsack, Or, OrOut, Pair  # noqa: E402
-from lpsmap_core.plugins.registry import installed, registered  # noqa: E402
+from lpsmap_core.api import installed, registered  # noqa: E402
 from lpsmap_cpsat import plugin  # noqa: E402
 
 

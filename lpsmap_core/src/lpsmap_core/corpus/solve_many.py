@@ -25,7 +25,7 @@ from lpsmap_core.corpus.work import (
 )
 from lpsmap_core.corpus.workers import Workers
 from lpsmap_core.graph import FactorGraph
-from lpsmap_core.model.inputs import count, flag
+from lpsmap_core.model.inputs import checked_count, checked_flag
 from lpsmap_core.plugins.formats import NamedGraph
 from lpsmap_core.solution.assignment import Assignment
 from lpsmap_core.solution.solution import Solution
@@ -101,8 +101,8 @@ def solve_many(
     """
     if task not in TASKS:
         raise ValueError(f"solve_many: task: got {task!r}; expected one of {', '.join(TASKS)}.")
-    flag("ordered", ordered), flag("progress", progress)
-    number = None if batch_size is None else count("batch_size", batch_size, ", or None")
+    checked_flag("ordered", ordered), checked_flag("progress", progress)
+    number = None if batch_size is None else checked_count("batch_size", batch_size, ", or None")
     workers = Workers(executor)
     if not workers.here:
         options = {"threads": 1, **options}

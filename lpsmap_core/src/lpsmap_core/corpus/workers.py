@@ -8,7 +8,7 @@ from collections.abc import Callable
 from concurrent.futures import Executor, Future, ProcessPoolExecutor, ThreadPoolExecutor
 from typing import Any
 
-from lpsmap_core.model.inputs import count, kind_of
+from lpsmap_core.model.inputs import checked_count, kind_of
 
 __all__ = ["Workers"]
 
@@ -42,7 +42,7 @@ class Workers:
         elif callable(given):
             self._make = given
         else:
-            n = count(
+            n = checked_count(
                 "solve_many: executor", given, ", an Executor, a function that makes one, or None"
             )
             self._make = lambda: _processes(n)

@@ -2,14 +2,65 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import NamedTuple
+
 import numpy as np
 
 from lpsmap_core.engine.state import sums
 from lpsmap_core.kernels.arrays import BoolArray, FloatArray
-from lpsmap_core.layout.layout import Part
+from lpsmap_core.layout.layout import Layout, Part
 from lpsmap_core.local.oracles import best_structures, which_obey, with_finite_scores
+from lpsmap_core.model.factor import Factor
 
-__all__ = ["assignment_scores", "best_additionals", "scored"]
+__all__ = [
+    "CompletedAssignment",
+    "assignment_scores",
+    "best_additionals",
+    "complete_assignment",
+    "scored",
+]
+
+
+class CompletedAssignment(NamedTuple):
+    """What the declarations of a graph say of an assignment of its variables."""
+
+    allowed: list[BoolArray]
+    """For every declaration, (n_factors,) whether its factors allow the assignment."""
+    additionals: list[FloatArray]
+    """For every declaration, the (n_factors, n_additionals) best additionals with it."""
+
+
+def complete_assignment(
+    layout: Layout,
+    factors: Sequence[Factor],
+    additional_scores: Sequence[FloatArray],
+    chosen: BoolArray,
+) -> CompletedAssignment:
+    """Return which factors of a graph allow an assignment, and their best additionals with it.
+
+    Parameters
+    ----------
+    layout, factors
+        The graph.
+    additional_scores
+        For every declaration, the (n_factors, n_additionals) scores of its additionals; ``-inf``
+        forbids.
+    chosen
+        For each variable of the graph, whether it is on.
+    """
+    part = layout.part
+    eta_v = part.by_bucket(additional_scores, factors)
+    allowed, v = best_additionals(part, eta_v, chosen[part.variables])
+    by_declaration = {id(factor): np.ones(factor.n_factors, dtype=bool) for factor in factors}
+    for b, bucket in enumerate(part.buckets):
+        of_bucket = allowed[slice(*part.blocks.first_factor[b : b + 2])]
+        for d, declaration in enumerate(bucket.declarations):
+            own = bucket.declaration == d
+            by_declaration[id(declaration)][bucket.row[own]] = of_bucket[own]
+    return CompletedAssignment(
+        [by_declaration[id(factor)] for factor in factors], part.by_declaration(v, factors)
+    )
 
 
 def best_additionals(

@@ -18,7 +18,7 @@ from lpsmap_core.engine.protocol import WarmStart
 from lpsmap_core.kernels.arrays import BoolArray, FloatArray, IntArray
 from lpsmap_core.kernels.deadlines import Deadline
 from lpsmap_core.layout.layout import Part
-from lpsmap_core.model.inputs import count, number
+from lpsmap_core.model.inputs import checked_count, checked_number
 
 __all__ = ["DECODED_NODES", "DECODED_SECONDS", "DEFAULT_GAP", "Decoded", "SearchLimits"]
 __all__ += ["decode_part", "for_search", "is_closed", "search_limits"]
@@ -80,8 +80,8 @@ def search_limits(
     """Return checked limits; the deadline counts from now."""
     expected = "a number that is not negative"
     return SearchLimits(
-        gap=number("gap", gap, expected, lambda x: 0.0 <= x < math.inf),
-        max_nodes=None if max_nodes is None else count("max_nodes", max_nodes, ", or None"),
+        gap=checked_number("gap", gap, expected, lambda x: 0.0 <= x < math.inf),
+        max_nodes=None if max_nodes is None else checked_count("max_nodes", max_nodes, ", or None"),
         deadline=Deadline(CHECKS["max_time"](max_time)),
         threads=threads_or_default(threads),
         report=report,

@@ -4,15 +4,24 @@ from __future__ import annotations
 
 import abc
 from collections.abc import Callable, Sequence
-from typing import ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
+from lpsmap_core.decoding.decode import DEFAULT_GAP, search_limits
 from lpsmap_core.decoding.program import Program, without_description
 from lpsmap_core.engine.choice import AUTO
 from lpsmap_core.kernels.arrays import FloatArray
 from lpsmap_core.model.factor import Factor
 
-__all__ = ["OWN", "Answer", "MapSolver", "MapSolverChoice", "SolverLimits", "choose_map_solver"]
-__all__ += ["find_solvers_by"]
+__all__ = [
+    "OWN",
+    "Answer",
+    "MapSolver",
+    "MapSolverChoice",
+    "SolverLimits",
+    "check_search_options",
+    "choose_map_solver",
+    "find_solvers_by",
+]
 
 OWN = "lpsmap"
 """The name of core's own search."""
@@ -65,7 +74,7 @@ class MapSolver(abc.ABC):
 
     @abc.abstractmethod
     def solve(self, program: Program, limits: SolverLimits) -> Answer:
-        """Solve a program."""
+        """Solve a program within `limits`."""
 
 
 class MapSolverChoice(NamedTuple):
@@ -121,6 +130,34 @@ def choose_map_solver(
     if obstacle:
         raise ValueError(f"solver: {name!r} cannot solve the graph, as {obstacle}. Use {OWN!r}.")
     return MapSolverChoice(solver(), False, "was asked for")
+
+
+def check_search_options(
+    *,
+    gap: Any = DEFAULT_GAP,
+    max_time: Any = None,
+    max_nodes: Any = None,
+    threads: Any = None,
+    solver: str = AUTO,
+) -> None:
+    """Refuse bad options of an exact search without one, whose kernels take long to compile.
+
+    Parameters
+    ----------
+    gap, max_time, max_nodes, threads, solver
+        As for `FactorGraph.solve_map`.
+
+    Raises
+    ------
+    TypeError
+        If an option is of another type than it should be.
+    ValueError
+        If an option is out of range, or there is no such solver.
+    ModuleNotFoundError
+        If what the solver needs is not installed.
+    """
+    search_limits(gap, max_time, max_nodes, threads, None)
+    choose_map_solver(solver, [], [], limited=max_nodes is not None)
 
 
 def _automatic(

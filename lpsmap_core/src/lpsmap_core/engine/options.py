@@ -14,7 +14,7 @@ import numpy as np
 
 from lpsmap_core.engine.threads import default_threads
 from lpsmap_core.kernels.deadlines import Deadline
-from lpsmap_core.model.inputs import count, flag, number
+from lpsmap_core.model.inputs import checked_count, checked_flag, checked_number
 
 __all__ = ["Options", "checked_options", "threads_or_default"]
 
@@ -74,29 +74,31 @@ def threads_or_default(threads: Any) -> int:
     """Return a number of threads; None stands for the default."""
     if threads is None:
         return default_threads()
-    return count("threads", threads, ", or None for all cores")
+    return checked_count("threads", threads, ", or None for all cores")
 
 
 def _tolerance(tol: Any) -> float:
-    return number("tol", tol, "a number that is not negative", _is_finite_and_not_negative)
+    return checked_number("tol", tol, "a number that is not negative", _is_finite_and_not_negative)
 
 
 def _inner_iterations(limit: Any) -> int | None:
-    return None if limit is None else count("max_inner_iter", limit, ", or None for no limit")
+    return (
+        None if limit is None else checked_count("max_inner_iter", limit, ", or None for no limit")
+    )
 
 
 def _step_size(step_size: Any) -> float | None:
     if step_size is None:
         return None
     expected = "a number that is not negative, or None for the default"
-    return number("step_size", step_size, expected, _is_finite_and_not_negative)
+    return checked_number("step_size", step_size, expected, _is_finite_and_not_negative)
 
 
 def _seconds(limit: Any) -> float | None:
     if limit is None:
         return None
     expected = "a positive number of seconds, or None for no limit"
-    return number("max_time", limit, expected, lambda seconds: seconds > 0.0)
+    return checked_number("max_time", limit, expected, lambda seconds: seconds > 0.0)
 
 
 def _is_finite_and_not_negative(x: float) -> bool:
@@ -104,13 +106,13 @@ def _is_finite_and_not_negative(x: float) -> bool:
 
 
 CHECKS: dict[str, Callable[[Any], Any]] = {
-    "max_iter": lambda limit: count("max_iter", limit),
+    "max_iter": lambda limit: checked_count("max_iter", limit),
     "max_inner_iter": _inner_iterations,
     "tol": _tolerance,
     "max_time": _seconds,
     "step_size": _step_size,
-    "adapt": lambda adapt: flag("adapt", adapt),
-    "trace": lambda trace: flag("trace", trace),
+    "adapt": lambda adapt: checked_flag("adapt", adapt),
+    "trace": lambda trace: checked_flag("trace", trace),
     "threads": threads_or_default,
 }
 """The options that users set, and what makes of each what the engine takes."""

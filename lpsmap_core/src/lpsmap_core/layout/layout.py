@@ -42,7 +42,7 @@ class Bucket:
     factors: Factors
     """What kernels are told of them."""
     variable: IntArray
-    """For each slot, its variable: an id of the graph in a `Layout`, else of the `Part`."""
+    """For each slot, its variable, by its id in the graph if of a `Layout`, else in the `Part`."""
     negated: BoolArray
     component: IntArray
     """For each factor, its component, numbered likewise; -1 for a factor of no variables."""
@@ -73,7 +73,7 @@ class Bucket:
         return int(self.additional_offsets[-1])
 
     def select(self, rows: IntArray) -> Bucket:
-        """Return the bucket of some of the factors."""
+        """Return the bucket of some of the factors, `rows`."""
         slots = ranges(self.offsets, rows)
         return Bucket(
             type=self.type,
@@ -157,7 +157,7 @@ class Part:
     sizes: IntArray
     """For each component, its number of links."""
     direct: BoolArray
-    """For each component, whether it is one factor of distinct variables: solved without ADMM."""
+    """For each component, whether it is one factor of distinct variables, solved without ADMM."""
     kept: dict[Any, Any]
     """What engines make once of the links and of what is said here; other graphs of the same links
     share it, whose factors may be of other types, with other parameters."""
@@ -209,11 +209,11 @@ class Part:
         return numbers.copy() if self.whole else numbers[self.variables]
 
     def links_of(self, b: int) -> slice:
-        """Return where a bucket lies in arrays of links."""
+        """Return where bucket `b` lies in arrays of links."""
         return slice(*self.blocks.first_link[b : b + 2])
 
     def additionals_of(self, b: int) -> slice:
-        """Return where a bucket lies in arrays of additionals."""
+        """Return where bucket `b` lies in arrays of additionals."""
         return slice(*self.blocks.first_additional[b : b + 2])
 
     def by_declaration(self, values: FloatArray, factors: Sequence[Factor]) -> list[FloatArray]:
@@ -235,7 +235,7 @@ class Part:
     def by_bucket(
         self, arrays: Sequence[FloatArray], factors: Sequence[Factor], own: bool = True
     ) -> FloatArray:
-        """Return an (n_factors, n_additionals) array a declaration as flat numbers.
+        """Return `arrays`, an (n_factors, n_additionals) one a declaration, as flat numbers.
 
         A copy, unless they need not be the caller's `own`.
         """
@@ -306,7 +306,7 @@ class Layout:
     part: Part
 
     def like(self, other: Layout) -> bool:
-        """Whether the graphs differ in nothing but scores and parameters."""
+        """Whether the graph differs from an `other` in nothing but scores and parameters."""
         if self is other:
             return True
         if self.n_variables != other.n_variables or len(self.buckets) != len(other.buckets):

@@ -19,14 +19,14 @@ __all__ = [
     "broadcast",
     "check_readable",
     "checked_shape",
-    "count",
+    "checked_count",
     "count_or_flag",
     "finite_numbers",
-    "flag",
+    "checked_flag",
     "given_scores",
     "integer_array",
     "kind_of",
-    "number",
+    "checked_number",
     "real_numbers",
     "refuse_beyond_memory",
     "truth_values",
@@ -86,7 +86,7 @@ def check_readable(name: str, value: Any) -> None:
 
 
 def kind_of(value: Any) -> str:
-    """Return what an error calls something of a type that it should not have: "an int"."""
+    """Return what an error calls a `value` of a type that it should not have: "an int"."""
     if value is None:
         return "None"
     if isinstance(value, type):
@@ -97,6 +97,13 @@ def kind_of(value: Any) -> str:
 
 def checked_shape(name: str, shape: Any) -> tuple[int, ...]:
     """Return a shape as a tuple; one number is that of one axis.
+
+    Parameters
+    ----------
+    name
+        What an error calls it.
+    shape
+        Sizes, or one size.
 
     Raises
     ------
@@ -116,6 +123,13 @@ def checked_shape(name: str, shape: Any) -> tuple[int, ...]:
 
 def real_numbers(name: str, value: Any) -> npt.NDArray[Any]:
     """Return numbers as a NumPy array of their own dtype.
+
+    Parameters
+    ----------
+    name
+        What an error calls them.
+    value
+        Numbers of any shape.
 
     Raises
     ------
@@ -176,6 +190,13 @@ def finite_numbers(
 def broadcast(name: str, array: npt.NDArray[Any], shape: tuple[int, ...]) -> npt.NDArray[Any]:
     """Return an array broadcast to a shape, in C order.
 
+    Parameters
+    ----------
+    name
+        What an error calls it.
+    array, shape
+        The array, and the shape that it gets.
+
     Raises
     ------
     ValueError
@@ -190,7 +211,14 @@ def broadcast(name: str, array: npt.NDArray[Any], shape: tuple[int, ...]) -> npt
 
 
 def whole_numbers(name: str, value: Any) -> npt.NDArray[Any]:
-    """Return numbers that count something, those beyond `MOST` as `MOST`.
+    """Return numbers that count something; those beyond 2^62 as 2^62.
+
+    Parameters
+    ----------
+    name
+        What an error calls them.
+    value
+        Whole numbers of any shape.
 
     Raises
     ------
@@ -259,6 +287,13 @@ def booleans(name: str, value: Any, of: str) -> npt.NDArray[np.bool_]:
 def truth_values(name: str, value: Any) -> npt.NDArray[np.bool_]:
     """Return truth values as an array of booleans; zeros and ones are such, words are not.
 
+    Parameters
+    ----------
+    name
+        What an error calls them.
+    value
+        Truth values of any shape.
+
     Raises
     ------
     TypeError
@@ -272,8 +307,15 @@ def truth_values(name: str, value: Any) -> npt.NDArray[np.bool_]:
     return array.astype(np.bool_)
 
 
-def flag(name: str, value: Any) -> bool:
+def checked_flag(name: str, value: Any) -> bool:
     """Return one truth value.
+
+    Parameters
+    ----------
+    name
+        What an error calls it.
+    value
+        Anything; True, False, 0 and 1 pass, and arrays that hold one of these.
 
     Raises
     ------
@@ -288,8 +330,19 @@ def flag(name: str, value: Any) -> bool:
     return bool(array)
 
 
-def count(name: str, given: Any, otherwise: str = "", least: int = 1) -> int:
+def checked_count(name: str, given: Any, otherwise: str = "", least: int = 1) -> int:
     """Return one integer of at least `least`, as Python's own.
+
+    Parameters
+    ----------
+    name
+        What an error calls it.
+    given
+        Anything; integers pass, and arrays that hold one.
+    otherwise
+        What else the caller accepts, for the error, such as ``", or None"``.
+    least
+        The smallest integer that passes.
 
     Raises
     ------
@@ -337,13 +390,24 @@ def _memory() -> int:
 
 
 def count_or_flag(name: str, given: Any) -> int:
-    """Return one integer of at least 0, or a truth value as 0 or 1; as `count` otherwise."""
+    """Return one integer of at least 0, or a truth value as 0 or 1; else as `checked_count`."""
     plain = _plain(given)
-    return count(name, int(plain) if isinstance(plain, bool) else plain, least=0)
+    return checked_count(name, int(plain) if isinstance(plain, bool) else plain, least=0)
 
 
-def number(name: str, given: Any, expected: str, accepts: Callable[[float], bool]) -> float:
+def checked_number(name: str, given: Any, expected: str, accepts: Callable[[float], bool]) -> float:
     """Return one real number that is accepted, as Python's own.
+
+    Parameters
+    ----------
+    name
+        What an error calls it.
+    given
+        Anything; real numbers pass, and arrays that hold one.
+    expected
+        What is accepted, for the error, such as ``"a positive number"``.
+    accepts
+        Returns whether a number is accepted.
 
     Raises
     ------

@@ -10,7 +10,7 @@ import numpy.typing as npt
 from lpsmap_core.kernels.arrays import BoolArray, IntArray
 from lpsmap_core.model.inputs import broadcast, real_numbers, whole_numbers
 
-__all__ = ["check_one_reading", "checked_lengths", "checked_mask", "within_lengths"]
+__all__ = ["checked_lengths", "checked_mask", "refuse_ambiguous_lengths", "within_lengths"]
 
 Shape = tuple[int, ...]
 
@@ -37,6 +37,13 @@ def checked_lengths(
         The event axes that lengths cut.
     named
         Those of them that the type names, which are cut to one length; None if it names none.
+
+    Raises
+    ------
+    TypeError
+        If they are not numbers.
+    ValueError
+        If they are not whole, do not fit the shape or an axis, or have two readings.
     """
     batch, longest = shape[:split], np.array([shape[split + axis] for axis in axes])
     array = whole_numbers(f"{name}: lengths", lengths)
@@ -50,7 +57,7 @@ def checked_lengths(
             f"the declaration{f', or {(*batch, len(axes))}' if len(axes) > 1 else ''}."
         )
     if named is None:
-        check_one_reading(name, array.shape, batch, len(axes))
+        refuse_ambiguous_lengths(name, array.shape, batch, len(axes))
     if array.shape == batch:
         array = np.stack([array] * len(axes), axis=-1)
     array = array.reshape(-1, len(axes))
@@ -64,8 +71,17 @@ def checked_lengths(
     return np.ascontiguousarray(array)
 
 
-def check_one_reading(name: str, shape: Shape, batch: Shape, k: int) -> None:
+def refuse_ambiguous_lengths(name: str, shape: Shape, batch: Shape, k: int) -> None:
     """Refuse lengths of the batch's shape that could be `k` lengths for all of its last axis.
+
+    Parameters
+    ----------
+    name
+        The factor type, for messages.
+    shape, batch
+        The shapes of the lengths and of the batch.
+    k
+        How many lengths a factor can have.
 
     Raises
     ------

@@ -16,7 +16,7 @@ __all__ = [
     "PartlyConstrained",
     "bounded_sums",
     "constraints_of",
-    "one_of_each",
+    "one_of_each_group",
 ]
 
 
@@ -60,7 +60,7 @@ class LinearConstraints:
 
     @classmethod
     def together(cls, *parts: LinearConstraints) -> LinearConstraints:
-        """Return all rows of several constraints on the same entries."""
+        """Return all rows of several constraints, `parts`, on the same entries."""
         first = np.cumsum([0, *(len(part.low) for part in parts)])
         return cls(
             np.concatenate([part.row + at for part, at in zip(parts, first, strict=False)]),
@@ -97,8 +97,8 @@ def constraints_of(factor: Factor) -> LinearConstraints | None:
     return None
 
 
-def one_of_each(factor: Factor, group_size: npt.ArrayLike) -> LinearConstraints:
-    """Return that exactly one slot is on of every so many that follow each other in a factor.
+def one_of_each_group(factor: Factor, group_size: npt.ArrayLike) -> LinearConstraints:
+    """Return constraints by which one slot of every group of consecutive ones is on.
 
     Parameters
     ----------

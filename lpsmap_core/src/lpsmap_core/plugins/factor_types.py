@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from lpsmap_core.plugins.formats import FileFormatError
-from lpsmap_core.plugins.packs import advice
+from lpsmap_core.plugins.packs import missing_name_advice
 from lpsmap_core.plugins.registry import installed
 
 __all__ = ["factor_named"]
@@ -24,6 +24,7 @@ def factor_named(name: str) -> Any:
     types = installed().factors
     if name not in types:
         raise FileFormatError(
-            f"type is {name!r}; expected an installed factor type; {advice(name, types)}"
+            f"type is {name!r}; expected an installed factor type; "
+            f"{missing_name_advice(name, types)}"
         )
     return types[name].value

@@ -8,7 +8,7 @@ from collections.abc import Collection, Mapping
 
 from lpsmap_core.plugins.disabled import DISABLE, is_left_out
 
-__all__ = ["FACE", "advice"]
+__all__ = ["FACE", "missing_name_advice"]
 
 FACE = (
     *("ConvergenceWarning", "Factor", "FactorGraph", "Solution", "Status", "Variables"),
@@ -28,7 +28,7 @@ PACKS = {
 }
 
 
-def advice(name: str, installed: Collection[str]) -> str:
+def missing_name_advice(name: str, installed: Collection[str]) -> str:
     """Return what to do about a name that nothing installed has.
 
     Parameters

@@ -32,10 +32,17 @@ from lpsmap_core.kernels.records import (
     Product,
     largest_arity,
 )
-from lpsmap_core.projections.tolerance import LEVEL, slack
+from lpsmap_core.projections.tolerance import BOUND_LEVEL, bound_slack
 
-__all__ = ["AT_LEAST", "AT_MOST", "EXACTLY", "multiply_rows"]
-__all__ += ["project_box_rows", "project_simplex_rows", "threshold"]
+__all__ = [
+    "AT_LEAST",
+    "AT_MOST",
+    "EXACTLY",
+    "project_budget_rows",
+    "project_simplex_rows",
+    "simplex_threshold",
+    "sum_constrained_jvp",
+]
 
 AT_MOST, EXACTLY, AT_LEAST = -1.0, 0.0, 1.0
 """Senses of the sum constraint: the sign of what its two sides may differ by."""
@@ -73,7 +80,7 @@ def project_simplex_rows(
         t, s, guessing = 0.0, np.inf, True
         while s == np.inf:
             guess = _fill(lo, hi, a, delta, face, x, q)
-            t, s = threshold(hi - lo, guess if guessing else -np.inf, x, q)
+            t, s = simplex_threshold(hi - lo, guess if guessing else -np.inf, x, q)
             guessing = False
         if tight and (t + s) * sense > 0.0:  # the multiplier has the wrong sign
             _clip_row(lo, hi, a, delta, z, face)
@@ -109,7 +116,9 @@ def _fill(
 
 
 @leaf
-def threshold(n: np.uint64, guess: float, x: FloatArray, q: FloatArray) -> tuple[float, float]:
+def simplex_threshold(
+    n: np.uint64, guess: float, x: FloatArray, q: FloatArray
+) -> tuple[float, float]:
     """Return ``t, s`` with ``sum_i max(0, x_i - (t + s) q_i) = 1``.
 
     Newton's method from the left on a convex function: the slots above the threshold only ever
@@ -167,10 +176,10 @@ def _write_simplex_row(
 
     Of its two parts, `s` is the one that has all its digits.
     """
-    level, free = LEVEL / (hi - lo), 0
+    level, free = BOUND_LEVEL / (hi - lo), 0
     for i in range(lo, hi):
         value = (a[i] - t * delta[i]) - s * delta[i]
-        above = delta[i] * value > slack(level, delta[i] * a[i])
+        above = delta[i] * value > bound_slack(level, delta[i] * a[i])
         z[i] = max(value, 0.0) * above
         face[i] = not above  # LOWER or FREE
         free += above
@@ -201,7 +210,7 @@ def _clip_row(
     total = 0.0
     for i in range(lo, hi):
         m, upper = delta[i] * a[i], 1.0 / delta[i]
-        at_upper = m >= 1.0 - LEVEL
+        at_upper = m >= 1.0 - BOUND_LEVEL
         total += min(max(m, 0.0), 1.0)
         z[i] = upper if at_upper else max(a[i], 0.0)
         face[i] = (m <= 0.0) * LOWER + at_upper * UPPER
@@ -212,7 +221,7 @@ def _clip_row(
 
 
 @kernel
-def project_box_rows(
+def project_budget_rows(
     rows: IntArray, factors: Factors, scores: LocalScores, solution: LocalSolution
 ) -> None:
     """Project rows under ``sum_i c_i delta_i z_i <= B``, or ``=`` where that is asked.
@@ -244,7 +253,7 @@ def project_box_rows(
             _clip_row(lo, hi, a, delta, z, face)
             continue
         tau, correction = _multiplier(n, x, q, c, budget, total)
-        level = LEVEL * min(1.0, budget / all_costs) if all_costs > 0.0 else 0.0
+        level = BOUND_LEVEL * min(1.0, budget / all_costs) if all_costs > 0.0 else 0.0
         _write_box_row(lo, hi, a, delta, costs, tau, correction, level, z, face)
 
 
@@ -305,7 +314,7 @@ def _write_box_row(
     for i in range(lo, hi):
         w = delta[i] * costs[i] if costs.size > 0 else delta[i]
         value = (a[i] + tau * w) + correction * w
-        m, margin = delta[i] * value, slack(level, delta[i] * a[i])
+        m, margin = delta[i] * value, bound_slack(level, delta[i] * a[i])
         z[i], face[i] = value, FREE
         if m <= margin:
             z[i], face[i] = 0.0, LOWER
@@ -317,7 +326,9 @@ def _write_box_row(
 
 
 @leaf
-def multiply_rows(rows: IntArray, factors: Factors, direction: Direction, product: Product) -> None:
+def sum_constrained_jvp(
+    rows: IntArray, factors: Factors, direction: Direction, product: Product
+) -> None:
     """Project vectors onto the faces: off the free slots 0; orthogonal to w if ``branch`` is 1."""
     offsets, costs = factors.offsets, factors.link_parameter
     delta, face, branch = direction.delta, direction.face, direction.branch

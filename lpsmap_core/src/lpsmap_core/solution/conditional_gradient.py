@@ -39,7 +39,7 @@ from lpsmap_core.local.active.sets import ActiveSets
 from lpsmap_core.local.forced import ORACLE, decide
 from lpsmap_core.local.vertices import Vertices, structure_scores
 from lpsmap_core.model.factor import Factor
-from lpsmap_core.model.inputs import count, kind_of, number
+from lpsmap_core.model.inputs import checked_count, checked_number, kind_of
 from lpsmap_core.model.unused import forget_unused
 from lpsmap_core.solution.distribution import Distribution, Distributions
 from lpsmap_core.solution.report import ConvergenceWarning
@@ -169,9 +169,9 @@ def conditional_gradient(
     array([0.6, 0.4, 0. ])
     """
     _check_variant(variant)
-    max_iter = count("max_iter", max_iter)
+    max_iter = checked_count("max_iter", max_iter)
     # the gap reaches zero only by luck
-    tol = number("tol", tol, "a positive number, such as 1e-10", lambda x: 0.0 < x < np.inf)
+    tol = checked_number("tol", tol, "a positive number, such as 1e-10", lambda x: 0.0 < x < np.inf)
     problem = _SingleFactor(factor)
     mixture = _Mixture(problem.first_structure())
     trace = []

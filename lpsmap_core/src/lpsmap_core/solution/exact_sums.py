@@ -6,13 +6,13 @@ import numpy as np
 
 from lpsmap_core.kernels.arrays import FloatArray, IntArray
 
-__all__ = ["add_exactly", "sums_in_two"]
+__all__ = ["add_exactly", "sum_exactly"]
 
 PLAIN = 1e3
 """Numbers up to this are summed plainly: they lose no digit that matters."""
 
 
-def sums_in_two(owner: IntArray, values: FloatArray, n: int) -> tuple[FloatArray, FloatArray]:
+def sum_exactly(owner: IntArray, values: FloatArray, n: int) -> tuple[FloatArray, FloatArray]:
     """Return the sums of `n` groups of finite numbers, and what these sums lack.
 
     Parameters
@@ -36,7 +36,7 @@ def sums_in_two(owner: IntArray, values: FloatArray, n: int) -> tuple[FloatArray
 
 
 def add_exactly(a: FloatArray, b: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Return sums, and what these lack (Knuth)."""
+    """Return the sums of `a` and `b`, and what these lack (Knuth)."""
     with np.errstate(invalid="ignore", over="ignore"):
         total = a + b
         of_b = total - a

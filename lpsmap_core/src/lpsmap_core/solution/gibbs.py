@@ -14,10 +14,10 @@ from lpsmap_core.kernels.records import Scores
 from lpsmap_core.local.vertices import Vertices
 from lpsmap_core.model.factor import Factor
 from lpsmap_core.model.inference import Beliefs, Found
-from lpsmap_core.model.inputs import count, real_numbers, refuse_beyond_memory
+from lpsmap_core.model.inputs import checked_count, real_numbers, refuse_beyond_memory
 from lpsmap_core.model.unused import forget_unused
 from lpsmap_core.solution.distribution import Distributions
-from lpsmap_core.solution.exact_sums import add_exactly, sums_in_two
+from lpsmap_core.solution.exact_sums import add_exactly, sum_exactly
 
 __all__ = ["Gibbs"]
 
@@ -80,7 +80,7 @@ class Gibbs:
         self._rows: IntArray = np.flatnonzero(~self._wrong)
         self._scores = Scores(np.where(self._negated, -of_slots, of_slots), additionals.reshape(-1))
         shown = self._negated & np.isfinite(of_slots)  # such a variable is on while its slot is off
-        self._constant = sums_in_two(self._owner[shown], of_slots[shown], factor.n_factors)
+        self._constant = sum_exactly(self._owner[shown], of_slots[shown], factor.n_factors)
 
     # ---------------------------------------------------------------- sums over all structures
 
@@ -158,7 +158,7 @@ class Gibbs:
         Distributions
             Of `n` structures of probability ``1 / n`` each.
         """
-        n = count("sample: n", n)
+        n = checked_count("sample: n", n)
         refuse_beyond_memory("sample: n", n, STRUCTURE * self.factor.n_factors)
         random = np.random.default_rng(seed)
         found = self.factor.inference().sample(self._rows, self._scores, n, random)
@@ -172,7 +172,7 @@ class Gibbs:
         Distributions
             Of the structures with their probabilities; fewer where there are no more.
         """
-        k = count("k_best: k", k)
+        k = checked_count("k_best: k", k)
         refuse_beyond_memory("k_best: k", k, STRUCTURE * self.factor.n_factors)
         inference = self.factor.inference()
         if k > MANY:
@@ -253,7 +253,7 @@ class Gibbs:
             entries.append(values[row, place] * own[place])
         row, entry = np.concatenate(rows), np.concatenate(entries)
         finite = np.isfinite(entry)
-        score, rest = sums_in_two(row[finite], entry[finite], n * k)
+        score, rest = sum_exactly(row[finite], entry[finite], n * k)
         found = self._less_log_partition(score, rest, np.repeat(np.arange(n), k))
         np.add.at(found, row[~finite], entry[~finite])
         found = found.reshape(n, k)
@@ -363,7 +363,7 @@ class Gibbs:
         place += np.arange(len(place))
         owner, number = chosen // max(n, 1), entry[place].astype(np.int64)
         rows = np.repeat(np.arange(len(chosen)), size[chosen])
-        score, rest = sums_in_two(
+        score, rest = sum_exactly(
             rows, value[place] * self._scores_of(owner[rows], number), len(chosen)
         )
         if probability is None:

@@ -16,7 +16,7 @@ from lpsmap_core.decoding.far_scores import as_given, bring_near
 from lpsmap_core.decoding.k_best import Ranked, k_best
 from lpsmap_core.kernels.arrays import FloatArray
 from lpsmap_core.kernels.interrupts import Watch
-from lpsmap_core.model.inputs import count
+from lpsmap_core.model.inputs import checked_count
 from lpsmap_core.solution.assignment import Assignment
 from lpsmap_core.solution.solution import Solution
 
@@ -36,7 +36,7 @@ def most_ranked(k: Any) -> int:
     ValueError
         If it is less than 1, or more than can be kept.
     """
-    found = count("k_best: k", k)
+    found = checked_count("k_best: k", k)
     if found > MOST:
         raise ValueError(f"k_best: k: got {found}; expected at most {MOST}, since all are kept.")
     return found

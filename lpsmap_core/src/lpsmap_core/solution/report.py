@@ -17,7 +17,7 @@ from lpsmap_core.model.factor import Factor
 from lpsmap_core.solution.assignment import Assignment
 from lpsmap_core.solution.solution import Solution
 
-__all__ = ["ConvergenceWarning", "log", "report", "report_unproved", "warn"]
+__all__ = ["ConvergenceWarning", "log", "report", "report_unproved", "warn_unsolved"]
 
 logger = logging.getLogger("lpsmap")
 
@@ -92,13 +92,20 @@ def report(solution: Solution, shapes: Callable[[], Shapes], refuses: bool) -> N
     if solution.contradictions:
         component, named = next(iter(solution.contradictions.items()))
         details.append(f"Component {component} has no solution because of {_list(named)}.")
-    warn(words, details)
+    warn_unsolved(words, details)
 
 
-def warn(words: Sequence[str], details: Sequence[str]) -> None:
+def warn_unsolved(words: Sequence[str], details: Sequence[str]) -> None:
     """Warn about the line of the user in words without numbers, and log the numbers.
 
     Python's filters take messages that differ in a number for different ones.
+
+    Parameters
+    ----------
+    words
+        The sentences of a `ConvergenceWarning`.
+    details
+        Sentences with the numbers.
     """
     logger.info("%s", " ".join(details))
     message = ConvergenceWarning("lpsmap: " + " ".join(words), " ".join(details))
@@ -176,7 +183,7 @@ def report_unproved(assignment: Assignment, shapes: Callable[[], Shapes], refuse
         if count:
             words.append(f"Components {said}")
             details.append(f"{count} of {n} components {said}")
-    warn(words, details)
+    warn_unsolved(words, details)
 
 
 def _non_finite_message(scores: FloatArray, shapes: Shapes) -> str:

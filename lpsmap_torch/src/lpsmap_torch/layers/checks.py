@@ -9,7 +9,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from lpsmap_core.model.inputs import check_readable, kind_of
+from lpsmap_core.api import check_readable, kind_of
 
 __all__ = [
     "check_ends",

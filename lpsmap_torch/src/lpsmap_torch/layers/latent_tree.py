@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, ClassVar
 
 from lpsmap_core import Factor, Variables
-from lpsmap_core.model.inputs import count
+from lpsmap_core.api import checked_count
 from lpsmap_torch.layers.checks import leading, present
 from lpsmap_torch.layers.layer import Layer, Lengths, Mask, factor_type
 from lpsmap_torch.layers.layout import Declared
@@ -58,7 +58,7 @@ class LatentTree(Layer):
     ) -> None:
         super().__init__(**options)
         if budget is not None:
-            budget = count("LatentTree: budget", budget, least=0)
+            budget = checked_count("LatentTree: budget", budget, least=0)
         elif budget_root:
             raise ValueError(
                 "LatentTree: budget_root is True but budget is None; expected a budget. Set it."

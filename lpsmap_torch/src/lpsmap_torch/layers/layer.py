@@ -13,9 +13,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from lpsmap_core import Distributions, Factor, FactorGraph, Status, Variables
-from lpsmap_core.engine.options import checked_options
-from lpsmap_core.plugins.packs import advice
-from lpsmap_core.plugins.registry import installed
+from lpsmap_core.api import checked_options, installed, missing_name_advice
 from lpsmap_torch.function import attach_probabilities
 from lpsmap_torch.graph import TorchFactorGraph
 from lpsmap_torch.layers.checks import (
@@ -72,16 +70,7 @@ class Layer(nn.Module):
         threads: int | None = None,
     ) -> None:
         super().__init__()
-        checked_options(
-            max_iter=max_iter,
-            max_inner_iter=max_inner_iter,
-            tol=tol,
-            step_size=None,
-            adapt=True,
-            trace=False,
-            max_time=None,
-            threads=threads,
-        )
+        checked_options(max_iter=max_iter, max_inner_iter=max_inner_iter, tol=tol, threads=threads)
         self.max_iter, self.max_inner_iter = max_iter, max_inner_iter
         self.tol, self.threads = tol, threads
 
@@ -296,7 +285,7 @@ def factor_type(name: str) -> Any:
     """
     factors = installed().factors
     if name not in factors:
-        raise ImportError(f"{name}: no such factor type; {advice(name, factors)}")
+        raise ImportError(f"{name}: no such factor type; {missing_name_advice(name, factors)}")
     return factors[name].value
 
 

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from lpsmap_core import Variables
-from lpsmap_core.model.inputs import count
+from lpsmap_core.api import checked_count
 from lpsmap_torch.layers.checks import leading, present
 from lpsmap_torch.layers.layer import Layer, Lengths, Mask, factor_type
 from lpsmap_torch.layers.layout import Declared, Tied
@@ -47,7 +47,7 @@ class Rationale(Layer):
 
     def __init__(self, budget: int, transition: float = 0.0, **options: Any) -> None:
         super().__init__(**options)
-        self.budget = count("Rationale: budget", budget, least=0)
+        self.budget = checked_count("Rationale: budget", budget, least=0)
         self.first_transition = float(transition)
         self.transition = nn.Parameter(torch.empty(1))
         self.reset_parameters()

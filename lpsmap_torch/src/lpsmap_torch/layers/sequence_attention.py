@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from lpsmap_core import Variables
-from lpsmap_core.model.inputs import count
+from lpsmap_core.api import checked_count
 from lpsmap_torch.layers.layer import Lengths, Mask, factor_type
 from lpsmap_torch.layers.layout import Declared, Tied
 from lpsmap_torch.layers.pairs import PairLayer
@@ -51,7 +51,7 @@ class SequenceAttention(PairLayer):
 
     def __init__(self, reach: int = 2, **options: Any) -> None:
         super().__init__(**options)
-        self.reach = reach = count("SequenceAttention: reach", reach)
+        self.reach = reach = checked_count("SequenceAttention: reach", reach)
         self.initial = nn.Parameter(torch.empty(reach))
         self.distances = nn.Parameter(torch.empty(2 * reach + 1))
         self.final = nn.Parameter(torch.empty(reach))

@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from lpsmap_core import Variables
-from lpsmap_core.model.inputs import count, flag
+from lpsmap_core.api import checked_count, checked_flag
 from lpsmap_torch.layers.checks import present
 from lpsmap_torch.layers.layer import Layer, Lengths, Mask, factor_type
 from lpsmap_torch.layers.layout import Declared
@@ -40,8 +40,8 @@ class TopK(Layer):
 
     def __init__(self, k: int, exact: bool = True, **options: Any) -> None:
         super().__init__(**options)
-        self.k = count("TopK: k", k, least=0)
-        self.exact = flag("TopK: exact", exact)
+        self.k = checked_count("TopK: k", k, least=0)
+        self.exact = checked_flag("TopK: exact", exact)
 
     def declare(self, u: Variables, lengths: Lengths, mask: Mask, n_weights: int) -> Declared:
         """Return a subset an instance."""

@@ -10,8 +10,7 @@ import torch
 from torch import Tensor
 
 from lpsmap_core import Assignment, Solution, Status, Variables
-from lpsmap_core.kernels.arrays import FloatArray
-from lpsmap_core.solution.report import warn
+from lpsmap_core.api import FloatArray, warn_unsolved
 from lpsmap_torch.graph import TorchFactorGraph
 from lpsmap_torch.losses.given import given_additionals, refuse_forbidden
 from lpsmap_torch.losses.labels import Items, Labels, all_variables
@@ -164,7 +163,7 @@ def _report_negative(total: FloatArray, size: FloatArray, best: Found, items: It
     above = total + items.sums(items.of_component, gap)
     wrong = np.flatnonzero(above < -APPROXIMATE * (1.0 + size))
     if wrong.size:
-        warn(
+        warn_unsolved(
             [
                 "Losses of items are negative by an approximate solve, and count as 0: raise "
                 "max_iter, or lower tol."

@@ -10,9 +10,7 @@ import torch
 from torch import Tensor
 
 from lpsmap_core import Factor, Variables
-from lpsmap_core.kernels.arrays import FloatArray
-from lpsmap_core.layout.layout import Layout, build_layout
-from lpsmap_core.solution.exact_sums import add_exactly
+from lpsmap_core.api import FloatArray, Layout, add_exactly, build_layout
 from lpsmap_torch.graph import TorchFactorGraph
 from lpsmap_torch.losses.given import given_additionals, refuse_forbidden
 from lpsmap_torch.losses.labels import Items, Labels, all_variables
@@ -119,7 +117,7 @@ def _completions(graph: TorchFactorGraph, scores: FloatArray, labels: Labels, it
             "ones that its factor allows together, or NaN for what is not known."
         )
     on = np.where(labels.known == 1.0, scores, 0.0)
-    worth, rest = items.sums_in_two(items.of_variable, on)
+    worth, rest = items.sum_exactly(items.of_variable, on)
     worth, lost = add_exactly(given.worth, worth)
     return given._replace(worth=worth, rest=given.rest + rest + lost)
 
@@ -133,7 +131,7 @@ def _structure(
     nu = given_additionals(layout, graph.factors, eta_v, known, items)
     on = np.where(known == 1.0, graph.flat_scores(), 0.0)
     marginals, additionals = [], []
-    worth, rest = items.sums_in_two(items.of_variable, on)
+    worth, rest = items.sum_exactly(items.of_variable, on)
     for factor, eta, n, m, like_n in zip(
         graph.factors, eta_v, nu, like.marginals, like.additionals, strict=True
     ):
@@ -142,7 +140,7 @@ def _structure(
         marginals.append(torch.from_numpy(slots).to(m))
         additionals.append(torch.from_numpy(n).to(like_n).reshape(like_n.shape))
         owner = np.repeat(items.of_rows(factor), factor.n_additionals)
-        high, low = items.sums_in_two(owner, (np.where(n != 0.0, eta, 0.0) * n).reshape(-1))
+        high, low = items.sum_exactly(owner, (np.where(n != 0.0, eta, 0.0) * n).reshape(-1))
         worth, lost = add_exactly(worth, high)
         rest = rest + low + lost
     return Sums(worth, rest, marginals, additionals)
@@ -163,8 +161,9 @@ def _refuse_shared(layout: Layout) -> None:
     ValueError
         If there are some.
     """
-    number = np.bincount(layout.part.blocks.component, minlength=1)
-    if number.max() > 1:
+    of_factors = [np.empty(0, dtype=np.int64), *(bucket.component for bucket in layout.buckets)]
+    component = np.concatenate(of_factors)
+    if np.bincount(component[component >= 0], minlength=1).max() > 1:
         raise ValueError(
             "CRFLoss: factors share variables, and there is no log-partition function of several "
             "together; expected one factor an item, or some that share none. SparseMAPLoss and "

@@ -7,9 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from lpsmap_core import Factor
-from lpsmap_core.decoding.assignments import best_additionals
-from lpsmap_core.kernels.arrays import BoolArray, FloatArray
-from lpsmap_core.layout.layout import Layout, Part
+from lpsmap_core.api import BoolArray, FloatArray, Layout, complete_assignment
 from lpsmap_torch.losses.labels import Items
 
 __all__ = ["given_additionals", "refuse_forbidden"]
@@ -38,19 +36,17 @@ def given_additionals(
     ValueError
         If a factor does not allow them.
     """
-    part = layout.part
-    eta_v = part.by_bucket(additional_scores, factors)
-    eta_v = np.where(eta_v < np.inf, eta_v, 0.0)
-    allowed, v = best_additionals(part, eta_v, known[part.variables] > 0.5)
-    counted = items.of_component[part.blocks.component] >= 0
-    wrong = np.flatnonzero(~allowed & counted)
-    if wrong.size:
-        item = items.of_component[part.blocks.component[wrong[0]]]
-        raise ValueError(
-            f"target: item {item} is none that {_name(part, int(wrong[0]))} allows; expected zeros "
-            "and ones that all factors agree with, or NaN for what is not known."
-        )
-    return part.by_declaration(v, factors)
+    eta_v = [np.where(scores < np.inf, scores, 0.0) for scores in additional_scores]
+    completed = complete_assignment(layout, factors, eta_v, known > 0.5)
+    for factor, allowed in zip(factors, completed.allowed, strict=True):
+        item = items.of_rows(factor)
+        wrong = np.flatnonzero(~allowed & (item >= 0))
+        if wrong.size:
+            raise ValueError(
+                f"target: item {item[wrong[0]]} is none that {type(factor).__name__} allows; "
+                "expected zeros and ones that all factors agree with, or NaN for what is not known."
+            )
+    return completed.additionals
 
 
 def refuse_forbidden(scores: FloatArray, on: BoolArray, items: Items) -> None:
@@ -67,12 +63,3 @@ def refuse_forbidden(scores: FloatArray, on: BoolArray, items: Items) -> None:
             f"target: item {items.of_variable[wrong[0]]} has a variable on that a score of -inf "
             "forbids; expected 0 there, or a finite score."
         )
-
-
-def _name(part: Part, number: int) -> str:
-    """Return the type of a factor, numbered over all buckets."""
-    for bucket in part.buckets:
-        if number < bucket.n_factors:
-            return type(bucket.declarations[0]).__name__
-        number -= bucket.n_factors
-    raise IndexError(number)

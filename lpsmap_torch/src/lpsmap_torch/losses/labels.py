@@ -8,10 +8,7 @@ import numpy as np
 from torch import Tensor
 
 from lpsmap_core import Factor, FactorGraph, Variables
-from lpsmap_core.kernels.arrays import BoolArray, FloatArray, IntArray
-from lpsmap_core.layout.layout import Layout
-from lpsmap_core.model.inputs import real_numbers
-from lpsmap_core.solution.exact_sums import sums_in_two
+from lpsmap_core.api import BoolArray, FloatArray, IntArray, Layout, real_numbers, sum_exactly
 from lpsmap_torch.graph import in_factors
 from lpsmap_torch.readable import numbers
 
@@ -187,7 +184,7 @@ class Items:
         total = np.bincount(item[counted], values[counted], minlength=self.n_items)
         return total.astype(np.float64)
 
-    def sums_in_two(self, item: IntArray, values: FloatArray) -> tuple[FloatArray, FloatArray]:
+    def sum_exactly(self, item: IntArray, values: FloatArray) -> tuple[FloatArray, FloatArray]:
         """Return the sums, and what they lack of the exact ones."""
         counted = item >= 0
-        return sums_in_two(item[counted], values[counted], self.n_items)
+        return sum_exactly(item[counted], values[counted], self.n_items)

@@ -9,11 +9,7 @@ import torch
 from torch import Tensor
 
 from lpsmap_core import Assignment, Solution, Variables
-from lpsmap_core.decoding.decode import DEFAULT_GAP, search_limits
-from lpsmap_core.decoding.solvers import choose_map_solver
-from lpsmap_core.engine.choice import AUTO
-from lpsmap_core.kernels.arrays import FloatArray
-from lpsmap_core.model.inputs import flag
+from lpsmap_core.api import FloatArray, check_search_options, checked_flag
 from lpsmap_torch.graph import TorchFactorGraph
 from lpsmap_torch.losses.comparison import maxima_compared
 from lpsmap_torch.losses.labels import Labels, labels_of, read_target
@@ -36,8 +32,8 @@ __all__ = [
 ]
 
 
-SEARCH = {"gap": DEFAULT_GAP, "max_time": None, "max_nodes": None, "threads": None}
-"""Options of a search for the best structures, and what they are by default."""
+SEARCH = "gap", "max_time", "max_nodes", "threads", "solver"
+"""Options of an exact search for the best structures."""
 
 
 class MaximumLoss(StructuredLoss):
@@ -186,12 +182,9 @@ class PerceptronLoss(MaximumLoss):
     """
 
     def _check_options(self) -> None:
-        options, search = dict(self.options), dict[str, Any](SEARCH)
-        if flag("exact", options.pop("exact", False)):
-            search.update((name, options[name]) for name in SEARCH if name in options)
-            solver = options.pop("solver", AUTO)
-            search_limits(**search, report=None)
-            choose_map_solver(solver, [], [], search["max_nodes"] is not None)
+        options = dict(self.options)
+        if checked_flag("exact", options.pop("exact", False)):
+            check_search_options(**{name: options[name] for name in SEARCH if name in options})
         TorchFactorGraph().solve_map(**options)  # a search would compile its kernels
 
     def _solve(self, graph: TorchFactorGraph) -> Solution | Assignment:

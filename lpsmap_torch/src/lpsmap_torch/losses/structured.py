@@ -12,8 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from lpsmap_core import Factor, Variables
-from lpsmap_core.kernels.arrays import FloatArray
-from lpsmap_core.model.inputs import kind_of
+from lpsmap_core.api import FloatArray, kind_of
 from lpsmap_torch.graph import TorchFactorGraph, in_factors
 from lpsmap_torch.losses.envelope import with_slopes
 from lpsmap_torch.losses.labels import Items, Labels, labels_of, read_target

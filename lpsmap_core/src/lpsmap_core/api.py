@@ -1,0 +1,173 @@
+"""What plugins may use of core beside what `lpsmap_core` exports to users and authors of factors.
+
+A pack of factor types, an adapter, an engine, a solver, a file format or a command imports
+`lpsmap_core`, this module, and in its tests `lpsmap_core.testing`. The distributions of this
+project do the same, so a plugin can do all that they do. Other modules of core may change at any
+time.
+"""
+
+from __future__ import annotations
+
+from lpsmap_core.decoding.assignments import CompletedAssignment, complete_assignment
+from lpsmap_core.decoding.program import Program
+from lpsmap_core.decoding.solvers import Answer, MapSolver, SolverLimits, check_search_options
+from lpsmap_core.engine.compiled import CompiledEngine
+from lpsmap_core.engine.options import Options, checked_options
+from lpsmap_core.engine.protocol import WarmStart
+from lpsmap_core.kernels.arrays import BoolArray, ByteArray, FloatArray, IndexArray, IntArray
+from lpsmap_core.kernels.by_address import by_address
+from lpsmap_core.kernels.compile import COMPILED, general_position, interpreted_by, summing_leaf
+from lpsmap_core.kernels.interrupts import interruptible
+from lpsmap_core.kernels.viterbi import best_arrivals, best_source
+from lpsmap_core.layout.layout import Bucket, Layout, Part, build_layout
+from lpsmap_core.local.vertices import Vertices
+from lpsmap_core.model.inputs import (
+    broadcast,
+    check_readable,
+    checked_count,
+    checked_flag,
+    checked_number,
+    checked_shape,
+    kind_of,
+    real_numbers,
+    truth_values,
+    whole_numbers,
+)
+from lpsmap_core.model.lengths import checked_lengths, refuse_ambiguous_lengths
+from lpsmap_core.model.linear import (
+    LinearConstraints,
+    LinearlyConstrained,
+    PartlyConstrained,
+    bounded_sums,
+    one_of_each_group,
+)
+from lpsmap_core.plugins.backends import Backend, NumpyBackend
+from lpsmap_core.plugins.files import read_evidence, read_graph, write_graph
+from lpsmap_core.plugins.formats import Evidence, FileFormat, FileFormatError, NamedGraph
+from lpsmap_core.plugins.packs import missing_name_advice
+from lpsmap_core.plugins.registry import (
+    DuplicateNameError,
+    Offers,
+    Plugin,
+    PluginWarning,
+    Registration,
+    Registry,
+    engine_named,
+    installed,
+    registered,
+    solver_named,
+)
+from lpsmap_core.projections.sum_constrained import (
+    AT_LEAST,
+    AT_MOST,
+    EXACTLY,
+    project_budget_rows,
+    project_simplex_rows,
+    simplex_threshold,
+    sum_constrained_jvp,
+)
+from lpsmap_core.projections.tolerance import BOUND_LEVEL, bound_slack, bound_slack_array
+from lpsmap_core.solution.exact_sums import add_exactly, sum_exactly
+from lpsmap_core.solution.report import warn_unsolved
+
+# Arrays: the types that annotations of kernels and factors name.
+__all__ = ["BoolArray", "ByteArray", "FloatArray", "IndexArray", "IntArray"]
+
+# Input: read an argument that a user gave, or refuse it by an error that names it.
+__all__ += [
+    "broadcast",
+    "check_readable",
+    "checked_count",
+    "checked_flag",
+    "checked_lengths",
+    "checked_number",
+    "checked_shape",
+    "kind_of",
+    "real_numbers",
+    "refuse_ambiguous_lengths",
+    "truth_values",
+    "whole_numbers",
+]
+
+# Kernels: what else there is than `kernel`, `leaf` and `interrupted`.
+__all__ += [
+    "COMPILED",
+    "best_arrivals",
+    "best_source",
+    "by_address",
+    "general_position",
+    "interpreted_by",
+    "interruptible",
+    "summing_leaf",
+]
+
+# Closed forms: projections of rows under one bound on a weighted sum, and their tolerances.
+__all__ += [
+    "AT_LEAST",
+    "AT_MOST",
+    "BOUND_LEVEL",
+    "EXACTLY",
+    "bound_slack",
+    "bound_slack_array",
+    "project_budget_rows",
+    "project_simplex_rows",
+    "simplex_threshold",
+    "sum_constrained_jvp",
+]
+
+# Linear constraints: what a factor type tells solvers of whole graphs.
+__all__ += [
+    "LinearConstraints",
+    "LinearlyConstrained",
+    "PartlyConstrained",
+    "bounded_sums",
+    "one_of_each_group",
+]
+
+# Graphs as flat arrays: what engines solve, and what adapters ask about a whole assignment.
+__all__ += [
+    "Bucket",
+    "CompletedAssignment",
+    "Layout",
+    "Part",
+    "build_layout",
+    "complete_assignment",
+]
+
+# Engines: what `Engine` and `SolvedGraph` are handed and return.
+__all__ += ["CompiledEngine", "Options", "Vertices", "WarmStart", "checked_options"]
+
+# Solvers of whole graphs: they are handed an integer linear program and return an assignment.
+__all__ += ["Answer", "MapSolver", "Program", "SolverLimits", "check_search_options"]
+
+# Solutions: sums that huge scores do not spoil, and the warning about what was not solved.
+__all__ += ["add_exactly", "sum_exactly", "warn_unsolved"]
+
+# File formats: read and write graphs in files.
+__all__ += [
+    "Evidence",
+    "FileFormat",
+    "FileFormatError",
+    "NamedGraph",
+    "read_evidence",
+    "read_graph",
+    "write_graph",
+]
+
+# Array libraries: where closed forms in array-API code run.
+__all__ += ["Backend", "NumpyBackend"]
+
+# The registry: what installed plugins offer.
+__all__ += [
+    "DuplicateNameError",
+    "Offers",
+    "Plugin",
+    "PluginWarning",
+    "Registration",
+    "Registry",
+    "engine_named",
+    "installed",
+    "missing_name_advice",
+    "registered",
+    "solver_named",
+]
