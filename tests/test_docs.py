@@ -123,7 +123,6 @@ def test_broken_links_of_a_site_are_found(tmp_path: Path, monkeypatch: pytest.Mo
 @pytest.mark.parametrize(
     "module",
     [
-        "lpsmap_core.solution.conditional_gradient",
         "lpsmap_core.graph",
         "lpsmap.earlier",
         "lpsmap_torch.graph",

@@ -453,6 +453,8 @@ def test_the_face_advises_on_unknown_names() -> None:
         exec("from lpsmap import Xnor")
     with pytest.raises(AttributeError, match="no attribute '_hidden'"):
         _ = lpsmap._hidden
+    with pytest.raises(AttributeError, match="example now, in examples/conditional_gradient.py"):
+        _ = lpsmap.conditional_gradient
 
 
 def test_the_face_advises_what_to_install(alone: Path) -> None:

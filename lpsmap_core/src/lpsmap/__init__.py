@@ -38,6 +38,10 @@ __all__ = [
     "solve_many",
     "stack",
 ]
+_MOVED = dict.fromkeys(
+    ("ConditionalGradient", "conditional_gradient"),
+    "it is an example now, in examples/conditional_gradient.py of the repository",
+)
 _NAMES = __all__
 del __all__  # type checkers have read it; `import *` asks `__getattr__`, which adds factor types
 
@@ -52,7 +56,8 @@ def __getattr__(name: str) -> Any:
     registry = _installed()
     registration = registry.factors.get(name) or registry.graphs.get(name)
     if registration is None:
-        message = f"module 'lpsmap' has no attribute {name!r}; {_advice(name, registry.factors)}"
+        advice = _MOVED.get(name) or _advice(name, registry.factors)
+        message = f"module 'lpsmap' has no attribute {name!r}; {advice}"
         # `from lpsmap import ...` would swallow an AttributeError, and its words
         imported = _sys._getframe(1).f_code.co_name == "_handle_fromlist"
         if imported:
