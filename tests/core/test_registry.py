@@ -542,6 +542,7 @@ def test_a_name_of_a_pack_that_is_not_installed(alone: Path) -> None:
     for name, pack in {
         "DepTree": "lpsmap-factors-struct",
         "Xor": "lpsmap-factors-logic",
+        "DMVTree": "lpsmap-search",
         "TorchFactorGraph": "lpsmap-torch",
     }.items():
         with pytest.raises(ImportError, match=f"{name!r}; install it with: pip install {pack}$"):

@@ -19,12 +19,13 @@ from lpsmap_core import (
     Status,
     Variables,
     WarmStartCache,
-    __version__,
     solve_many,
     stack,
 )
 from lpsmap_core.plugins.packs import advice as _advice
 from lpsmap_core.plugins.registry import installed as _installed
+
+__version__ = "0.1.0"
 
 __all__ = [
     "ConvergenceWarning",
