@@ -20,8 +20,8 @@ import numpy as np
 import numpy.typing as npt
 from matplotlib.figure import Figure
 
+from conditional_gradient import conditional_gradient
 from lpsmap import ConvergenceWarning, DepTree, FactorGraph
-from lpsmap_core import conditional_gradient
 
 FloatArray = npt.NDArray[np.float64]
 

@@ -12,12 +12,12 @@ import pytest
 
 from environments import PLUGINS, ROOT, WHEELS, build
 
-PACKAGES = ["lpsmap_core", "lpsmap_factors_logic", "lpsmap_factors_struct", "lpsmap_search"]
+FOLDERS = dict(WHEELS)
 collect_ignore = []
 
-if importlib.util.find_spec("torch"):
-    PACKAGES.append("lpsmap_torch")
-else:  # core and packs do not need it; what does is not even imported
+# core and packs do not need torch; what does is not even imported
+if not importlib.util.find_spec("torch"):
+    del FOLDERS["lpsmap_torch"]
     collect_ignore += ["adapter", "examples/test_listops.py"]
 
 UNCOMPILED = os.environ.get("LPSMAP_DISABLE_JIT", "0") not in ("", "0")
@@ -34,12 +34,12 @@ hypothesis.settings.load_profile("lpsmap")
 
 def pytest_configure(config: pytest.Config) -> None:
     # A folder of a package's name also counts as found, as an empty namespace without an origin.
-    specs = {name: importlib.util.find_spec(name) for name in PACKAGES}
-    missing = [name for name, spec in specs.items() if spec is None or spec.origin is None]
+    specs = {folder: importlib.util.find_spec(name) for folder, name in FOLDERS.items()}
+    missing = [folder for folder, spec in specs.items() if spec is None or spec.origin is None]
     if missing:
         pytest.exit(
             f"not installed: {', '.join(missing)}. Run `make test`, or "
-            f"`pip install {' '.join(f'-e ./{name}' for name in missing)}`.",
+            f"`pip install {' '.join(f'-e ./{folder}' for folder in missing)}`.",
             returncode=4,
         )
 

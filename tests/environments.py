@@ -14,13 +14,14 @@ __all__ = ["PLUGINS", "ROOT", "WHEELS", "borrow_torch", "build", "install", "run
 ROOT = Path(__file__).resolve().parent.parent
 
 WHEELS = {
-    "lpsmap_core": {"lpsmap_core", "lpsmap"},
-    "lpsmap_factors_logic": {"lpsmap_factors_logic"},
-    "lpsmap_factors_struct": {"lpsmap_factors_struct"},
-    "lpsmap_search": {"lpsmap_search"},
-    "lpsmap_torch": {"lpsmap_torch"},
+    "lpsmap_core": "lpsmap_core",
+    "lpsmap_face": "lpsmap",
+    "lpsmap_factors_logic": "lpsmap_factors_logic",
+    "lpsmap_factors_struct": "lpsmap_factors_struct",
+    "lpsmap_search": "lpsmap_search",
+    "lpsmap_torch": "lpsmap_torch",
 }
-"""Folders of our distributions, and the packages in each."""
+"""Folders of our distributions, and the package of each, whose name its wheel begins with."""
 
 PLUGINS = sorted(path.name for path in (ROOT / "examples" / "plugins").iterdir() if path.is_dir())
 """Folders of the example plugins."""

@@ -123,7 +123,6 @@ def test_broken_links_of_a_site_are_found(tmp_path: Path, monkeypatch: pytest.Mo
 @pytest.mark.parametrize(
     "module",
     [
-        "lpsmap_core.solution.conditional_gradient",
         "lpsmap_core.graph",
         "lpsmap.earlier",
         "lpsmap_torch.graph",
@@ -237,15 +236,14 @@ def test_constants_say_what_they_mean(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_one_version_everywhere() -> None:
     """Of all distributions, the change log and the citation."""
-    packages = list(WHEELS)
     said = {
         re.search(r'^__version__ = "(.+)"$', path.read_text(encoding="utf-8"), re.MULTILINE)[1]
-        for name in packages
-        for path in [ROOT / name / "src" / name / "__init__.py"]
+        for folder, package in WHEELS.items()
+        for path in [ROOT / folder / "src" / package / "__init__.py"]
     }
     assert said == {lpsmap_core.__version__}
-    for name in packages:
-        assert "\nversion = " not in (ROOT / name / "pyproject.toml").read_text(encoding="utf-8")
+    for folder in WHEELS:
+        assert "\nversion = " not in (ROOT / folder / "pyproject.toml").read_text(encoding="utf-8")
     cited = (ROOT / "CITATION.cff").read_text(encoding="utf-8")
     assert f"\nversion: {lpsmap_core.__version__}\n" in cited
     assert f"\n## {lpsmap_core.__version__}" in (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")

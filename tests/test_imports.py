@@ -1,4 +1,4 @@
-"""One direction of imports: packs and adapter know core, core and packs know nothing else."""
+"""One direction of imports: packs and adapter import core; only users import the face."""
 
 from __future__ import annotations
 
@@ -7,11 +7,10 @@ import itertools
 import re
 import sys
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).resolve().parent.parent
+from environments import ROOT, WHEELS
 
 OURS = {
     "lpsmap",
@@ -25,12 +24,15 @@ OURS = {
 
 ALLOWED = {
     "lpsmap_core/src/lpsmap_core": {"lpsmap_core"},
-    "lpsmap_core/src/lpsmap": {"lpsmap", "lpsmap_core"},
+    "lpsmap_face/src/lpsmap": {"lpsmap", "lpsmap_core"},
     "lpsmap_factors_logic/src/lpsmap_factors_logic": {"lpsmap_factors_logic", "lpsmap_core"},
     "lpsmap_factors_struct/src/lpsmap_factors_struct": {"lpsmap_factors_struct", "lpsmap_core"},
     "lpsmap_search/src/lpsmap_search": {"lpsmap_search", "lpsmap_core"},
     "lpsmap_torch/src/lpsmap_torch": {"lpsmap_torch", "lpsmap_core", "torch"},
 }
+
+FOUND_BY_ENTRY_POINTS = {"lpsmap_face": {*WHEELS.values()} - {"lpsmap", "lpsmap_core"}}
+"""What a distribution requires, extras included, and never imports by name."""
 
 BROUGHT_BY_OTHERS = {"llvmlite", "pytest"}
 """numba requires llvmlite in the release that fits; the kit's marks are used in pytest alone."""
@@ -96,11 +98,12 @@ def test_a_distribution_requires_what_it_imports_and_nothing_else(folder: str) -
     ]
     extras = project.get("optional-dependencies", {}).values()
     lines = [*project["dependencies"], *itertools.chain(*extras)]
-    required = {re.split("[>;]", line)[0].replace("-", "_") for line in lines}
+    required = {re.split(r"[>;[]", line)[0].replace("-", "_") for line in lines}
     needed = {
         name
         for path in (ROOT / folder / "src").rglob("*.py")
         for _, name in imported(ast.parse(path.read_text(encoding="utf-8")))
-        if name not in sys.stdlib_module_names and name not in (folder, "lpsmap")
+        if name not in sys.stdlib_module_names
     }
-    assert required == needed - BROUGHT_BY_OTHERS
+    own, found = {WHEELS[folder]}, FOUND_BY_ENTRY_POINTS.get(folder, set())
+    assert required - own == (needed | found) - own - BROUGHT_BY_OTHERS

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import subprocess
 import sys
 import tarfile
 import zipfile
@@ -35,6 +36,18 @@ np.testing.assert_allclose(u.value, [0.0, 1.0, 0.0], atol=1e-6)
 """
 
 
+CORES_DEPENDENCIES = {"filelock", "numba", "numpy", "pluggy"}
+BROUGHT_BY_NUMBA = {"llvmlite"}
+WITHOUT_CLICK = 'The command lpsmap needs click: pip install "lpsmap-core[cli]"\n'
+
+
+def installed_in(python: Path) -> set[str]:
+    """Return the distributions of an environment, pip and its like aside."""
+    listed = run(python, "-m", "pip", "list", "--format", "freeze")
+    names = {line.partition("==")[0].replace("-", "_") for line in listed.splitlines()}
+    return names - {"pip", "setuptools", "wheel"}
+
+
 @pytest.fixture
 def empty(tmp_path: Path) -> Path:
     """The Python of a new, empty environment."""
@@ -44,21 +57,22 @@ def empty(tmp_path: Path) -> Path:
 @pytest.mark.slow
 @pytest.mark.parametrize("name", WHEELS)
 def test_distribution_is_complete(distributions: Path, name: str) -> None:
-    wheel_path = next(distributions.glob(f"{name}-*.whl"))
+    package = WHEELS[name]
+    wheel_path = next(distributions.glob(f"{package}-*.whl"))
     assert wheel_path.name.endswith("-py3-none-any.whl")
     with zipfile.ZipFile(wheel_path) as wheel:
         files = set(wheel.namelist())
         info = next(file for file in files if file.endswith(".dist-info/METADATA"))
         metadata = Parser().parsestr(wheel.read(info).decode())
     tops = {file.split("/")[0] for file in files} - {info.split("/")[0]}
-    assert tops == WHEELS[name]
-    assert {f"{package}/py.typed" for package in WHEELS[name]} <= files
+    assert tops == {package}
+    assert f"{package}/py.typed" in files
     assert any(file.endswith("/licenses/LICENSE") for file in files)
     assert metadata["License-Expression"] == "BSD-3-Clause"
     assert len(metadata.get_payload().strip()) > 200, "no README in the metadata"
     assert "Typing :: Typed" in metadata.get_all("Classifier")
     source = {str(p.relative_to(ROOT / name)) for p in (ROOT / name / "src").rglob("*.py")}
-    with tarfile.open(next(distributions.glob(f"{name}-*.tar.gz"))) as sdist:
+    with tarfile.open(next(distributions.glob(f"{package}-*.tar.gz"))) as sdist:
         packed = {member.name.partition("/")[2] for member in sdist.getmembers()}
     assert source | {"pyproject.toml", "README.md", "LICENSE"} <= packed
     assert {file.removeprefix("src/") for file in source} <= files
@@ -98,11 +112,24 @@ def test_lower_bounds_are_those_that_are_tested() -> None:
 @pytest.mark.slow
 def test_core_alone_solves_a_users_factor(distributions: Path, empty: Path) -> None:
     install(empty, distributions, "lpsmap-core")
-    installed = re.findall(r"^(lpsmap\S*|torch)", run(empty, "-m", "pip", "list"), re.MULTILINE)
-    assert installed in (["lpsmap-core"], ["lpsmap_core"])
-    run(empty, "-c", "import lpsmap; lpsmap.FactorGraph")
+    assert installed_in(empty) == {"lpsmap_core", *CORES_DEPENDENCIES, *BROUGHT_BY_NUMBA}
     run(empty, "-c", USERS_FACTOR)
+    ended = subprocess.run([empty.parent / "lpsmap", "factors"], capture_output=True, text=True)
+    assert (ended.returncode, ended.stdout, ended.stderr) == (1, "", WITHOUT_CLICK)
+    install(empty, distributions, "lpsmap-core[cli]")
     assert "No factor types" in run(empty.parent / "lpsmap", "factors")
+
+
+@pytest.mark.slow
+def test_one_name_brings_what_most_people_need(distributions: Path, empty: Path) -> None:
+    install(empty, distributions, next(distributions.glob("lpsmap-*.whl")))
+    ours = {name for name in installed_in(empty) if name.startswith("lpsmap")}
+    assert ours == {"lpsmap", "lpsmap_core", "lpsmap_factors_logic", "lpsmap_factors_struct"}
+    run(empty, "-W", "error", "-c", "from lpsmap import DepTree, FactorGraph, PFactorGraph, Xor")
+    assert "DepTree" in run(empty.parent / "lpsmap", "factors")
+    for name, part in {"TorchFactorGraph": "lpsmap-torch", "DMVTree": "lpsmap-search"}.items():
+        advised = f"import lpsmap\ntry: lpsmap.{name}\nexcept AttributeError as e: print(e)"
+        assert f"pip install {part}" in run(empty, "-c", advised)
 
 
 @pytest.mark.slow
@@ -118,13 +145,13 @@ def test_core_alone_solves_a_users_factor(distributions: Path, empty: Path) -> N
 def test_packs_are_found_alone_and_together_without_torch(
     distributions: Path, empty: Path, factors: dict[str, str]
 ) -> None:
-    install(empty, distributions, *(name.replace("_", "-") for name in factors))
+    packs = (name.replace("_", "-") for name in factors)
+    install(empty, distributions, "lpsmap-core[cli]", *packs)
     for name, factor in factors.items():
-        run(empty, "-W", "error", "-c", f"from lpsmap import {factor}; from {name} import {factor}")
+        run(empty, "-W", "error", "-c", f"from {name} import {factor}")
         assert factor in run(empty.parent / "lpsmap", "factors")
-    installed = run(empty, "-m", "pip", "list")
-    ours = {name.replace("-", "_") for name in re.findall(r"^lpsmap\S+", installed, re.MULTILINE)}
-    assert ours == {"lpsmap_core", *factors}
+    installed = installed_in(empty)
+    assert {name for name in installed if name.startswith("lpsmap")} == {"lpsmap_core", *factors}
     assert "torch" not in installed
 
 
@@ -140,7 +167,7 @@ def test_adapter_alone_is_found(distributions: Path, empty: Path) -> None:
     run(
         empty,
         "-c",
-        "import lpsmap_core, lpsmap_torch; from lpsmap import TorchFactorGraph\n"
+        "import lpsmap_core, lpsmap_torch; from lpsmap_torch import TorchFactorGraph\n"
         f"for module in (lpsmap_core, lpsmap_torch):\n"
         f"    assert module.__file__.startswith({site!r}), module.__file__",
     )

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import subprocess
+import sys
 
 import click
 import numpy as np
@@ -11,7 +13,7 @@ from click.testing import CliRunner, Result
 
 import lpsmap_core
 from lpsmap_core import Factor
-from lpsmap_core.command import cli
+from lpsmap_core.command import cli, entry
 from lpsmap_core.plugins.registry import registered
 
 
@@ -132,3 +134,34 @@ def test_cores_own_commands_cannot_be_taken() -> None:
         result = lpsmap("plugins")
     assert "factors is claimed by" in result.output
     assert "lpsmap-core" in result.output
+
+
+# -------------------------------------------------------------------- without click
+
+NO_CLICK = "import sys; sys.modules['click'] = None\n"  # what makes an import of it fail
+
+
+def test_without_click_the_command_says_what_to_install() -> None:
+    code = NO_CLICK + "from lpsmap_core.command.entry import main\nmain()"
+    ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert (ended.returncode, ended.stdout) == (1, "")
+    assert ended.stderr == 'The command lpsmap needs click: pip install "lpsmap-core[cli]"\n'
+
+
+def test_nothing_but_the_command_needs_click() -> None:
+    code = """
+import lpsmap_core.testing, lpsmap_core.plugin
+from lpsmap import FactorGraph, Xor
+graph = FactorGraph()
+graph.add(Xor(graph.variable_from([0.6, 0.4])))
+assert graph.solve().ok and graph.solve_map(exact=True).ok
+print(graph.plan())
+"""
+    subprocess.run([sys.executable, "-c", NO_CLICK + code], check=True)
+
+
+def test_the_script_is_the_command_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "argv", ["lpsmap", "--version"])
+    with pytest.raises(SystemExit) as ended:
+        entry.main()
+    assert ended.value.code == 0

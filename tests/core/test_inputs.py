@@ -11,7 +11,6 @@ import pytest
 
 from lpsmap import (
     AtMostOne,
-    BinaryTree,
     Budget,
     Factor,
     FactorGraph,
@@ -20,7 +19,6 @@ from lpsmap import (
     WarmStartCache,
     Xor,
 )
-from lpsmap_core import conditional_gradient
 from lpsmap_core.model.inputs import integer_array, kind_of, whole_numbers
 
 MASKED = np.ma.masked_array(np.zeros((3, 4)), mask=np.eye(3, 4))
@@ -403,14 +401,3 @@ def test_distributions_refuse_in_words() -> None:
         found.pull_back("x")
     with pytest.raises(ValueError, match="push_forward: d_values has 2 numbers; expected 12"):
         found.push_forward(np.ones(2))
-
-
-def test_conditional_gradient_asks_for_a_factor_and_for_used_scores() -> None:
-    for wrong in (None, FactorGraph()):
-        with pytest.raises(TypeError, match="factor: got .*; expected a declared factor"):
-            conditional_gradient(wrong)  # type: ignore[arg-type]
-    scores = np.zeros((3, 3))
-    scores[1, 0] = np.nan
-    graph = FactorGraph()
-    tree = graph.add(BinaryTree(graph.variable_from(scores)))
-    assert conditional_gradient(tree).converged

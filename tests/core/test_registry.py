@@ -453,6 +453,8 @@ def test_the_face_advises_on_unknown_names() -> None:
         exec("from lpsmap import Xnor")
     with pytest.raises(AttributeError, match="no attribute '_hidden'"):
         _ = lpsmap._hidden
+    with pytest.raises(AttributeError, match="example now, in examples/conditional_gradient.py"):
+        _ = lpsmap.conditional_gradient
 
 
 def test_the_face_advises_what_to_install(alone: Path) -> None:
@@ -540,6 +542,7 @@ def test_a_name_of_a_pack_that_is_not_installed(alone: Path) -> None:
     for name, pack in {
         "DepTree": "lpsmap-factors-struct",
         "Xor": "lpsmap-factors-logic",
+        "DMVTree": "lpsmap-search",
         "TorchFactorGraph": "lpsmap-torch",
     }.items():
         with pytest.raises(ImportError, match=f"{name!r}; install it with: pip install {pack}$"):

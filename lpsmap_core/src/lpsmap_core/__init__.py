@@ -47,7 +47,6 @@ from lpsmap_core.model.variables import Variables, as_variables, stack
 from lpsmap_core.plugins.hookspecs import hookimpl, hookspec
 from lpsmap_core.plugins.registry import engine_named, solver_named
 from lpsmap_core.solution.assignment import Assignment
-from lpsmap_core.solution.conditional_gradient import ConditionalGradient, conditional_gradient
 from lpsmap_core.solution.distribution import Distribution, Distributions, Structure
 from lpsmap_core.solution.gibbs import Gibbs
 from lpsmap_core.solution.plan import Plan
@@ -67,7 +66,6 @@ __all__ = [
     "Assignment",
     "Beliefs",
     "CompilationNotice",
-    "ConditionalGradient",
     "ConvergenceWarning",
     "CutShort",
     "Deadline",
@@ -108,7 +106,6 @@ __all__ = [
     "Variables",
     "WarmStartCache",
     "as_variables",
-    "conditional_gradient",
     "ended_by_ctrl_c",
     "hookimpl",
     "hookspec",

@@ -10,9 +10,10 @@ import pytest
 
 pytest.importorskip("ortools")
 
-from lpsmap import AtMostOne, Budget, Dense, FactorGraph, Knapsack, Or, OrOut, Pair  # noqa: E402
+from lpsmap_core import FactorGraph  # noqa: E402
 from lpsmap_core.api import installed, registered  # noqa: E402
 from lpsmap_cpsat import plugin  # noqa: E402
+from lpsmap_factors_logic import AtMostOne, Budget, Dense, Knapsack, Or, OrOut, Pair  # noqa: E402
 
 
 @pytest.fixture(autouse=True)

@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-import lpsmap
+from lpsmap_core import FactorGraph
+from lpsmap_core.api import installed
 from lpsmap_core.testing import parametrize_with_checks
 from lpsmap_dag_path import DagPath
 
@@ -18,7 +19,7 @@ def test_protocol(factor, check):
 
 
 def test_two_paths_share_the_weight():
-    graph = lpsmap.FactorGraph()
+    graph = FactorGraph()
     u = graph.variable_from(np.array([0.3, 0.0, 0.3, 0.0]))
     paths = graph.add(DagPath(u, DIAMOND, "s", "t"))
     graph.solve()
@@ -37,8 +38,8 @@ def test_two_paths_share_the_weight():
 )
 def test_bad_input(edges, target, words):
     with pytest.raises(ValueError, match=words):
-        DagPath(lpsmap.FactorGraph().variable(4), edges, "s", target)
+        DagPath(FactorGraph().variable(4), edges, "s", target)
 
 
 def test_it_is_found():
-    assert lpsmap.DagPath is DagPath
+    assert installed().factors["DagPath"].value is DagPath

@@ -7,7 +7,8 @@ import itertools
 import numpy as np
 import pytest
 
-import lpsmap
+from lpsmap_core import FactorGraph
+from lpsmap_core.api import installed
 from lpsmap_core.testing import parametrize_with_checks
 from lpsmap_edit_distance import EditScript
 
@@ -19,7 +20,7 @@ def test_protocol(factor, check):
 
 def script_of(one, other, opening=-1.0, extending=-1.0):
     """Return a graph and the scripts from a word to another, a replacement being worth -1."""
-    graph = lpsmap.FactorGraph()
+    graph = FactorGraph()
     same = np.array([[a == b for b in other] for a in one])
     u = graph.variable_from(np.where(same, 0.0, -1.0))
     gaps = np.repeat([[opening], [extending]], len(one) + len(other), axis=1)
@@ -69,11 +70,12 @@ def test_projections_and_samples():
 
 def test_gradients():
     torch = pytest.importorskip("torch")
+    adapter = pytest.importorskip("lpsmap_torch")
     eta = torch.randn(2, 3, 2, dtype=torch.float64, requires_grad=True)
     gaps = torch.randn(2, 2, 5, dtype=torch.float64, requires_grad=True)
 
     def declared(eta, gaps):
-        graph = lpsmap.TorchFactorGraph()
+        graph = adapter.TorchFactorGraph()
         u = graph.variable_from(eta)
         return graph, u, graph.add(EditScript(u, gaps, lengths=[[3, 2], [2, 1]]))
 
@@ -91,8 +93,8 @@ def test_gradients():
 
 def test_bad_input():
     with pytest.raises(ValueError, match="gaps has 4 scores a factor; expected 10"):
-        EditScript(lpsmap.FactorGraph().variable((2, 3)), np.zeros((2, 2)))
+        EditScript(FactorGraph().variable((2, 3)), np.zeros((2, 2)))
 
 
 def test_it_is_found():
-    assert lpsmap.EditScript is EditScript
+    assert installed().factors["EditScript"].value is EditScript

@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-import lpsmap
+from lpsmap_core import FactorGraph
+from lpsmap_core.api import installed
 from lpsmap_core.testing import parametrize_with_checks
 from lpsmap_equal import Equal
 
@@ -19,7 +20,7 @@ def test_protocol(factor, check):
     ("scores", "value"), [([0.2, 0.8], 0.5), ([-3.0, 1.0], 0.0), ([1.0, 4.0], 1.0)]
 )
 def test_the_mean_of_the_scores_clipped(scores, value):
-    graph = lpsmap.FactorGraph()
+    graph = FactorGraph()
     u = graph.variable_from(np.array(scores))
     graph.add(Equal(u))
     graph.solve()
@@ -27,7 +28,7 @@ def test_the_mean_of_the_scores_clipped(scores, value):
 
 
 def test_a_forbidden_variable_forbids_all():
-    graph = lpsmap.FactorGraph()
+    graph = FactorGraph()
     u = graph.variable_from(np.array([-np.inf, 5.0, 5.0]))
     graph.add(Equal(u))
     graph.solve()
@@ -35,4 +36,4 @@ def test_a_forbidden_variable_forbids_all():
 
 
 def test_it_is_found():
-    assert lpsmap.Equal is Equal
+    assert installed().factors["Equal"].value is Equal

@@ -7,7 +7,8 @@ import sys
 import numpy as np
 import pytest
 
-import lpsmap
+from lpsmap_core import FactorGraph
+from lpsmap_core.api import installed
 from lpsmap_core.testing import parametrize_with_checks
 from lpsmap_span import Span
 
@@ -18,7 +19,7 @@ def test_protocol(factor, check):
 
 
 def test_a_row_of_each_length():
-    graph = lpsmap.FactorGraph()
+    graph = FactorGraph()
     u = graph.variable_from(np.tile([5.0, 4.0, -1.0, 6.0], (2, 1)))
     spans = graph.add(Span(u, longest=[1, 4]))
     graph.solve()
@@ -27,7 +28,7 @@ def test_a_row_of_each_length():
 
 
 def test_no_span_if_nothing_is_worth_it():
-    graph = lpsmap.FactorGraph()
+    graph = FactorGraph()
     u = graph.variable_from(np.array([-1.0, -2.0]))
     graph.add(Span(u, 2))
     graph.solve()
@@ -37,12 +38,12 @@ def test_no_span_if_nothing_is_worth_it():
 @pytest.mark.parametrize("longest", [0, -1, 1.5])
 def test_bad_input(longest):
     with pytest.raises(ValueError, match="Span: longest .*expected (a )?whole number"):
-        Span(lpsmap.FactorGraph().variable(3), longest)
+        Span(FactorGraph().variable(3), longest)
 
 
 def test_longer_than_a_row_is_the_row():
-    assert Span(lpsmap.FactorGraph().variable((2, 3)), sys.maxsize).longest.tolist() == [3, 3]
+    assert Span(FactorGraph().variable((2, 3)), sys.maxsize).longest.tolist() == [3, 3]
 
 
 def test_it_is_found():
-    assert lpsmap.Span is Span
+    assert installed().factors["Span"].value is Span

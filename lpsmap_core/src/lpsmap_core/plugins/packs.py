@@ -24,6 +24,7 @@ PACKS = {
         "Alignment BinaryTree Bits DepTree HeadAutomaton Matching ModifierBudget Permutation "
         "SemiMarkov Sequence SequenceBudget SequenceDistance TopK"
     ),
+    "lpsmap-search": "DMVTree",
     "lpsmap-torch": "TorchFactorGraph",
 }
 

@@ -19,12 +19,13 @@ from lpsmap_core import (
     Status,
     Variables,
     WarmStartCache,
-    __version__,
     solve_many,
     stack,
 )
 from lpsmap_core.api import installed as _installed
 from lpsmap_core.api import missing_name_advice as _advice
+
+__version__ = "0.1.0"
 
 __all__ = [
     "ConvergenceWarning",
@@ -38,6 +39,10 @@ __all__ = [
     "solve_many",
     "stack",
 ]
+_MOVED = dict.fromkeys(
+    ("ConditionalGradient", "conditional_gradient"),
+    "it is an example now, in examples/conditional_gradient.py of the repository",
+)
 _NAMES = __all__
 del __all__  # type checkers have read it; `import *` asks `__getattr__`, which adds factor types
 
@@ -52,7 +57,8 @@ def __getattr__(name: str) -> Any:
     registry = _installed()
     registration = registry.factors.get(name) or registry.graphs.get(name)
     if registration is None:
-        message = f"module 'lpsmap' has no attribute {name!r}; {_advice(name, registry.factors)}"
+        advice = _MOVED.get(name) or _advice(name, registry.factors)
+        message = f"module 'lpsmap' has no attribute {name!r}; {advice}"
         # `from lpsmap import ...` would swallow an AttributeError, and its words
         imported = _sys._getframe(1).f_code.co_name == "_handle_fromlist"
         if imported:

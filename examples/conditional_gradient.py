@@ -13,15 +13,14 @@ likes least:
     away       e_s - p or p - e_w, whichever the gradient promises more of
     pairwise   e_s - e_w          from w to s
 
-as far as f rises along that line. The active set (`lpsmap_core.local.active`), which
-`FactorGraph.solve` uses, moves to the best weights of all structures at hand instead and ends at
-the exact solution; these are what it is compared with, and need nothing but the oracle and inner
-products.
+as far as f rises along that line. The active set, which `FactorGraph.solve` uses, moves to the best
+weights of all structures at hand instead and ends at the exact solution; these are what
+`figure2.py` compares it with. They need nothing of a factor but its two methods, `solve_map` and
+`vertex`.
 """
 
 from __future__ import annotations
 
-import functools
 import warnings
 from dataclasses import dataclass
 from typing import Literal, get_args
@@ -29,23 +28,9 @@ from typing import Literal, get_args
 import numpy as np
 import numpy.typing as npt
 
-from lpsmap_core.engine.options import Options
-from lpsmap_core.engine.state import initial_state
-from lpsmap_core.kernels.arrays import FloatArray, IntArray
-from lpsmap_core.kernels.callers import stacklevel
-from lpsmap_core.kernels.interrupts import Watch
-from lpsmap_core.layout.layout import build_layout
-from lpsmap_core.local.active.sets import ActiveSets
-from lpsmap_core.local.forced import ORACLE, decide
-from lpsmap_core.local.vertices import Vertices, structure_scores
-from lpsmap_core.model.factor import Factor
-from lpsmap_core.model.inputs import checked_count, checked_number, kind_of
-from lpsmap_core.model.unused import forget_unused
-from lpsmap_core.solution.distribution import Distribution, Distributions
-from lpsmap_core.solution.report import ConvergenceWarning
+from lpsmap_core import ConvergenceWarning, Factor
 
-__all__ = ["ConditionalGradient", "Variant", "conditional_gradient"]
-
+FloatArray = npt.NDArray[np.float64]
 
 Variant = Literal["vanilla", "away", "pairwise"]
 
@@ -54,7 +39,8 @@ Variant = Literal["vanilla", "away", "pairwise"]
 class ConditionalGradient:
     """A factor's solution by conditional gradient, and how it came about.
 
-    The arrays have an entry for every iterate; the first is the best-scoring structure alone.
+    The first three arrays have an entry for every iterate; the first is the best-scoring structure
+    alone.
 
     Attributes
     ----------
@@ -69,16 +55,23 @@ class ConditionalGradient:
         the objective is from its maximum, and the squared distance of ``mu`` from the solution.
     support_size
         (T + 1,) number of structures with positive weight.
-    distribution
-        The structures of the last iterate and their weights.
+    probabilities
+        (S,) weights of the structures of the last iterate.
+    variables
+        (S, K) their variables as the factor was given them, flat; those that `lengths` or a mask
+        leave out are not among them.
+    additionals
+        (S, A) their additionals.
     """
 
     variant: Variant
     converged: bool
     objective: FloatArray
     gap: FloatArray
-    support_size: IntArray
-    distribution: Distribution
+    support_size: npt.NDArray[np.int64]
+    probabilities: FloatArray
+    variables: FloatArray
+    additionals: FloatArray
 
     @property
     def iterations(self) -> int:
@@ -93,30 +86,10 @@ class ConditionalGradient:
         """
         return float(np.sqrt(self.gap[-1]))
 
-    @functools.cached_property
+    @property
     def marginals(self) -> FloatArray:
-        """Marginals of the variables that the factor was given, in its event shape.
-
-        Zeros beyond the factor's `lengths` and outside its mask.
-        """
-        return self._mean(self.distribution.variables)
-
-    @functools.cached_property
-    def additionals(self) -> FloatArray:
-        """Marginals of the additionals, in the shape of one factor's scores."""
-        return self._mean(self.distribution.additionals)
-
-    def _mean(self, structures: FloatArray) -> FloatArray:
-        mean: FloatArray = np.tensordot(self.distribution.probabilities, structures, axes=1)
-        return mean
-
-    def __repr__(self) -> str:
-        end = "converged" if self.converged else "not converged"
-        return (
-            f"ConditionalGradient({self.variant}, {self.iterations} iterations, {end}: "
-            f"objective {self.objective[-1]:.6g}, gap {self.gap[-1]:.1e}, "
-            f"{self.support_size[-1]} structures)"
-        )
+        """(K,) marginals of the variables."""
+        return self.probabilities @ self.variables
 
 
 def conditional_gradient(
@@ -137,7 +110,7 @@ def conditional_gradient(
     max_iter
         Limit of the steps.
     tol
-        A gap that is small enough, in units of the objective.
+        A gap that is small enough, in units of the objective; the gap reaches zero only by luck.
 
     Returns
     -------
@@ -146,11 +119,9 @@ def conditional_gradient(
 
     Raises
     ------
-    TypeError
-        If `factor` is none, or `max_iter` or `tol` no such number.
     ValueError
-        If an option is out of range, the declaration is not one factor over distinct variables, a
-        score is NaN or ``+inf``, or every structure uses something that ``-inf`` forbids.
+        If there is no such variant, the declaration is not one factor over distinct variables, or a
+        score is not finite.
 
     Warns
     -----
@@ -161,19 +132,16 @@ def conditional_gradient(
     --------
     >>> import numpy as np
     >>> from lpsmap import FactorGraph, Xor
-    >>> from lpsmap_core import conditional_gradient
     >>> graph = FactorGraph()
     >>> choice = graph.add(Xor(graph.variable_from(np.array([0.5, 0.3, -1.0]))))
     >>> found = conditional_gradient(choice, variant="away")
     >>> found.marginals.round(3)
     array([0.6, 0.4, 0. ])
     """
-    _check_variant(variant)
-    max_iter = checked_count("max_iter", max_iter)
-    # the gap reaches zero only by luck
-    tol = checked_number("tol", tol, "a positive number, such as 1e-10", lambda x: 0.0 < x < np.inf)
+    if variant not in get_args(Variant):
+        raise ValueError(f"variant: got {variant!r}; expected one of {get_args(Variant)}.")
     problem = _SingleFactor(factor)
-    mixture = _Mixture(problem.first_structure())
+    mixture = _Mixture(problem.best_structure(problem.theta))
     trace = []
     while True:
         mean = mixture.mean()
@@ -192,90 +160,55 @@ def conditional_gradient(
             f"of {gap:.1e}, larger than tol {tol:.1e}: raise max_iter or tol, or accept marginals "
             f"within {np.sqrt(gap):.1e} of the solution.",
             ConvergenceWarning,
-            stacklevel=stacklevel(),
+            stacklevel=2,
         )
+    order = np.argsort(-mixture.weights, kind="stable")
+    variables, additionals = np.split(mixture.structures[order], [problem.arity], axis=1)
     return ConditionalGradient(
         variant=variant,
         converged=gap <= tol,
         objective=np.array(objective),
         gap=np.array(gaps),
         support_size=np.array(sizes),
-        distribution=problem.distribution(mixture),
+        probabilities=mixture.weights[order],
+        variables=variables,
+        additionals=additionals,
     )
 
 
-def _check_variant(variant: Variant) -> None:
-    if variant not in get_args(Variant):
-        raise ValueError(
-            f"variant: got {variant!r}; expected one of {', '.join(map(repr, get_args(Variant)))}."
-        )
-
-
 class _SingleFactor:
-    """One factor's scores and oracle, in terms of its variables rather than of its slots.
+    """One factor's scores and oracle. A structure is one vector, variables before additionals.
 
-    A structure is one vector, its variables before its additionals; negated slots are turned, so
-    that forbidden variables are 0 in every structure that matters, and their scores have no part
-    in any sum.
+    A negated variable, ``x = 1 - z``, gives ``eta x - x^2 / 2 = (1 - eta) z - z^2 / 2 + constant``.
     """
 
     def __init__(self, factor: Factor) -> None:
-        if not isinstance(factor, Factor):
-            raise TypeError(f"factor: got {kind_of(factor)}; expected a declared factor.")
-        name = type(factor).__name__
         if factor.n_factors != 1:
             raise ValueError(
                 f"factor: got {factor!r}; expected a declaration of one factor. Declare it over "
-                f"one entry of the batch, as in {name}(u[0])."
+                f"one entry of the batch, as in {type(factor).__name__}(u[0])."
             )
         graph = factor.variables.graph
-        part = build_layout(graph.n_variables, [factor]).part
-        if part.n_components == 0 or not part.direct.all():
+        index = factor.links(factor.variables.index)
+        negated = factor.links(factor.variables.negated)
+        if not index.size or len(np.unique(index)) < index.size:
             raise ValueError(
                 f"factor: got {factor!r} that covers no variable, or one in several slots; "
                 "expected distinct variables. Solve it with its graph."
             )
-        self.factor = factor
-        self.scores, extra = graph.flat_scores(), graph.additional_scores(factor)
-        (self.additional_scores,) = forget_unused([factor], self.scores, [extra])
-        eta, eta_v = self.scores[part.variables], part.buckets[0].scores([self.additional_scores])
-        for what, values in (("scores", eta), ("additionals", eta_v)):
-            if np.isnan(values).any() or (values == np.inf).any():
-                raise ValueError(
-                    f"{what}: {factor!r} has one that is NaN or +inf; expected finite numbers, or "
-                    "-inf to forbid. Mend it."
-                )
-        state = initial_state(part, eta, eta_v, Options(generic=True))
-        (sets,) = state.solvers
-        assert isinstance(sets, ActiveSets)
-        self._sets = sets
-        self._sign, self._shift, self.arity = part.sign, part.shift, part.n_links
-        iterate, extras = state.problem.iterate, state.problem.extras
-        theta_u = np.where(state.forbidden, -np.inf, iterate.eta)[part.link_variable]
-        self.forbidden = np.concatenate([theta_u == -np.inf, extras.barred != 0])
-        decide(theta_u, extras.eta, extras.barred, ORACLE)
-        self.theta = np.concatenate([theta_u, extras.eta])
-
-    def first_structure(self) -> FloatArray:
-        """Return the best-scoring structure."""
-        first = self.best_structure(self.theta)
-        if first[self.forbidden].any():
-            raise ValueError(
-                f"factor: every structure of {self.factor!r} uses a variable or an additional that "
-                "a score of -inf forbids; expected one that does not. Allow more."
-            )
-        return first
+        eta, eta_v = graph.flat_scores()[index], graph.additional_scores(factor)[0]
+        if not (np.isfinite(eta).all() and np.isfinite(eta_v).all()):
+            raise ValueError(f"factor: got {factor!r} with a score that is not finite.")
+        self.factor, self.row, self.arity = factor, factor.row(0), index.size
+        self.theta = np.concatenate([np.where(negated, 1.0 - eta, eta), eta_v])
+        self.constant = float((eta - 0.5)[negated].sum())
 
     def best_structure(self, gradient: FloatArray) -> FloatArray:
         """Return the structure of the largest inner product with a gradient."""
-        sets = self._sets
-        sets.scores[:] = self._sign * gradient[: self.arity]
-        with Watch():
-            sets.solve_map(np.zeros(1, dtype=np.int64), gradient[self.arity :])
-        size = sets.candidates.size[0]
-        structure = np.zeros(len(gradient))
-        structure[sets.candidates.entry[:size]] = sets.candidates.value[:size]
-        return self._turned(structure)
+        eta_u, eta_v = np.split(gradient, [self.arity])
+        label = self.row.solve_map(self.factor.shaped(0, eta_u), eta_v)
+        parts = self.row.vertex(label)
+        return np.concatenate([np.ravel(np.asarray(part, dtype=np.float64)) for part in parts])
 
     def gradient(self, mean: FloatArray) -> FloatArray:
         """Return ``(eta - mu, eta_N)``."""
@@ -286,35 +219,7 @@ class _SingleFactor:
     def objective(self, mean: FloatArray) -> float:
         """Return ``<eta, mu> + <eta_N, nu> - 1/2 ||mu||^2``."""
         mu = mean[: self.arity]
-        return float(self.theta @ mean - 0.5 * mu @ mu)
-
-    def distribution(self, mixture: _Mixture) -> Distribution:
-        """Return a mixture as others read it, the heaviest structure first."""
-        order = np.argsort(-mixture.weights, kind="stable")
-        local = np.array([self._turned(row) for row in mixture.structures[order]])
-        structure, entry = np.nonzero(local)
-        factor, links = self.factor, self.factor.links
-        vertices = Vertices(
-            np.zeros(len(order), dtype=np.int64),
-            mixture.weights[order],
-            np.searchsorted(structure, np.arange(len(order) + 1)),
-            entry,
-            local[structure, entry],
-        )
-        scores = structure_scores(
-            vertices,
-            factor.offsets,
-            self.scores[links(factor.variables.index)],
-            links(factor.variables.negated),
-            self.additional_scores,
-        )
-        return Distributions(factor, vertices, scores, len(self.scores))[0]
-
-    def _turned(self, structure: FloatArray) -> FloatArray:
-        """Return a structure of slots as one of variables, or the other way round."""
-        turned = structure.copy()
-        turned[: self.arity] = self._sign * structure[: self.arity] + self._shift
-        return turned
+        return float(self.theta @ mean - 0.5 * mu @ mu) + self.constant
 
 
 class _Mixture:
