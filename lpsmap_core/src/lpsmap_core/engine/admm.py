@@ -32,7 +32,7 @@ from lpsmap_core.engine.polish import (
 from lpsmap_core.engine.protocol import WarmStart
 from lpsmap_core.engine.soundness import refuse_unsound_solutions
 from lpsmap_core.engine.state import PartState, initial_state
-from lpsmap_core.engine.threads import Shares, in_shares
+from lpsmap_core.engine.threads import in_shares
 from lpsmap_core.engine.units import (
     PLACES,
 )
@@ -116,8 +116,8 @@ def advance_components(
     together = state.workplace.together
     handles = state.solver_table, state.handle, polish.handle, work.handle
 
-    def run(shares: Shares) -> None:
-        loop(*shares, together, *handles, PLACES, limits, state.trace)
+    def run(share: IntArray) -> None:
+        loop(share, together, *handles, PLACES, limits, state.trace)
         raise_late()
 
     in_shares(run, components, state.part.sizes[components], 1 if together else threads)

@@ -38,7 +38,7 @@ from lpsmap_core.engine.selection import (
     select_components,
 )
 from lpsmap_core.engine.state import PartState
-from lpsmap_core.engine.threads import Shares, in_shares
+from lpsmap_core.engine.threads import in_shares
 from lpsmap_core.engine.workplace import give_back_tools, take_tools
 from lpsmap_core.kernels.arrays import BoolArray, FloatArray, IntArray
 from lpsmap_core.kernels.callers import stacklevel
@@ -46,7 +46,6 @@ from lpsmap_core.kernels.compile import kernel, leaf
 from lpsmap_core.kernels.interrupts import Watch, interrupted, out_of_time, stopped
 from lpsmap_core.kernels.late import raise_late
 from lpsmap_core.kernels.native import borrowed
-from lpsmap_core.kernels.turns import next_in_turn
 from lpsmap_core.layout.layout import Part
 
 __all__ = ["multiply_jacobian"]
@@ -110,8 +109,8 @@ def multiply_jacobian(
     together = state.workplace.together
     handles, n_unfinished = (state.solver_table, state.handle, work.handle), 0
 
-    def run(shares: Shares) -> int:
-        n = int(_run(*shares, together, *handles, d_v, product))
+    def run(share: IntArray) -> int:
+        n = int(_run(share, together, *handles, d_v, product))
         raise_late()
         return n
 
@@ -152,8 +151,6 @@ def _kinds(part: Part) -> list[IntArray]:
 @leaf
 def _run(
     components: IntArray,
-    bounds: IntArray,
-    taken: IntArray,
     together: bool,
     solver_table: Any,
     problem_handle: Any,
@@ -161,14 +158,12 @@ def _run(
     d_v: FloatArray,
     product: FloatArray,
 ) -> int:
-    """Multiply for shares of components, one after the other or all together.
+    """Multiply for some components, one after the other or all together.
 
     The caller holds the records of the handles. Returns how many failed.
     """
-    failed: int = _run_shares(
+    failed: int = _run_records(
         components,
-        bounds,
-        taken,
         together,
         borrowed(solver_table),
         problem_at(problem_handle),
@@ -180,10 +175,8 @@ def _run(
 
 
 @kernel
-def _run_shares(
+def _run_records(
     components: IntArray,
-    bounds: IntArray,
-    taken: IntArray,
     together: bool,
     solver_table: Any,
     problem: LoopProblem,
@@ -200,13 +193,10 @@ def _run_shares(
         everything = select_components(blocks, 0, len(chosen))
         selection = keep_chosen(everything, links, blocks, chosen)
         return _multiply(selection, solver_table, problem, work, d_v, product)
-    n_unfinished, n_variables, i, end = 0, 0, 0, 0
-    while True:
-        i, end = next_in_turn(i, end, bounds, taken)
-        if i == end:
-            break
+    n_unfinished, n_variables, i = 0, 0, 0
+    while i < len(components):
         first = components[i]
-        last = first + count_together(components[:end], i, problem)
+        last = first + count_together(components, i, problem)
         i += last - first
         n_variables += blocks.first_variable[last] - blocks.first_variable[first]
         if n_variables > LOOK_PERIOD:

@@ -50,7 +50,6 @@ from lpsmap_core.kernels.arrays import BoolArray, FloatArray, IntArray
 from lpsmap_core.kernels.compile import kernel, leaf
 from lpsmap_core.kernels.interrupts import interrupted, stopped
 from lpsmap_core.kernels.native import borrowed
-from lpsmap_core.kernels.turns import next_in_turn
 from lpsmap_core.layout.arrangement import Links
 
 __all__ = ["Limits", "loop"]
@@ -80,8 +79,6 @@ class Limits(NamedTuple):
 @leaf
 def loop(
     components: IntArray,
-    bounds: IntArray,
-    taken: IntArray,
     together: bool,
     solver_table: Any,
     problem_handle: Any,
@@ -91,14 +88,12 @@ def loop(
     limits: Limits,
     trace: FloatArray,
 ) -> None:
-    """Run the loop on shares of some components, one after the other or all together.
+    """Run the loop on some components, one after the other or all together.
 
     The caller holds the records of the handles.
     """
     _run(
         components,
-        bounds,
-        taken,
         together,
         borrowed(solver_table),
         problem_at(problem_handle),
@@ -113,8 +108,6 @@ def loop(
 @kernel
 def _run(
     components: IntArray,
-    bounds: IntArray,
-    taken: IntArray,
     together: bool,
     solver_table: Any,
     problem: LoopProblem,
@@ -134,13 +127,10 @@ def _run(
         selection = keep_chosen(everything, links, blocks, chosen)
         _iterate(selection, solver_table, problem, polish, work, history, places, limits, trace)
         return
-    n_variables, i, end = 0, 0, 0
-    while True:
-        i, end = next_in_turn(i, end, bounds, taken)
-        if i == end:
-            break
+    n_variables, i = 0, 0
+    while i < len(components):
         first = components[i]
-        last = first + count_together(components[:end], i, problem)
+        last = first + count_together(components, i, problem)
         i += last - first
         n_variables += blocks.first_variable[last] - blocks.first_variable[first]
         if n_variables > LOOK_PERIOD:

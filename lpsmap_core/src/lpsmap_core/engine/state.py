@@ -12,7 +12,7 @@ from lpsmap_core.engine.options import Options
 from lpsmap_core.engine.problem import LoopProblem, problem_at
 from lpsmap_core.engine.protocol import WarmStart
 from lpsmap_core.engine.scores import EVERYWHERE, RESIDUAL_ROUNDING, set_scores
-from lpsmap_core.engine.threads import Shares, in_shares
+from lpsmap_core.engine.threads import in_shares
 from lpsmap_core.engine.workplace import Workplace, take_workplace
 from lpsmap_core.kernels.arrays import BoolArray, FloatArray, IntArray
 from lpsmap_core.kernels.compile import leaf
@@ -93,7 +93,7 @@ class PartState:
             rows = solver.incomplete(np.flatnonzero(converged[bucket.component]))
             scaled = self.problem.extras.scaled[additionals]
             complete = functools.partial(
-                _complete_in_turn, solver, iterate.a[links], scaled, iterate.z[links]
+                solver.complete_faces, a=iterate.a[links], eta_v=scaled, z=iterate.z[links]
             )
             in_shares(complete, rows, np.diff(bucket.offsets)[rows], threads)
         self.faces_complete = True
@@ -141,13 +141,6 @@ class PartState:
         means = np.empty(self.part.n_variables)
         _means(self.handle, means)
         return means
-
-
-def _complete_in_turn(
-    solver: ActiveSets, a: FloatArray, eta_v: FloatArray, z: FloatArray, shares: Shares
-) -> None:
-    for rows in shares.taken_in_turn():
-        solver.complete_faces(rows, a, eta_v, z)
 
 
 def initial_state(
