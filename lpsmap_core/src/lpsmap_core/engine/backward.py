@@ -39,14 +39,12 @@ from lpsmap_core.engine.selection import (
 )
 from lpsmap_core.engine.state import PartState
 from lpsmap_core.engine.threads import in_shares
-from lpsmap_core.engine.workplace import give_back_tools, take_tools
 from lpsmap_core.kernels.arrays import BoolArray, FloatArray, IntArray
 from lpsmap_core.kernels.callers import stacklevel
 from lpsmap_core.kernels.compile import kernel, leaf
 from lpsmap_core.kernels.interrupts import Watch, interrupted, out_of_time, stopped
 from lpsmap_core.kernels.late import raise_late
 from lpsmap_core.kernels.native import borrowed
-from lpsmap_core.layout.layout import Part
 
 __all__ = ["multiply_jacobian"]
 
@@ -99,14 +97,14 @@ def multiply_jacobian(
     if not state.faces_complete:
         with Watch():
             state.complete_faces(threads)
-    kept = take_tools(state.part, multiply_jacobian)
-    work = make_work(state.part) if kept is None else kept[0]
-    product, kinds = d, _kinds(state.part)
+    product, product_v = d, np.empty(state.part.n_additionals)
+    work, direct = make_work(state.part, product_v), state.part.direct
+    kinds = [np.flatnonzero(direct), np.flatnonzero(~direct)]
     if chosen is not None:
         kinds = [components[chosen[components]] for components in kinds]
         product[~chosen[state.part.component]] = 0.0
-        work.record.outputs_v[~chosen[state.part.additional_component]] = 0.0
-    together = state.workplace.together
+        product_v[~chosen[state.part.additional_component]] = 0.0
+    together = state.together
     handles, n_unfinished = (state.solver_table, state.handle, work.handle), 0
 
     def run(share: IntArray) -> int:
@@ -133,19 +131,7 @@ def multiply_jacobian(
             RuntimeWarning,
             stacklevel=stacklevel(),
         )
-    product_v = work.record.outputs_v
-    if not len(product_v):
-        give_back_tools(state.part, multiply_jacobian, work)
     return product, product_v
-
-
-def _kinds(part: Part) -> list[IntArray]:
-    """Return the components that are one factor of distinct variables, and the others."""
-    kinds: list[IntArray] | None = part.kept.get(multiply_jacobian)
-    if kinds is None:
-        kinds = [np.flatnonzero(part.direct), np.flatnonzero(~part.direct)]
-        part.kept[multiply_jacobian] = kinds
-    return kinds
 
 
 @leaf

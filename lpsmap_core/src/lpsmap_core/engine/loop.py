@@ -16,7 +16,7 @@ from lpsmap_core.engine.anderson import (
     note_start,
     review_acceleration,
 )
-from lpsmap_core.engine.faces import Work, draw_general_position, work_at
+from lpsmap_core.engine.faces import Work, draw_general_position
 from lpsmap_core.engine.first_duals import seeks_multipliers
 from lpsmap_core.engine.first_vertices import seeks_vertices
 from lpsmap_core.engine.polish import (
@@ -24,9 +24,10 @@ from lpsmap_core.engine.polish import (
     PERIOD,
     WHOLE_TRY,
     Polish,
+    Tools,
     find_due,
-    polish_at,
     take_back_polish,
+    tools_at,
     wants_polish,
 )
 from lpsmap_core.engine.problem import ONE, Iterate, LoopProblem, Progress, problem_at
@@ -82,8 +83,7 @@ def loop(
     together: bool,
     solver_table: Any,
     problem_handle: Any,
-    polish_handle: Any,
-    work_handle: Any,
+    tools_handle: Any,
     places: IntArray,
     limits: Limits,
     trace: FloatArray,
@@ -97,8 +97,7 @@ def loop(
         together,
         borrowed(solver_table),
         problem_at(problem_handle),
-        polish_at(polish_handle),
-        work_at(work_handle),
+        tools_at(tools_handle),
         borrowed(places),
         limits,
         borrowed(trace),
@@ -111,14 +110,14 @@ def _run(
     together: bool,
     solver_table: Any,
     problem: LoopProblem,
-    polish: Polish,
-    work: Work,
+    tools: Tools,
     places: IntArray,
     limits: Limits,
     trace: FloatArray,
 ) -> None:
     """Run the loop, as `loop` does, on records by their addresses."""
     links, blocks, history = problem.links, problem.blocks, make_history(0)
+    polish, work = tools.polish, tools.work
     if together:
         chosen = np.zeros(len(problem.progress.step_size), dtype=np.bool_)
         for c in components:
