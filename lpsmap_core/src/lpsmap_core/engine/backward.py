@@ -98,10 +98,9 @@ def multiply_jacobian(
         with Watch():
             state.complete_faces(threads)
     product, product_v = d, np.empty(state.part.n_additionals)
-    work, direct = make_work(state.part, product_v), state.part.direct
-    kinds = [np.flatnonzero(direct), np.flatnonzero(~direct)]
+    work, kinds = make_work(state.part, product_v), state.part.kinds
     if chosen is not None:
-        kinds = [components[chosen[components]] for components in kinds]
+        kinds = kinds[0][chosen[kinds[0]]], kinds[1][chosen[kinds[1]]]
         product[~chosen[state.part.component]] = 0.0
         product_v[~chosen[state.part.additional_component]] = 0.0
     together = state.together

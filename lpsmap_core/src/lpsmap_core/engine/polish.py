@@ -159,8 +159,8 @@ def make_tools(state: PartState, polished: bool) -> Memory[Tools]:
     One block for all of it: the C library gives several of this size back to the system after
     every solve, and the pages of new ones take a tenth of the time of a solve.
     """
-    part, allowed = state.part, np.zeros(state.part.n_components, dtype=np.bool_)
-    work = 0, 0, 0, 0
+    part, work = state.part, (0, 0, 0, 0)
+    allowed = np.zeros(part.n_components, dtype=np.bool_)
     if polished:
         small = state.problem.progress.rounding < RESIDUAL_ROUNDING * LARGEST_SCORE
         allowed, work = ~part.direct & (part.sizes <= MOST_LINKS) & small, work_sizes(part)

@@ -174,7 +174,7 @@ def _solvers(part: Part, barred: ByteArray | None, options: Options) -> list[Loc
     return [
         local_solver(
             bucket,
-            part.delta[part.links_of(b)],
+            part.bucket_delta[b],
             options.generic,
             limited,
             None if barred is None else barred[part.additionals_of(b)],

@@ -118,7 +118,7 @@ class Blueprint(Generic[Record]):
 
         In `own` are the numbers of words that hold addresses in the block.
         """
-        parts: Parts = {}
+        parts: Parts = []
         begun: dict[str, int] = {}
         for (name, field), planned in zip(kinds_of(kind).items(), plan, strict=True):
             part = _shared_if_empty(planned, field)
@@ -127,7 +127,7 @@ class Blueprint(Generic[Record]):
                 again = slice(begun[part], begun[part] + 1 + field.ndim)
                 own += [begun[name]] if begun[part] in own else []
                 words += words[again]
-                part = _Again(part)
+                part = _Again(list(begun).index(part))
             elif part is None:
                 begin = len(words)
                 words += [0] * (1 + field.ndim if isinstance(field, Field) else _n_words(field))
@@ -150,9 +150,9 @@ class Blueprint(Generic[Record]):
                 words += struct.unpack("q", struct.pack("q" if field is int else "d", part))
             else:
                 made = self._lay_out(field, part, words, own)
-                own_parts = any(isinstance(x, _OWN) for x in made.values())
-                part = _Pattern(field, made) if own_parts else field(**made)
-            parts[name] = part
+                own_parts = any(isinstance(x, _OWN) for x in made)
+                part = _Pattern(field, made) if own_parts else field(*made)
+            parts.append(part)
         return parts
 
     def _clear_from(self, begin: int) -> None:
@@ -163,10 +163,9 @@ class Blueprint(Generic[Record]):
 
     def _place(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> _Piece:
         """Return where an array lies that is appended to the block."""
-        begin, n = WORD * self._n_words, math.prod(shape)
-        self._n_words += -(-n * dtype.itemsize // WORD)
-        first = begin // dtype.itemsize
-        return _Piece(shape, dtype, begin, slice(first, first + n))
+        begin = WORD * self._n_words
+        self._n_words += -(-math.prod(shape) * dtype.itemsize // WORD)
+        return _Piece(shape, dtype, begin)
 
 
 class _Held(bytearray):
@@ -186,22 +185,22 @@ def _words_that_hold(n: int, objects: tuple[Any, ...]) -> IntArray:
 
 def _cut(kind: type, parts: Parts, block: FloatArray, given: tuple[Given, ...]) -> Any:
     """Return a record whose own arrays lie in a block."""
-    made: dict[str, Any] = {}
-    for name, part in parts.items():
+    fields: list[Any] = []
+    for part in parts:
         if isinstance(part, _Piece):
-            made[name] = block.view(part.dtype)[part.where].reshape(part.shape)
+            fields.append(np.ndarray(part.shape, part.dtype, block, part.begin))
         elif isinstance(part, _Pattern):
-            made[name] = _cut(part.kind, part.parts, block, given)
+            fields.append(_cut(part.kind, part.parts, block, given))
         elif isinstance(part, _Given):
             one = given[part.i]
-            made[name] = one.record if isinstance(one, Memory) else one
+            fields.append(one.record if isinstance(one, Memory) else one)
         else:
-            made[name] = made[part.name] if isinstance(part, _Again) else part
-    return kind(**made)
+            fields.append(fields[part.i] if isinstance(part, _Again) else part)
+    return kind(*fields)
 
 
-Parts = dict[str, Any]
-"""What a record is made of, by name: arrays and numbers as they are, and the following."""
+Parts = list[Any]
+"""What a record is made of, field by field: arrays and numbers as they are, and the following."""
 
 
 class _Pattern(NamedTuple):
@@ -218,8 +217,6 @@ class _Piece(NamedTuple):
     dtype: np.dtype[Any]
     begin: int
     """At which byte of the block."""
-    where: slice
-    """Where among the numbers of a block of its type."""
 
 
 class _Given(NamedTuple):
@@ -232,8 +229,8 @@ class _Given(NamedTuple):
 class _Again(NamedTuple):
     """An array that has two names in a record."""
 
-    name: str
-    """The first one."""
+    i: int
+    """The position of the first one in the record."""
 
 
 _OWN = (_Pattern, _Piece, _Given, _Again)
@@ -269,8 +266,10 @@ def _words(array: npt.NDArray[Any]) -> list[int]:
 
 
 def _address(array: npt.NDArray[Any]) -> int:
+    if not array.size:
+        return 0  # nothing is read from it
     try:
         return ctypes.addressof(ctypes.c_char.from_buffer(array.data))
-    except (TypeError, ValueError):  # read-only, empty or strided; six times as slow
+    except (TypeError, ValueError):  # read-only or strided; six times as slow
         address: int = array.__array_interface__["data"][0]
         return address

@@ -180,6 +180,16 @@ class Part:
         """Whether all components are `direct`."""
         return bool(self.direct.all())
 
+    @functools.cached_property
+    def kinds(self) -> tuple[IntArray, IntArray]:
+        """The components that are `direct`, and the others."""
+        return np.flatnonzero(self.direct), np.flatnonzero(~self.direct)
+
+    @functools.cached_property
+    def bucket_delta(self) -> list[FloatArray]:
+        """`delta`, bucket by bucket."""
+        return [self.delta[self.links_of(b)] for b in range(len(self.buckets))]
+
     @property
     def n_variables(self) -> int:
         """Number of variables."""
@@ -190,7 +200,7 @@ class Part:
         """Number of links."""
         return len(self.link_variable)
 
-    @property
+    @functools.cached_property
     def n_additionals(self) -> int:
         """Number of additionals of all factors."""
         return int(self.blocks.first_additional[-1])
