@@ -30,10 +30,9 @@ from rich.table import Table
 
 from lpsmap import ConvergenceWarning, FactorGraph
 from lpsmap_core.engine.admm import advance_components
-from lpsmap_core.engine.faces import make_work
 from lpsmap_core.engine.loop import Limits
 from lpsmap_core.engine.options import Options
-from lpsmap_core.engine.polish import make_polish
+from lpsmap_core.engine.polish import make_tools
 from lpsmap_core.engine.state import initial_state
 from lpsmap_core.engine.step_size import BALANCE_PERIOD, BALANCE_RATIO, balanced_step_size
 from lpsmap_core.layout.layout import build_layout
@@ -127,9 +126,9 @@ class Loop:
         self._degree = np.diff(part.variable_offsets)
         self._owner = np.repeat(np.arange(part.n_variables), self._degree)
         limits = Limits(0, 0, A_FEW, tol, False, method.relaxation)
-        polish, work = make_polish(state, False), make_work(part, False)
+        tools = make_tools(state, False)
         self._advance = lambda stop: advance_components(
-            state, np.zeros(1, dtype=np.int64), polish, work, limits._replace(stop=stop)
+            state, np.zeros(1, dtype=np.int64), tools, limits._replace(stop=stop)
         )
 
     @property

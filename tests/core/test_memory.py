@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 import pickle
-from concurrent.futures import ThreadPoolExecutor
 from typing import NamedTuple
 
 import numpy as np
@@ -95,24 +94,6 @@ def test_arrays_outlive_the_memory_that_they_were_made_in() -> None:
     assert not sums.any()
 
 
-def test_a_block_is_taken_again_once_nobody_holds_it() -> None:
-    _, plan = blueprint(5)
-    given = hold(Lent(np.ones((5, 2)), np.arange(5)))
-    first = plan.make(given)
-    fill(first.handle)
-    kept = first.record.own.square[1:, 0]  # a view of a view
-    del first
-    second = plan.make(given)
-    fill(second.handle)
-    assert not np.shares_memory(kept, second.record.own.sums)
-    address = second.record.own.sums.ctypes.data
-    del second
-    third = plan.make(given)
-    assert third.record.own.sums.ctypes.data == address
-    assert not any(getattr(third.record.own, name).any() for name in Own._fields)
-    np.testing.assert_array_equal(kept, 0.0)
-
-
 @pytest.mark.compiled
 def test_what_kernels_are_handed_holds_the_memory() -> None:
     _, plan = blueprint(5)
@@ -143,19 +124,6 @@ def test_arrays_hold_zeros_unless_they_need_not(n: int, unset: list[int]) -> Non
         del record, arrays, array
 
 
-def test_threads_take_blocks_of_their_own() -> None:
-    _, plan = blueprint(64)
-    given = hold(Lent(np.ones((64, 2)), np.arange(64)))
-
-    def overlap(_: int) -> bool:
-        one, other = plan.make(given), plan.make(given)
-        fill(one.handle)
-        return bool(other.record.own.more.any()) or not (one.record.own.more == 1.0).all()
-
-    with ThreadPoolExecutor(4) as pool:
-        assert not any(pool.map(overlap, range(400)))
-
-
 def test_an_array_can_have_two_names() -> None:
     shared = Shared(np.arange(3.0), np.zeros(3, dtype=bool))
     plan = Blueprint(Whole, [list(shared), [(3,), "sums", (3,), (3,), (3, 3)], None, 0.5, 3])
@@ -171,13 +139,6 @@ def test_an_array_can_have_two_names() -> None:
 def test_another_array_than_the_record_says_is_refused(numbers: np.ndarray) -> None:
     with pytest.raises(TypeError, match=r"Shared\.numbers"):
         hold(Shared(numbers, np.zeros(4, dtype=bool)))
-
-
-def test_records_have_no_other_fields_than_their_type_says() -> None:
-    _, plan = blueprint(2)
-    record = plan.make(hold(Lent(np.zeros((2, 2)), np.arange(2)))).record
-    for held in (record, record.own):
-        assert not hasattr(held, "sum_")
 
 
 def test_addresses_are_not_copied() -> None:

@@ -21,7 +21,7 @@ from lpsmap_core.command.cli import main
 from lpsmap_core.command.explain import FILE
 from lpsmap_core.kernels.compile import COMPILED
 from lpsmap_core.kernels.late import compile_all
-from lpsmap_core.layout import latest
+from lpsmap_core.layout import layout_cache
 from lpsmap_core.layout.layout import build_layout
 from lpsmap_core.local.active.sets import ActiveSets
 from lpsmap_core.local.solvers import choose_solver, local_solver
@@ -222,7 +222,7 @@ def test_memory_is_what_a_solve_takes(
     make(rng).solve(threads=1)  # loads what is compiled
     compile_all()
     graph, planned = make(rng), make(rng).plan(threads=1).memory.total
-    monkeypatch.setattr(latest, "_latest", [])  # as if this structure were new
+    monkeypatch.setattr(layout_cache, "_entries", [])  # as if this structure were new
     gc.collect()
     tracemalloc.start()
     graph.solve(threads=1)

@@ -10,8 +10,8 @@ import pytest
 
 from lpsmap import AtMostOne, ConvergenceWarning, Factor, FactorGraph, Xor
 from lpsmap_core import FREE, LocalSolution
-from lpsmap_core.engine.faces import Work, draw_general_position, make_work
-from lpsmap_core.engine.polish import OUTSIDE, Polish, _find_mu, _find_settled, make_polish
+from lpsmap_core.engine.faces import draw_general_position
+from lpsmap_core.engine.polish import OUTSIDE, Tools, _find_mu, _find_settled, make_tools
 from lpsmap_core.engine.problem import LoopProblem
 from lpsmap_core.engine.selection import keep_chosen, select_components
 from lpsmap_core.engine.state import PartState
@@ -38,8 +38,7 @@ class Looks:
         graph.add(AtMostOne(u, axis=1))
         self.state: PartState = graph.solve().solved.state
         part, self.problem = self.state.part, as_tuple(LoopProblem, self.state.problem)
-        self.polish = as_tuple(Polish, make_polish(self.state, True).record)
-        self.work = as_tuple(Work, make_work(part).record)
+        self.polish, self.work = as_tuple(Tools, make_tools(self.state, True).record)
         self.everything = select_components(self.problem.blocks, 0, part.n_components)
         draw_general_position(self.everything, self.problem, self.polish.numbers)
 

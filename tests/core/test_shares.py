@@ -8,48 +8,24 @@ import time
 import numpy as np
 import pytest
 
-from lpsmap_core.engine.threads import SMALLEST_SHARE, SMALLEST_WORK, Shares, cut, in_shares
+from lpsmap_core.engine.threads import SMALLEST_SHARE, SMALLEST_WORK, cut, in_shares
 from lpsmap_core.kernels.arrays import IntArray
-from lpsmap_core.kernels.compile import kernel
-from lpsmap_core.kernels.turns import next_in_turn
 
 
-@kernel
-def count(items: IntArray, bounds: IntArray, taken: IntArray, seen: IntArray) -> int:
-    """Count which items this thread gets; return how many."""
-    n, i, end = 0, 0, 0
-    while True:
-        i, end = next_in_turn(i, end, bounds, taken)
-        if i == end:
-            return n
-        seen[items[i]] += 1
-        n += 1
-        i += 1
-
-
-def in_kernels(shares: Shares, seen: IntArray) -> int:
-    return int(count(*shares, seen))
-
-
-def in_python(shares: Shares, seen: IntArray) -> int:
-    n = 0
-    for some in shares.taken_in_turn():
-        seen[some] += 1
-        n += len(some)
-        time.sleep(0)
-    return n
-
-
-@pytest.mark.parametrize("take", [in_kernels, in_python])
 @pytest.mark.parametrize("threads", [1, 2, 5])
-def test_every_item_is_taken_once(take, threads, rng):
+def test_every_item_is_taken_once(threads: int, rng: np.random.Generator) -> None:
     for n in (1, 2, 40, 3000):
         items, sizes = rng.permutation(n), rng.integers(0, 2_000, n)
         seen = np.zeros(n, dtype=np.int64)
-        found = in_shares(lambda shares, seen=seen: take(shares, seen), items, sizes, threads)
-        assert sum(found) == n
+
+        def count(share: IntArray, seen: IntArray = seen) -> int:
+            seen[share] += 1
+            time.sleep(0)
+            return len(share)
+
+        assert sum(in_shares(count, items, sizes, threads)) == n
         assert (seen == 1).all()
-    assert in_shares(lambda shares: take(shares, seen), items[:0], sizes[:0], threads) == []
+    assert in_shares(len, items[:0], sizes[:0], threads) == []
 
 
 def test_shares_become_smaller_and_end_small(rng):
@@ -72,13 +48,11 @@ def test_shares_become_smaller_and_end_small(rng):
 def test_what_a_thread_raises_comes_out_once_all_are_done():
     done = []
 
-    def fail_in_helpers(shares: Shares) -> None:
-        caller = threading.current_thread() is threading.main_thread()
-        for some in shares.taken_in_turn():
-            if not caller:
-                raise LookupError("in a helper")
-            time.sleep(0.01)
-            done.append(len(some))
+    def fail_in_helpers(share: IntArray) -> None:
+        if threading.current_thread() is not threading.main_thread():
+            raise LookupError("in a helper")
+        time.sleep(0.01)
+        done.append(len(share))
 
     with pytest.raises(LookupError, match="in a helper"):
         in_shares(fail_in_helpers, np.arange(40), np.full(40, 1_000), 2)

@@ -21,22 +21,17 @@ and holds no lock. What a component's solution is does not depend on the others.
 
 from __future__ import annotations
 
-from lpsmap_core.engine.faces import Work
 from lpsmap_core.engine.infeasible import FIRST_TEST, InfeasibilityTest
 from lpsmap_core.engine.loop import Limits, loop
 from lpsmap_core.engine.options import Options
-from lpsmap_core.engine.polish import (
-    Polish,
-    take_loop_tools,
-)
+from lpsmap_core.engine.polish import Tools, make_tools
 from lpsmap_core.engine.protocol import WarmStart
 from lpsmap_core.engine.soundness import refuse_unsound_solutions
 from lpsmap_core.engine.state import PartState, initial_state
-from lpsmap_core.engine.threads import Shares, in_shares
+from lpsmap_core.engine.threads import in_shares
 from lpsmap_core.engine.units import (
     PLACES,
 )
-from lpsmap_core.engine.workplace import give_back_tools
 from lpsmap_core.kernels.arrays import BoolArray, FloatArray, IntArray
 from lpsmap_core.kernels.interrupts import out_of_time
 from lpsmap_core.kernels.late import raise_late
@@ -71,11 +66,11 @@ def run_loop(state: PartState, chosen: BoolArray, options: Options) -> None:
     (direct,), (coupled,) = (alone & chosen).nonzero(), (chosen > alone).nonzero()
     # faces of linear problems determine nothing
     polished = options.adapt and len(coupled) > 0 and state.problem.quadratic > 0.0
-    polish, work, kind = take_loop_tools(state, polished, len(coupled) > 0)
+    tools = make_tools(state, polished)
     if len(direct):
         inner = options.max_inner_iter or AS_NEEDED
         limits = Limits(1, 1, inner, options.tol, False, 1.0)
-        advance_components(state, direct, polish, work, limits, options.threads)
+        advance_components(state, direct, tools, limits, options.threads)
         state.out_of_time = out_of_time()
     inner = options.max_inner_iter or A_FEW
     test, stop = InfeasibilityTest(state), 0
@@ -85,14 +80,12 @@ def run_loop(state: PartState, chosen: BoolArray, options: Options) -> None:
         if options.max_time is not None:
             final = stop = min(stop, last + CLOCK_PERIOD)
         limits = Limits(stop, final, inner, options.tol, options.adapt, options.relaxation)
-        advance_components(state, coupled, polish, work, limits, options.threads)
+        advance_components(state, coupled, tools, limits, options.threads)
         coupled = coupled[~progress.converged[coupled]]
         last_chance = stop == options.max_iter and stop > FIRST_TEST
         if len(coupled) and (stop == test.next_iteration or last_chance):
             coupled = coupled[~test.find(coupled)]
         state.out_of_time = out_of_time()
-    if kind is not None:
-        give_back_tools(state.part, kind, polish, work)
     _forget_unsolved(state)
     refuse_unsound_solutions(state)
 
@@ -107,17 +100,16 @@ def _forget_unsolved(state: PartState) -> None:
 def advance_components(
     state: PartState,
     components: IntArray,
-    polish: Memory[Polish],
-    work: Memory[Work],
+    tools: Memory[Tools],
     limits: Limits,
     threads: int = 1,
 ) -> None:
     """Run the loop on some components until they are solved, or the limits are reached."""
-    together = state.workplace.together
-    handles = state.solver_table, state.handle, polish.handle, work.handle
+    together = state.together
+    handles = state.solver_table, state.handle, tools.handle
 
-    def run(shares: Shares) -> None:
-        loop(*shares, together, *handles, PLACES, limits, state.trace)
+    def run(share: IntArray) -> None:
+        loop(share, together, *handles, PLACES, limits, state.trace)
         raise_late()
 
     in_shares(run, components, state.part.sizes[components], 1 if together else threads)

@@ -38,16 +38,13 @@ from lpsmap_core.engine.selection import (
     select_components,
 )
 from lpsmap_core.engine.state import PartState
-from lpsmap_core.engine.threads import Shares, in_shares
-from lpsmap_core.engine.workplace import give_back_tools, take_tools
+from lpsmap_core.engine.threads import in_shares
 from lpsmap_core.kernels.arrays import BoolArray, FloatArray, IntArray
 from lpsmap_core.kernels.callers import stacklevel
 from lpsmap_core.kernels.compile import kernel, leaf
 from lpsmap_core.kernels.interrupts import Watch, interrupted, out_of_time, stopped
 from lpsmap_core.kernels.late import raise_late
 from lpsmap_core.kernels.native import borrowed
-from lpsmap_core.kernels.turns import next_in_turn
-from lpsmap_core.layout.layout import Part
 
 __all__ = ["multiply_jacobian"]
 
@@ -100,18 +97,17 @@ def multiply_jacobian(
     if not state.faces_complete:
         with Watch():
             state.complete_faces(threads)
-    kept = take_tools(state.part, multiply_jacobian)
-    work = make_work(state.part) if kept is None else kept[0]
-    product, kinds = d, _kinds(state.part)
+    product, product_v = d, np.empty(state.part.n_additionals)
+    work, kinds = make_work(state.part, product_v), state.part.kinds
     if chosen is not None:
-        kinds = [components[chosen[components]] for components in kinds]
+        kinds = kinds[0][chosen[kinds[0]]], kinds[1][chosen[kinds[1]]]
         product[~chosen[state.part.component]] = 0.0
-        work.record.outputs_v[~chosen[state.part.additional_component]] = 0.0
-    together = state.workplace.together
+        product_v[~chosen[state.part.additional_component]] = 0.0
+    together = state.together
     handles, n_unfinished = (state.solver_table, state.handle, work.handle), 0
 
-    def run(shares: Shares) -> int:
-        n = int(_run(*shares, together, *handles, d_v, product))
+    def run(share: IntArray) -> int:
+        n = int(_run(share, together, *handles, d_v, product))
         raise_late()
         return n
 
@@ -134,26 +130,12 @@ def multiply_jacobian(
             RuntimeWarning,
             stacklevel=stacklevel(),
         )
-    product_v = work.record.outputs_v
-    if not len(product_v):
-        give_back_tools(state.part, multiply_jacobian, work)
     return product, product_v
-
-
-def _kinds(part: Part) -> list[IntArray]:
-    """Return the components that are one factor of distinct variables, and the others."""
-    kinds: list[IntArray] | None = part.kept.get(multiply_jacobian)
-    if kinds is None:
-        kinds = [np.flatnonzero(part.direct), np.flatnonzero(~part.direct)]
-        part.kept[multiply_jacobian] = kinds
-    return kinds
 
 
 @leaf
 def _run(
     components: IntArray,
-    bounds: IntArray,
-    taken: IntArray,
     together: bool,
     solver_table: Any,
     problem_handle: Any,
@@ -161,14 +143,12 @@ def _run(
     d_v: FloatArray,
     product: FloatArray,
 ) -> int:
-    """Multiply for shares of components, one after the other or all together.
+    """Multiply for some components, one after the other or all together.
 
     The caller holds the records of the handles. Returns how many failed.
     """
-    failed: int = _run_shares(
+    failed: int = _run_records(
         components,
-        bounds,
-        taken,
         together,
         borrowed(solver_table),
         problem_at(problem_handle),
@@ -180,10 +160,8 @@ def _run(
 
 
 @kernel
-def _run_shares(
+def _run_records(
     components: IntArray,
-    bounds: IntArray,
-    taken: IntArray,
     together: bool,
     solver_table: Any,
     problem: LoopProblem,
@@ -200,13 +178,10 @@ def _run_shares(
         everything = select_components(blocks, 0, len(chosen))
         selection = keep_chosen(everything, links, blocks, chosen)
         return _multiply(selection, solver_table, problem, work, d_v, product)
-    n_unfinished, n_variables, i, end = 0, 0, 0, 0
-    while True:
-        i, end = next_in_turn(i, end, bounds, taken)
-        if i == end:
-            break
+    n_unfinished, n_variables, i = 0, 0, 0
+    while i < len(components):
         first = components[i]
-        last = first + count_together(components[:end], i, problem)
+        last = first + count_together(components, i, problem)
         i += last - first
         n_variables += blocks.first_variable[last] - blocks.first_variable[first]
         if n_variables > LOOK_PERIOD:

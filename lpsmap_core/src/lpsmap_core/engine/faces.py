@@ -11,6 +11,7 @@ ten. One product of ``J`` with numbers in general position tells them.
 
 from __future__ import annotations
 
+import functools
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -27,7 +28,7 @@ from lpsmap_core.kernels.arrays import BoolArray, FloatArray, IntArray
 from lpsmap_core.kernels.by_address import record_at
 from lpsmap_core.kernels.compile import general_position, leaf
 from lpsmap_core.kernels.interrupts import interrupted
-from lpsmap_core.kernels.memory import Blueprint, Memory, Unset
+from lpsmap_core.kernels.memory import Blueprint, Memory
 from lpsmap_core.layout.arrangement import Links
 from lpsmap_core.layout.layout import Part
 
@@ -37,8 +38,10 @@ __all__ = [
     "draw_general_position",
     "make_work",
     "order_moving_first",
+    "plan_work",
     "reduce_residual",
     "work_at",
+    "work_sizes",
 ]
 
 FLAT = 1e-14
@@ -73,25 +76,37 @@ work_at = record_at(Work)
 """Returns, in kernels, the memory of a handle."""
 
 
-def make_work(part: Part, wanted: bool = True) -> Memory[Work]:
-    """Return memory for a graph, of no size if it is not wanted.
+def make_work(part: Part, outputs_v: FloatArray) -> Memory[Work]:
+    """Return memory for products with the Jacobian of a part, which are written to `outputs_v`."""
+    return _blueprint(*work_sizes(part)).make(outputs_v)
 
-    Components that are not multiplied for have no numbers in `outputs_v`.
+
+def work_sizes(part: Part) -> tuple[int, int, int, int]:
+    """Return the sizes that `plan_work` takes for a part.
+
+    Where every factor is alone, none has to agree with others.
     """
-    blueprint = part.kept.get((Work, wanted))
-    if blueprint is None:
-        n_additionals = int(part.blocks.first_additional[-1]) if wanted else 0
-        agree = wanted and not part.direct.all()  # what is alone has nothing to agree with
-        on_variables = (part.n_variables if agree else 0,)
-        plan = [
-            *[(part.n_links if wanted else 0,)] * 2,
-            np.zeros(n_additionals),
-            Unset((n_additionals,)),
-            *[on_variables] * 4,
-            *[(part.n_components if agree else 0,)] * 5,
-        ]
-        blueprint = part.kept[Work, wanted] = Blueprint(Work, plan)
-    return blueprint.make()
+    agree = 0 if part.all_direct else 1
+    return part.n_links, part.n_additionals, agree * part.n_variables, agree * part.n_components
+
+
+def plan_work(
+    on_links: int, on_additionals: int, on_variables: int, on_components: int
+) -> list[Any]:
+    """Return the plan of a `Blueprint` of `Work`."""
+    return [
+        *[(on_links,)] * 2,
+        (on_additionals,),
+        None,
+        *[(on_variables,)] * 4,
+        *[(on_components,)] * 5,
+    ]
+
+
+@functools.lru_cache(maxsize=32)
+def _blueprint(*sizes: int) -> Blueprint[Work]:
+    """Return how the memory of some sizes is made."""
+    return Blueprint(Work, plan_work(*sizes))
 
 
 @leaf

@@ -16,7 +16,7 @@ from lpsmap_core.engine.anderson import (
     note_start,
     review_acceleration,
 )
-from lpsmap_core.engine.faces import Work, draw_general_position, work_at
+from lpsmap_core.engine.faces import Work, draw_general_position
 from lpsmap_core.engine.first_duals import seeks_multipliers
 from lpsmap_core.engine.first_vertices import seeks_vertices
 from lpsmap_core.engine.polish import (
@@ -24,9 +24,10 @@ from lpsmap_core.engine.polish import (
     PERIOD,
     WHOLE_TRY,
     Polish,
+    Tools,
     find_due,
-    polish_at,
     take_back_polish,
+    tools_at,
     wants_polish,
 )
 from lpsmap_core.engine.problem import ONE, Iterate, LoopProblem, Progress, problem_at
@@ -50,7 +51,6 @@ from lpsmap_core.kernels.arrays import BoolArray, FloatArray, IntArray
 from lpsmap_core.kernels.compile import kernel, leaf
 from lpsmap_core.kernels.interrupts import interrupted, stopped
 from lpsmap_core.kernels.native import borrowed
-from lpsmap_core.kernels.turns import next_in_turn
 from lpsmap_core.layout.arrangement import Links
 
 __all__ = ["Limits", "loop"]
@@ -80,30 +80,24 @@ class Limits(NamedTuple):
 @leaf
 def loop(
     components: IntArray,
-    bounds: IntArray,
-    taken: IntArray,
     together: bool,
     solver_table: Any,
     problem_handle: Any,
-    polish_handle: Any,
-    work_handle: Any,
+    tools_handle: Any,
     places: IntArray,
     limits: Limits,
     trace: FloatArray,
 ) -> None:
-    """Run the loop on shares of some components, one after the other or all together.
+    """Run the loop on some components, one after the other or all together.
 
     The caller holds the records of the handles.
     """
     _run(
         components,
-        bounds,
-        taken,
         together,
         borrowed(solver_table),
         problem_at(problem_handle),
-        polish_at(polish_handle),
-        work_at(work_handle),
+        tools_at(tools_handle),
         borrowed(places),
         limits,
         borrowed(trace),
@@ -113,19 +107,17 @@ def loop(
 @kernel
 def _run(
     components: IntArray,
-    bounds: IntArray,
-    taken: IntArray,
     together: bool,
     solver_table: Any,
     problem: LoopProblem,
-    polish: Polish,
-    work: Work,
+    tools: Tools,
     places: IntArray,
     limits: Limits,
     trace: FloatArray,
 ) -> None:
     """Run the loop, as `loop` does, on records by their addresses."""
     links, blocks, history = problem.links, problem.blocks, make_history(0)
+    polish, work = tools.polish, tools.work
     if together:
         chosen = np.zeros(len(problem.progress.step_size), dtype=np.bool_)
         for c in components:
@@ -134,13 +126,10 @@ def _run(
         selection = keep_chosen(everything, links, blocks, chosen)
         _iterate(selection, solver_table, problem, polish, work, history, places, limits, trace)
         return
-    n_variables, i, end = 0, 0, 0
-    while True:
-        i, end = next_in_turn(i, end, bounds, taken)
-        if i == end:
-            break
+    n_variables, i = 0, 0
+    while i < len(components):
         first = components[i]
-        last = first + count_together(components[:end], i, problem)
+        last = first + count_together(components, i, problem)
         i += last - first
         n_variables += blocks.first_variable[last] - blocks.first_variable[first]
         if n_variables > LOOK_PERIOD:

@@ -19,12 +19,18 @@ so that ``J`` reproduces the copies of mu from the new duals, which still sum to
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+import functools
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from lpsmap_core.engine.faces import Work, make_work, order_moving_first, reduce_residual
+from lpsmap_core.engine.faces import (
+    Work,
+    order_moving_first,
+    plan_work,
+    reduce_residual,
+    work_sizes,
+)
 from lpsmap_core.engine.problem import ONE, LoopProblem, Progress
 from lpsmap_core.engine.scores import RESIDUAL_ROUNDING
 from lpsmap_core.engine.selection import (
@@ -35,13 +41,11 @@ from lpsmap_core.engine.selection import (
     scatter_to_links,
 )
 from lpsmap_core.engine.state import PartState
-from lpsmap_core.engine.workplace import take_tools
 from lpsmap_core.kernels.arrays import BoolArray, FloatArray, FloatTable, IntArray
 from lpsmap_core.kernels.by_address import record_at
 from lpsmap_core.kernels.compile import kernel, leaf
 from lpsmap_core.kernels.memory import Blueprint, Memory
 from lpsmap_core.layout.arrangement import Links
-from lpsmap_core.layout.layout import Part
 
 __all__ = [
     "EARLY",
@@ -49,12 +53,12 @@ __all__ = [
     "PERIOD",
     "WHOLE_TRY",
     "Polish",
+    "Tools",
     "find_due",
-    "make_polish",
-    "polish_at",
+    "make_tools",
     "polish_settled",
     "take_back_polish",
-    "take_loop_tools",
+    "tools_at",
     "wants_polish",
 ]
 
@@ -138,60 +142,42 @@ class Polish(NamedTuple):
     duals: FloatArray
 
 
-polish_at = record_at(Polish)
+class Tools(NamedTuple):
+    """What the loop works with beside the problem, until it ends."""
+
+    polish: Polish
+    work: Work
+
+
+tools_at = record_at(Tools)
 """Returns, in kernels, the memory of a handle."""
 
 
-def take_loop_tools(
-    state: PartState, polished: bool, coupled: bool
-) -> tuple[Memory[Polish], Memory[Work], Hashable]:
-    """Return memory for the loop, and what to give it back as; None if it is of one use."""
-    part = state.part
-    if not coupled:
-        return _no_polish(part), make_work(part, polished), None
-    kind = None if polished and _has_large_scores(state) else (Polish, polished)
-    kept = None if kind is None else take_tools(part, kind)
-    polish, work = kept or (make_polish(state, polished), make_work(part, polished))
-    return polish, work, kind
+def make_tools(state: PartState, polished: bool) -> Memory[Tools]:
+    """Return memory for the loop, on variables and links only if some components are polished.
+
+    One block for all of it: the C library gives several of this size back to the system after
+    every solve, and the pages of new ones take a tenth of the time of a solve.
+    """
+    part, work = state.part, (0, 0, 0, 0)
+    allowed = np.zeros(part.n_components, dtype=np.bool_)
+    if polished:
+        small = state.problem.progress.rounding < RESIDUAL_ROUNDING * LARGEST_SCORE
+        allowed, work = ~part.direct & (part.sizes <= MOST_LINKS) & small, work_sizes(part)
+    sizes = (part.n_variables, part.n_links) if allowed.any() else (0, 0)
+    return _blueprint(*sizes, part.n_components, work).make(allowed, np.empty(work[1]))
 
 
-def _no_polish(part: Part) -> Memory[Polish]:
-    """Return what single factors take for the memory of a polish, in all solves alike."""
-    nothing: Memory[Polish] | None = part.kept.get(Polish)
-    if nothing is None:
-        everywhere = np.zeros(part.n_components, dtype=np.bool_)
-        nothing = part.kept[Polish] = _blueprint(part, everywhere).make()
-    return nothing
-
-
-def _has_large_scores(state: PartState) -> bool:
-    """Whether some components' scores are too large for the polish."""
-    rounding = state.problem.progress.rounding
-    return bool(rounding.max(initial=0.0) >= RESIDUAL_ROUNDING * LARGEST_SCORE)
-
-
-def make_polish(state: PartState, wanted: bool) -> Memory[Polish]:
-    """Return the memory of the polish; without it on variables and links if it is not wanted."""
-    part = state.part
-    if wanted and _has_large_scores(state):
-        rounding = state.problem.progress.rounding
-        return _blueprint(part, rounding < RESIDUAL_ROUNDING * LARGEST_SCORE).make()
-    kept: Blueprint[Polish] | None = part.kept.get((Polish, wanted))
-    if kept is None:
-        everywhere = np.full(part.n_components, wanted)
-        kept = part.kept[Polish, wanted] = _blueprint(part, everywhere)
-    return kept.make()
-
-
-def _blueprint(part: Part, wanted: BoolArray) -> Blueprint[Polish]:
-    """Return how the memory of a polish of some components is made."""
-    allowed = wanted & ~part.direct & (part.sizes <= MOST_LINKS)
-    n = part.n_components
-    n_links, n_variables = (part.n_links, part.n_variables) if allowed.any() else (0, 0)
-    links = dict.fromkeys(("numbers", "offset", "duals"), (n_links,))
-    variables = dict.fromkeys(("mu", "t", "u"), (n_variables,))
-    plan = {"allowed": allowed, "probed": (2, n_links), **links, **variables}
-    return Blueprint(Polish, [plan.get(name, (n,)) for name in Polish._fields])
+@functools.lru_cache(maxsize=32)
+def _blueprint(
+    on_variables: int, on_links: int, on_components: int, work: tuple[int, int, int, int]
+) -> Blueprint[Tools]:
+    """Return how the memory of some sizes is made."""
+    links = dict.fromkeys(("numbers", "offset", "duals"), (on_links,))
+    variables = dict.fromkeys(("mu", "t", "u"), (on_variables,))
+    plan = {"allowed": None, "probed": (2, on_links), **links, **variables}
+    polish = [plan.get(name, (on_components,)) for name in Polish._fields]
+    return Blueprint(Tools, [polish, plan_work(*work)])
 
 
 @leaf

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from typing import NamedTuple
 
 import numpy as np
@@ -88,25 +89,36 @@ problem_at = record_at(LoopProblem)
 def new_problem(part: Part, quadratic: float) -> Memory[LoopProblem]:
     """Return the problem of a part whose scores are still to be written.
 
-    Nor are marginals of additionals known before the loop has run.
+    Marginals of additionals are not set either before the loop has run.
+    """
+    sizes = part.n_variables, part.n_links, part.n_additionals, part.n_components
+    alone = quadratic > 0.0 and part.all_direct
+    direct = part.direct if quadratic else np.zeros_like(part.direct)
+    return _blueprint(*sizes, alone, quadratic).make(*part.records, direct, part.counts)
+
+
+@functools.lru_cache(maxsize=32)
+def _blueprint(
+    on_variables: int,
+    on_links: int,
+    on_additionals: int,
+    on_components: int,
+    alone: bool,
+    quadratic: float,
+) -> Blueprint[LoopProblem]:
+    """Return how the problems of some size are made.
 
     Where no component has a step size, additionals have one array of scores, scaled and not.
     """
-    blueprint = part.kept.get((LoopProblem, quadratic))
-    if blueprint is None:
-        on_variables, on_links, on_components = part.n_variables, part.n_links, part.n_components
-        on_additionals = int(part.blocks.first_additional[-1])
-        additionals = Unset((on_additionals,))
-        alone = quadratic > 0.0 and bool(part.direct.all())
-        plan = [
-            list(part.links),
-            list(part.blocks),
-            [(on_variables,)] * 3 + [(on_links,)] * 3,
-            [additionals, "eta" if alone else additionals, additionals, additionals],
-            [(on_components,)] * len(Progress._fields),
-            part.direct if quadratic else np.zeros_like(part.direct),
-            None,
-            quadratic,
-        ]
-        blueprint = part.kept[LoopProblem, quadratic] = Blueprint(LoopProblem, plan)
-    return blueprint.make(part.counts)
+    additionals = Unset((on_additionals,))
+    plan = [
+        None,
+        None,
+        [(on_variables,)] * 3 + [(on_links,)] * 3,
+        [additionals, "eta" if alone else additionals, additionals, additionals],
+        [(on_components,)] * len(Progress._fields),
+        None,
+        None,
+        quadratic,
+    ]
+    return Blueprint(LoopProblem, plan)

@@ -9,16 +9,16 @@ from typing import Any
 import numpy as np
 
 from lpsmap_core.engine.options import Options
-from lpsmap_core.engine.problem import LoopProblem, problem_at
+from lpsmap_core.engine.problem import LoopProblem, new_problem, problem_at
 from lpsmap_core.engine.protocol import WarmStart
 from lpsmap_core.engine.scores import EVERYWHERE, RESIDUAL_ROUNDING, set_scores
-from lpsmap_core.engine.threads import Shares, in_shares
-from lpsmap_core.engine.workplace import Workplace, take_workplace
-from lpsmap_core.kernels.arrays import BoolArray, FloatArray, IntArray
+from lpsmap_core.engine.threads import in_shares
+from lpsmap_core.kernels.arrays import BoolArray, ByteArray, FloatArray, IntArray
 from lpsmap_core.kernels.compile import leaf
+from lpsmap_core.kernels.memory import Memory
 from lpsmap_core.layout.layout import Bucket, Part
 from lpsmap_core.local.active.sets import ActiveSets
-from lpsmap_core.local.solvers import LocalSolver
+from lpsmap_core.local.solvers import LocalSolver, local_solver, make_solver_table
 
 __all__ = [
     "EXACT",
@@ -44,8 +44,9 @@ class PartState:
     """A solved part: the iterate, and the solvers that hold the faces of its factors."""
 
     part: Part
-    workplace: Workplace
-    """What it was solved with, which is nobody else's as long as the state is there."""
+    memory: Memory[LoopProblem]
+    """The problem with the iterate."""
+    solvers: list[LocalSolver]
     trace: FloatArray
     """(iterations, 2, n_components) residuals of every iteration if they are to be kept; NaN where
     a component did not take part.
@@ -67,9 +68,11 @@ class PartState:
     """Limit of the seconds of a product with the Jacobian, as of the solve."""
 
     def __post_init__(self) -> None:
-        self.problem, self.handle = self.workplace.record, self.workplace.problem.handle
-        self.solvers, self.solver_table = self.workplace.solvers, self.workplace.table
-        self.faces_complete = self.workplace.whole_faces
+        self.problem, self.handle = self.memory.record, self.memory.handle
+        self.solver_table = make_solver_table(self.solvers)
+        self.together = any(solver.vectorised for solver in self.solvers)
+        """Whether any solver serves many rows at once much faster."""
+        self.faces_complete = not any(isinstance(solver, ActiveSets) for solver in self.solvers)
 
     @property
     def forbids(self) -> bool:
@@ -93,7 +96,7 @@ class PartState:
             rows = solver.incomplete(np.flatnonzero(converged[bucket.component]))
             scaled = self.problem.extras.scaled[additionals]
             complete = functools.partial(
-                _complete_in_turn, solver, iterate.a[links], scaled, iterate.z[links]
+                solver.complete_faces, a=iterate.a[links], eta_v=scaled, z=iterate.z[links]
             )
             in_shares(complete, rows, np.diff(bucket.offsets)[rows], threads)
         self.faces_complete = True
@@ -143,29 +146,41 @@ class PartState:
         return means
 
 
-def _complete_in_turn(
-    solver: ActiveSets, a: FloatArray, eta_v: FloatArray, z: FloatArray, shares: Shares
-) -> None:
-    for rows in shares.taken_in_turn():
-        solver.complete_faces(rows, a, eta_v, z)
-
-
 def initial_state(
     part: Part, eta: FloatArray, eta_v: FloatArray, options: Options, warm: WarmStart | None = None
 ) -> PartState:
     """Return the state before the first iteration; see `Engine.solve`."""
-    workplace = take_workplace(part, options)
-    largest = set_scores(workplace.problem.handle, EVERYWHERE, eta, eta_v, options)
-    workplace.equip(part, workplace.record.extras.barred if largest == np.inf else None)
+    memory = new_problem(part, options.quadratic)
+    largest = set_scores(memory.handle, EVERYWHERE, eta, eta_v, options)
+    barred = memory.record.extras.barred if largest == np.inf else None
     n = options.max_iter if options.trace else 0
     trace = np.full((n, 2, part.n_components), np.nan) if n else NO_TRACE
-    state = PartState(part, workplace, trace, largest, max_time=options.max_time)
-    workplace.lend(part, state)
+    solvers = _solvers(part, barred, options)
+    state = PartState(part, memory, solvers, trace, largest, max_time=options.max_time)
     if warm is not None:
         _set_out_from(warm, part, state.problem)
         if isinstance(warm.solved, PartState):
             _take_active_sets(warm.solved, state.solvers, state.problem)
     return state
+
+
+def _solvers(part: Part, barred: ByteArray | None, options: Options) -> list[LocalSolver]:
+    """Return the buckets' solvers, which know what is forbidden; None for nothing.
+
+    Near the solution of LP-MAP few structures matter, and the oracle finds them sooner than a
+    closed form that iterates.
+    """
+    limited = options.max_inner_iter is not None or options.quadratic == 0.0
+    return [
+        local_solver(
+            bucket,
+            part.bucket_delta[b],
+            options.generic,
+            limited,
+            None if barred is None else barred[part.additionals_of(b)],
+        )
+        for b, bucket in enumerate(part.buckets)
+    ]
 
 
 def _set_out_from(warm: WarmStart, part: Part, problem: LoopProblem) -> None:

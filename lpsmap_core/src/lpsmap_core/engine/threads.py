@@ -4,18 +4,17 @@ from __future__ import annotations
 
 import _thread
 import os
-from collections.abc import Callable, Iterator
-from itertools import repeat
-from typing import NamedTuple, TypeVar
+from collections.abc import Callable
+from itertools import pairwise, repeat
+from typing import TypeVar
 
 import numpy as np
 
 from lpsmap_core.kernels.arrays import IntArray
 from lpsmap_core.kernels.interrupts import Watch, halt, raise_interrupt, thread_record
 from lpsmap_core.kernels.tiers import interprets
-from lpsmap_core.kernels.turns import next_turn_in_python
 
-__all__ = ["SMALLEST_WORK", "Shares", "cut", "default_threads", "in_shares"]
+__all__ = ["SMALLEST_WORK", "cut", "default_threads", "in_shares"]
 
 Result = TypeVar("Result")
 
@@ -44,46 +43,21 @@ def default_threads() -> int:
     return int(wanted)
 
 
-class Shares(NamedTuple):
-    """Items that some threads take in turn, a share at a time.
-
-    How long a share takes is not known before, so that a thread takes the next one when it is done
-    with one: in compiled code by `next_in_turn`, elsewhere by `taken_in_turn`.
-
-    Attributes
-    ----------
-    items
-        The items.
-    bounds
-        Where each share begins among them; then their number.
-    taken
-        (1,) how many shares were taken.
-    """
-
-    items: IntArray
-    bounds: IntArray
-    taken: IntArray
-
-    def taken_in_turn(self) -> Iterator[IntArray]:
-        """Yield the items of shares that no other thread takes, as long as there are any."""
-        while (share := next_turn_in_python(self.taken)) < len(self.bounds) - 1:
-            yield self.items[self.bounds[share] : self.bounds[share + 1]]
-
-
 def in_shares(
-    function: Callable[[Shares], Result], items: IntArray, sizes: IntArray, threads: int
+    function: Callable[[IntArray], Result], items: IntArray, sizes: IntArray, threads: int
 ) -> list[Result]:
-    """Return what a function returns to some threads, which share some items.
+    """Return what a function returns for shares of some items, which threads take in turn.
 
-    The function should spend its time in compiled code, which holds no lock; where kernels are
+    How long a share takes is not known before, so a thread takes the next one when it is done with
+    one. The function should spend its time in compiled code, which holds no lock; where kernels are
     interpreted, one thread does all. The calling thread is one of them.
 
     Parameters
     ----------
     function
-        Called by each thread. It takes shares as long as there are any.
+        Called with each share.
     items
-        The items; without any, nobody is called.
+        The items; without any, the function is not called.
     sizes
         For each item, about how much work it is; `SMALLEST_WORK` is worth a thread.
     threads
@@ -98,17 +72,18 @@ def in_shares(
     if not len(items):
         return []
     bounds, threads = cut(sizes, 1 if interprets() else threads)
-    shares = Shares(items, bounds, np.zeros(1, dtype=np.int64))
     if threads == 1:
-        found = [function(shares)]
+        found = [function(items)]
         raise_interrupt()
         return found
+    waiting = iter([items[begin:end] for begin, end in pairwise(bounds)])
     results: list[Result] = []
     errors: list[BaseException] = []
 
     def work() -> None:
         try:
-            results.append(function(shares))
+            for share in waiting:  # one iterator for all threads: each share goes to one of them
+                results.append(function(share))
         except BaseException as error:
             errors.append(error)
             if not isinstance(error, Exception):

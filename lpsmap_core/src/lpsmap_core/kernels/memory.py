@@ -11,9 +11,6 @@ import ctypes
 import functools
 import math
 import struct
-import weakref
-from collections import deque
-from collections.abc import Callable
 from typing import Any, Generic, NamedTuple, NoReturn, TypeVar, cast
 
 import numpy as np
@@ -30,9 +27,6 @@ Record = TypeVar("Record")
 WORD = 8
 """Bytes. Arrays begin at multiples of it."""
 
-MOST_KEPT = 1 << 21
-"""Words of a block up to which it is kept for the next copy: 16 megabytes."""
-
 
 class Memory(Generic[Record]):
     """A record, and how kernels get it."""
@@ -41,11 +35,10 @@ class Memory(Generic[Record]):
         self,
         blueprint: Blueprint[Record],
         block: FloatArray,
-        address: int,
         given: tuple[Given, ...],
         words: IntArray,
     ) -> None:
-        self._blueprint, self._block, self._address = blueprint, block, address
+        self._blueprint, self._block = blueprint, block
         self._given, self._words = given, words
 
     def __reduce__(self) -> NoReturn:
@@ -54,11 +47,8 @@ class Memory(Generic[Record]):
     @functools.cached_property
     def record(self) -> Record:
         """The record, as an object of the same fields."""
-        return cast(Record, _Uncut(self._blueprint.parts, self._block, self._given))
-
-    def clear(self) -> None:
-        """Write zeros where it was made with zeros."""
-        self._blueprint.clear(self._address)
+        blueprint = self._blueprint
+        return cast(Record, _cut(blueprint.kind, blueprint.parts, self._block, self._given))
 
     @property
     def handle(self) -> Any:
@@ -90,7 +80,7 @@ class Blueprint(Generic[Record]):
     """
 
     def __init__(self, kind: type[Record], plan: list[Any]) -> None:
-        self._n_words = 0
+        self.kind, self._n_words = kind, 0
         self._zeros: list[tuple[int, int]] = []
         self._given: list[slice] = []
         words: list[int] = []
@@ -98,51 +88,37 @@ class Blueprint(Generic[Record]):
         self.parts = self._lay_out(kind, plan, words, own)
         self._words, self._own = np.array(words, np.int64), np.zeros(len(words), np.int64)
         self._own[own] = 1
-        self._latest: deque[_Block] = deque(maxlen=1)
 
     def __reduce__(self) -> NoReturn:
         raise TypeError("Blueprint: knows where arrays lie, which a copy of it would not.")
 
     def make(self, *given: Given) -> Memory[Record]:
         """Return a copy, with what it is given, in order."""
-        block, address = self._take() if self._n_words else _NOTHING
+        block, address = self._new_block()
         words = _words_that_hold(len(self._words), (self, block, given))
         np.multiply(self._own, address, out=words)
         words += self._words
         for where, one in zip(self._given, given, strict=True):
             words[where] = one._words if isinstance(one, Memory) else _words(one)
-        return Memory(self, block, address, given, words)
+        return Memory(self, block, given, words)
 
-    def clear(self, address: int) -> None:
-        """Write zeros into the block at an address where its arrays are made with zeros."""
+    def _new_block(self) -> tuple[FloatArray, int]:
+        """Return memory for a copy's own arrays, and its address."""
+        if self._zeros == [(0, WORD * self._n_words)]:
+            zeros = np.zeros(self._n_words)  # pages that are never written to take no memory
+            return zeros, _address(zeros)
+        block = np.empty(self._n_words)
+        address = _address(block)
         for begin, end in self._zeros:
             ctypes.memset(address + begin, 0, end - begin)
-
-    def _take(self) -> tuple[FloatArray, int]:
-        """Return a block, and its address: the latest one, if nobody holds it any more.
-
-        Memory that is new to a process costs more than to clear it: the system hands it out in
-        pages, and takes it back in between two solves.
-        """
-        try:
-            latest = self._latest.pop()  # which no other thread gets, too
-        except IndexError:
-            latest = None
-        if latest is None or latest.held() is not None:
-            latest = _Block(np.zeros(self._n_words))
-        else:
-            self.clear(latest.address)
-        block = latest.lend()
-        if self._n_words <= MOST_KEPT:
-            self._latest.append(latest)
-        return block, latest.address
+        return block, address
 
     def _lay_out(self, kind: type, plan: list[Any], words: list[int], own: list[int]) -> Parts:
         """Append the words of a record, see `by_address`; return what copies are made of.
 
         In `own` are the numbers of words that hold addresses in the block.
         """
-        parts: Parts = {}
+        parts: Parts = []
         begun: dict[str, int] = {}
         for (name, field), planned in zip(kinds_of(kind).items(), plan, strict=True):
             part = _shared_if_empty(planned, field)
@@ -151,7 +127,7 @@ class Blueprint(Generic[Record]):
                 again = slice(begun[part], begun[part] + 1 + field.ndim)
                 own += [begun[name]] if begun[part] in own else []
                 words += words[again]
-                part = _Again(part)
+                part = _Again(list(begun).index(part))
             elif part is None:
                 begin = len(words)
                 words += [0] * (1 + field.ndim if isinstance(field, Field) else _n_words(field))
@@ -174,9 +150,9 @@ class Blueprint(Generic[Record]):
                 words += struct.unpack("q", struct.pack("q" if field is int else "d", part))
             else:
                 made = self._lay_out(field, part, words, own)
-                own_parts = any(isinstance(x, _OWN) for x in made.values())
-                part = _Pattern(made) if own_parts else field(**made)
-            parts[name] = part
+                own_parts = any(isinstance(x, _OWN) for x in made)
+                part = _Pattern(field, made) if own_parts else field(*made)
+            parts.append(part)
         return parts
 
     def _clear_from(self, begin: int) -> None:
@@ -207,54 +183,30 @@ def _words_that_hold(n: int, objects: tuple[Any, ...]) -> IntArray:
     return words
 
 
-class _Block:
-    """Numbers that are lent: arrays that lie among them hold what `lend` returned.
-
-    And not `numbers`, which NumPy would let them hold if it was their base's base: what is between
-    is no array.
-    """
-
-    def __init__(self, numbers: FloatArray) -> None:
-        self.numbers, self.address = numbers, _address(numbers)
-        self.held: Callable[[], FloatArray | None] = lambda: None
-
-    def lend(self) -> FloatArray:
-        lent: FloatArray = np.frombuffer(self.numbers.data)
-        self.held = weakref.ref(lent)
-        return lent
-
-
-class _Uncut:
-    """A record whose arrays are made when they are first asked for, since few ever are."""
-
-    def __init__(self, parts: Parts, block: FloatArray, given: tuple[Given, ...]) -> None:
-        self._parts, self._block, self._given_to = parts, block, given
-
-    def __getattr__(self, name: str) -> Any:
-        try:
-            part = self.__dict__["_parts"][name]
-        except KeyError:
-            raise AttributeError(name) from None
+def _cut(kind: type, parts: Parts, block: FloatArray, given: tuple[Given, ...]) -> Any:
+    """Return a record whose own arrays lie in a block."""
+    fields: list[Any] = []
+    for part in parts:
         if isinstance(part, _Piece):
-            part = np.ndarray(part.shape, part.dtype, self._block, part.begin)
+            fields.append(np.ndarray(part.shape, part.dtype, block, part.begin))
         elif isinstance(part, _Pattern):
-            part = _Uncut(part.parts, self._block, self._given_to)
+            fields.append(_cut(part.kind, part.parts, block, given))
         elif isinstance(part, _Given):
-            given = self._given_to[part.i]
-            part = given.record if isinstance(given, Memory) else given
-        elif isinstance(part, _Again):
-            part = getattr(self, part.name)
-        self.__dict__[name] = part
-        return part
+            one = given[part.i]
+            fields.append(one.record if isinstance(one, Memory) else one)
+        else:
+            fields.append(fields[part.i] if isinstance(part, _Again) else part)
+    return kind(*fields)
 
 
-Parts = dict[str, Any]
-"""What a record is made of, by name: arrays and numbers as they are, and the following."""
+Parts = list[Any]
+"""What a record is made of, field by field: arrays and numbers as they are, and the following."""
 
 
 class _Pattern(NamedTuple):
     """A record in a record."""
 
+    kind: type
     parts: Parts
 
 
@@ -277,16 +229,12 @@ class _Given(NamedTuple):
 class _Again(NamedTuple):
     """An array that has two names in a record."""
 
-    name: str
-    """The first one."""
+    i: int
+    """The position of the first one in the record."""
 
 
 _OWN = (_Pattern, _Piece, _Given, _Again)
 """Parts that are not the same in all copies."""
-
-
-_NOTHING = np.empty(0), 0
-"""Block and address of a record that has no arrays of its own."""
 
 
 def _shared_if_empty(planned: Any, field: Field | type) -> Any:
@@ -318,8 +266,10 @@ def _words(array: npt.NDArray[Any]) -> list[int]:
 
 
 def _address(array: npt.NDArray[Any]) -> int:
+    if not array.size:
+        return 0  # nothing is read from it
     try:
         return ctypes.addressof(ctypes.c_char.from_buffer(array.data))
-    except (TypeError, ValueError):  # read-only, empty or strided; six times as slow
+    except (TypeError, ValueError):  # read-only or strided; six times as slow
         address: int = array.__array_interface__["data"][0]
         return address

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from lpsmap_core.kernels.arrays import BoolArray, FloatArray, IntArray, IntTable
 from lpsmap_core.kernels.compile import kernel, leaf
+from lpsmap_core.kernels.memory import Memory, hold
 
 __all__ = ["Arrangement", "Blocks", "Links", "Table", "arrange", "tabulate"]
 
@@ -211,8 +212,8 @@ class Arrangement(NamedTuple):
     delta: FloatArray
     sizes: IntArray
     direct: BoolArray
-    kept: dict[Any, Any]
-    """Empty; see `Part`."""
+    records: tuple[Memory[Links], Memory[Blocks]]
+    """The links and the blocks as kernels are handed them."""
 
 
 def arrange(
@@ -254,7 +255,7 @@ def arrange(
     _fill_blocks(starts, component, of_factor, bucket_offsets, blocks)
     _fill_links(link_variable, component, negated, links.offsets.view(np.int64), links)
     _fill_sizes(starts, link_variable, blocks, links, delta, sizes, direct)
-    return Arrangement(blocks, links, delta, sizes, direct, {})
+    return Arrangement(blocks, links, delta, sizes, direct, (hold(links), hold(blocks)))
 
 
 @leaf

@@ -63,5 +63,5 @@ def copies_of(part: Part, component: int, n_copies: int) -> Part:
         negated=negated,
         sizes=arrangement.sizes,
         direct=arrangement.direct,
-        kept=arrangement.kept,
+        records=arrangement.records,
     )

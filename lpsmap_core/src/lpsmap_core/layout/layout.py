@@ -20,7 +20,7 @@ from lpsmap_core.kernels.memory import Memory, hold
 from lpsmap_core.kernels.records import Factors
 from lpsmap_core.layout.arrangement import Arrangement, Blocks, Links, Table, arrange
 from lpsmap_core.layout.counts import Counts, find_counts, no_counts
-from lpsmap_core.layout.latest import arranged
+from lpsmap_core.layout.layout_cache import arranged
 from lpsmap_core.layout.network import Networks, build_networks
 from lpsmap_core.layout.ragged import offsets_of, ranges
 from lpsmap_core.model.factor import Factor
@@ -158,21 +158,17 @@ class Part:
     """For each component, its number of links."""
     direct: BoolArray
     """For each component, whether it is one factor of distinct variables, solved without ADMM."""
-    kept: dict[Any, Any]
-    """What engines make once of the links and of what is said here; other graphs of the same links
-    share it, whose factors may be of other types, with other parameters."""
+    records: tuple[Memory[Links], Memory[Blocks]]
+    """`links` and `blocks` as kernels are handed them."""
 
     @functools.cached_property
     def counts(self) -> Memory[Counts]:
         """The components whose factors all bound counts."""
-        if not self.direct.all():
-            types, factors = [b.type for b in self.buckets], [b.factors for b in self.buckets]
-            links = self.links, self.link_variable, self.negated
-            return hold(find_counts(types, factors, self.blocks, *links, self.direct))
-        nothing: Memory[Counts] | None = self.kept.get(Counts)
-        if nothing is None:
-            nothing = self.kept[Counts] = hold(no_counts(self.n_components))
-        return nothing
+        if self.all_direct:
+            return _no_counts(self.n_components)
+        types, factors = [b.type for b in self.buckets], [b.factors for b in self.buckets]
+        links = self.links, self.link_variable, self.negated
+        return hold(find_counts(types, factors, self.blocks, *links, self.direct))
 
     @functools.cached_property
     def networks(self) -> Networks:
@@ -180,9 +176,19 @@ class Part:
         return build_networks(self)
 
     @functools.cached_property
-    def spare(self) -> dict[Any, Any]:
-        """What engines' latest solves worked with, for the next ones."""
-        return {}
+    def all_direct(self) -> bool:
+        """Whether all components are `direct`."""
+        return bool(self.direct.all())
+
+    @functools.cached_property
+    def kinds(self) -> tuple[IntArray, IntArray]:
+        """The components that are `direct`, and the others."""
+        return np.flatnonzero(self.direct), np.flatnonzero(~self.direct)
+
+    @functools.cached_property
+    def bucket_delta(self) -> list[FloatArray]:
+        """`delta`, bucket by bucket."""
+        return [self.delta[self.links_of(b)] for b in range(len(self.buckets))]
 
     @property
     def n_variables(self) -> int:
@@ -194,7 +200,7 @@ class Part:
         """Number of links."""
         return len(self.link_variable)
 
-    @property
+    @functools.cached_property
     def n_additionals(self) -> int:
         """Number of additionals of all factors."""
         return int(self.blocks.first_additional[-1])
@@ -463,7 +469,7 @@ def _part(
         negated=negated,
         sizes=arrangement.sizes,
         direct=arrangement.direct,
-        kept=arrangement.kept,
+        records=arrangement.records,
     )
 
 
@@ -484,6 +490,12 @@ def _stable_order(numbers: IntArray) -> IntArray | slice:
     if (numbers[1:] >= numbers[:-1]).all():
         return slice(None)
     return np.argsort(numbers, kind="stable")
+
+
+@functools.lru_cache(maxsize=8)
+def _no_counts(n_components: int) -> Memory[Counts]:
+    """Return that no component is covered, which is the same for all graphs."""
+    return hold(no_counts(n_components))
 
 
 # -------------------------------------------------------------------- small helpers

@@ -97,13 +97,6 @@ class _ClosedForm:
     ) -> None:
         """Do nothing: a closed form reports the whole face."""
 
-    def renew(self) -> bool:
-        if self.forbids or self._callback is not None:
-            return False
-        self.face.fill(0)
-        self.branch.fill(0)
-        return True
-
     def raise_error(self) -> None:
         raise_interrupt()
         if self._callback is not None:

@@ -73,9 +73,6 @@ class LocalSolver(Protocol):
     ) -> None:
         """Bring the faces of solved rows from what represents `z` to all that it could move on."""
 
-    def renew(self) -> bool:
-        """Be as it was made, for another solve that forbids nothing; false if it cannot."""
-
     def raise_error(self) -> None:
         """Raise what was raised inside a compiled loop: by Python code, or for an interruption."""
 

@@ -177,10 +177,6 @@ class ActiveSets:
         ended: IntArray = rows[self.status[rows] != RUNNING]
         return ended
 
-    def renew(self) -> bool:
-        """Keep what it knows: the sets have grown to a size of their own."""
-        return False
-
     def raise_error(self) -> None:
         """Raise what was raised inside a compiled loop: by Python code, or for an interruption."""
         raise_interrupt()

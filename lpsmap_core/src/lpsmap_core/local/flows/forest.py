@@ -17,7 +17,6 @@ import numpy as np
 
 from lpsmap_core.kernels.arrays import FloatArray, IndexArray, IntArray
 from lpsmap_core.kernels.compile import kernel, leaf
-from lpsmap_core.kernels.lanes import LANES
 
 __all__ = [
     "LEAVES",
@@ -211,7 +210,7 @@ def make_forest_room(length: int, n_states: int, barred: bool) -> ForestRoom:
         edges[1],
         np.empty(2 * n_states),
         np.empty(length),
-        np.empty((n + 1) * (2 * n_states - 1 + LANES)),
+        np.empty((n + 1) * 2 * n_states),
         nodes[9],
         marks[0],
         layers[0],

@@ -14,7 +14,6 @@ import numpy as np
 
 from lpsmap_core.kernels.arrays import FloatArray
 from lpsmap_core.kernels.compile import leaf
-from lpsmap_core.kernels.lanes import LANES, subtract_lanes
 from lpsmap_core.local.flows.forest import ForestChain
 
 __all__ = ["centre_potentials", "refine_flows", "solve_levels", "write_flows"]
@@ -77,11 +76,11 @@ def _right_of_first(h: int, chain: ForestChain) -> int:
 
 @leaf
 def _stride(chain: ForestChain) -> np.uint64:
-    """Return how much room equations have: for the longest one, and as many zeros as are read."""
+    """Return how much room each equation has: that of the longest one."""
     most = 0
     for h in range(chain.length):
         most = max(most, _right_of_first(h, chain))
-    return np.uint64(most + LANES)
+    return np.uint64(most + 1)
 
 
 @leaf
@@ -100,8 +99,8 @@ def _eliminate(
     for i in range(ONE, last):
         below += stride
         share = x[row + i] * inverse
-        for j in range(i, last, np.uint64(LANES)):
-            subtract_lanes(x, below + (j - i), row + j, share)
+        for j in range(i, last):
+            x[below + (j - i)] -= share * x[row + j]
         level[p + i] -= share * level[p]
 
 

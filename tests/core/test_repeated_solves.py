@@ -1,9 +1,10 @@
-"""Small graphs that are solved again and again work in the same memory, which nobody notices."""
+"""Graphs that are solved again and again: each solution is its own."""
 
 from __future__ import annotations
 
-import sys
+import gc
 import warnings
+import weakref
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
@@ -12,10 +13,6 @@ import pytest
 
 from lpsmap import AtMostOne, FactorGraph, Xor
 from lpsmap_core import Variables
-from lpsmap_core.engine import problem, workplace
-from lpsmap_core.engine.problem import LoopProblem
-from lpsmap_core.kernels.memory import Memory
-from lpsmap_core.layout.layout import Part
 
 FloatArray = npt.NDArray[np.float64]
 
@@ -34,51 +31,24 @@ def draws(n: int) -> list[FloatArray]:
     return list(np.random.default_rng(3).standard_normal((n, *SHAPE)))
 
 
-@pytest.mark.parametrize("changed", [True, False])
-def test_the_memory_of_a_solution_that_is_gone_serves_again(changed: bool) -> None:
+def test_solutions_share_no_memory_and_none_outlives_its_solution() -> None:
     graph, u = matching(draws(1)[0])
-    addresses = set()
-    for scores in draws(6):
-        if changed:  # which forgets the solution
-            graph.rescore(u, scores)
-        solved = graph.solve(threads=1).solved
-        addresses.add(solved.state.problem.iterate.u.ctypes.data)
-        del solved
-    assert len(addresses) == (1 if changed else 2)
-
-
-def test_solves_and_searches_in_turn_have_a_workplace_each(monkeypatch: pytest.MonkeyPatch) -> None:
-    made: list[float] = []
-
-    def new_problem(part: Part, quadratic: float) -> Memory[LoopProblem]:
-        made.append(quadratic)
-        return problem.new_problem(part, quadratic)
-
-    monkeypatch.setattr(workplace, "new_problem", new_problem)
-    graph, u = matching(draws(1)[0])
-    for scores in draws(6):
-        for solve in (graph.solve, graph.solve_map):
-            graph.rescore(u, scores)
-            solve(threads=1)
-    assert sorted(made) == [0.0, 1.0]
-
-
-def test_nothing_of_ours_runs_when_a_solution_goes() -> None:
-    """Python would drop what the handler of a signal raises in there, such as Ctrl-C."""
-    graph, u = matching(draws(1)[0])
-    solution = graph.solve(threads=1)
-    graph.rescore(u, draws(1)[0])  # which forgets it
-    called: list[str] = []
-    before = sys.getprofile()
-    sys.setprofile(lambda frame, event, _: called.append(frame.f_code.co_name + " " + event))
-    del solution
-    sys.setprofile(before)
-    assert [name for name in called if name.endswith(" call")] == []
-    assert len(called) == 1  # of setprofile
+    held = [graph.solve(threads=1).solved.state for _ in range(3)]
+    arrays = [array for state in held for array in state.problem.iterate]
+    for i, array in enumerate(arrays):
+        assert not any(np.shares_memory(array, other) for other in arrays[:i])
+    states = [weakref.ref(state) for state in held]
+    gc.disable()
+    try:
+        del held, arrays, array
+        graph.rescore(u, draws(1)[0])  # which forgets the solution
+        assert [state() for state in states] == [None] * 3
+    finally:
+        gc.enable()
 
 
 @pytest.mark.parametrize("quadratic", [True, False])
-def test_solves_in_used_memory_are_those_of_new_graphs(quadratic: bool) -> None:
+def test_solves_again_are_those_of_new_graphs(quadratic: bool) -> None:
     graph, u = matching(draws(1)[0])
     rng = np.random.default_rng(4)
     for k, scores in enumerate(draws(12)):
@@ -142,11 +112,3 @@ def test_products_of_one_solution_go_on_in_several_threads() -> None:
     with ThreadPoolExecutor(4) as pool:
         found = list(pool.map(lambda d: solution.vjp(d)[0], vectors))
     np.testing.assert_array_equal(found, expected)
-
-
-def test_large_parts_make_their_own(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(workplace, "SMALL", 10)
-    graph, _ = matching(draws(1)[0])
-    for _ in range(3):
-        part = graph.solve(threads=1).layout.part
-    assert not part.spare

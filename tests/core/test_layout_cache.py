@@ -1,4 +1,4 @@
-"""Structures that are kept for later graphs: the right ones, unharmed, and few."""
+"""The cache of layouts: what it returns is what a new layout would be, and it stays small."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from lpsmap import (
     Variables,
     Xor,
 )
-from lpsmap_core.layout import latest
+from lpsmap_core.layout import layout_cache
 from lpsmap_core.layout.arrangement import arrange, tabulate
 from lpsmap_core.layout.layout import Part, build_layout
 
@@ -30,8 +30,8 @@ Factors = Callable[[Variables], list[Factor]]
 
 
 @pytest.fixture(autouse=True)
-def _nothing_kept(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(latest, "_latest", [])
+def _empty(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(layout_cache, "_entries", [])
 
 
 def part_of(graph: FactorGraph) -> Part:
@@ -46,14 +46,16 @@ def rows(n: int, columns: Any = slice(None), negated: bool = False) -> FactorGra
     return graph
 
 
-def assert_fresh(known: latest._Known) -> None:
-    """Check what is kept of a structure against what a look at it finds."""
-    table = tabulate(known.n_variables, known.numbers, known.slots, known.variable)
-    np.testing.assert_equal(known.table, table)
-    if known.arrangement is not None:
+def assert_fresh(entry: layout_cache._Entry) -> None:
+    """Check an entry against what is found anew."""
+    table = tabulate(entry.n_variables, entry.numbers, entry.slots, entry.variable)
+    np.testing.assert_equal(entry.table, table)
+    if entry.arrangement is not None:
         arrays = table.starts, table.component, table.of_factor, table.additional_offsets
-        found = arrange(*arrays, known.variable, known.negated, table.n_components)
-        np.testing.assert_equal(known.arrangement[:-1], found[:-1])  # but for what engines keep
+        found = arrange(*arrays, entry.variable, entry.negated, table.n_components)
+        np.testing.assert_equal(entry.arrangement[:-1], found[:-1])
+        for memory, record in zip(entry.arrangement.records, found[1::-1], strict=True):
+            np.testing.assert_equal(memory.record, record)
 
 
 def test_graphs_of_one_structure_share_it_and_no_others() -> None:
@@ -70,8 +72,8 @@ def test_graphs_of_one_structure_share_it_and_no_others() -> None:
     fewer.add(Xor(u.reshape(2, 6)))
     for graph in [*different, fewer]:
         assert part_of(graph).links is not first.links
-        for known in latest._latest:
-            assert_fresh(known)
+        for entry in layout_cache._entries:
+            assert_fresh(entry)
 
 
 def coupled(rng: np.random.Generator) -> FactorGraph:
@@ -100,10 +102,10 @@ def test_solves_leave_a_shared_structure_as_it_is(make: Callable[..., FactorGrap
         return [x.tolist() for x in (solution.values, gradient, best.values)]
 
     first = outcome()
-    (known,) = latest._latest
+    (entry,) = layout_cache._entries
     assert outcome() == outcome() == first
-    assert latest._latest == [known]
-    assert_fresh(known)
+    assert layout_cache._entries == [entry]
+    assert_fresh(entry)
 
 
 def entries(rng: np.random.Generator, states: tuple[int, ...]) -> Factors:
@@ -150,21 +152,21 @@ def test_other_factors_over_the_same_links_change_nothing(
 
     for before, after in itertools.permutations(FAMILIES[family], 2):
         for seed in range(4):
-            monkeypatch.setattr(latest, "_latest", [])
+            monkeypatch.setattr(layout_cache, "_entries", [])
             alone = outcome(after, seed)
-            monkeypatch.setattr(latest, "_latest", [])
+            monkeypatch.setattr(layout_cache, "_entries", [])
             outcome(before, seed)
-            (known,) = latest._latest
+            (entry,) = layout_cache._entries
             assert outcome(after, seed) == alone
-            assert latest._latest == [known]
+            assert layout_cache._entries == [entry]
 
 
-def test_few_structures_are_kept_and_no_large_ones(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_cache_holds_few_structures_and_no_large_ones(monkeypatch: pytest.MonkeyPatch) -> None:
     for n in range(1, 9):
         part_of(rows(n))
-    assert [known.n_variables for known in latest._latest] == [32, 28, 24, 20]
-    monkeypatch.setattr(latest, "MOST_LINKS", 50)
+    assert [entry.n_variables for entry in layout_cache._entries] == [32, 28, 24, 20]
+    monkeypatch.setattr(layout_cache, "MOST_LINKS", 50)
     part_of(rows(9))  # whose 36 links leave no room for others
-    assert [known.n_variables for known in latest._latest] == [36]
+    assert [entry.n_variables for entry in layout_cache._entries] == [36]
     part_of(rows(13))
-    assert [known.n_variables for known in latest._latest] == [36]
+    assert [entry.n_variables for entry in layout_cache._entries] == [36]
