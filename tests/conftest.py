@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import os
+import signal
 from pathlib import Path
 
 import hypothesis
@@ -33,6 +34,9 @@ hypothesis.settings.load_profile("lpsmap")
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    # Shells let what they start in the background ignore Ctrl-C, which many tests send.
+    if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
     # A folder of a package's name also counts as found, as an empty namespace without an origin.
     specs = {folder: importlib.util.find_spec(name) for folder, name in FOLDERS.items()}
     missing = [folder for folder, spec in specs.items() if spec is None or spec.origin is None]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -10,6 +11,7 @@ import numpy.typing as npt
 
 from lpsmap_core.kernels.arrays import BoolArray, FloatArray, FloatTable, IntArray
 from lpsmap_core.kernels.compile import kernel
+from lpsmap_core.kernels.memory import Memory, hold
 from lpsmap_core.kernels.records import Factors
 from lpsmap_core.layout.arrangement import Blocks, Links
 from lpsmap_core.model.factor import Factor
@@ -50,7 +52,7 @@ def find_counts(
     variable: IntArray,
     negated: BoolArray,
     direct: BoolArray,
-) -> Counts:
+) -> Memory[Counts]:
     """Return what the factors of a part's components bound, from its buckets and other fields."""
     covered, n = ~direct, len(blocks.component)
     in_bucket = [slice(*blocks.first_factor[b : b + 2]) for b in range(len(types))]
@@ -70,15 +72,16 @@ def find_counts(
     counts = Counts(covered, first, begin, end, low, high, number, variable, negated)
     order = np.argsort([-len(some.offsets) for some in factors], kind="stable")
     _fill(order, first_link, bounds, blocks, links, counts)
-    return counts
+    return hold(counts)
 
 
-def no_counts(n_components: int) -> Counts:
-    """Return that no component is covered."""
+@functools.lru_cache(maxsize=8)
+def no_counts(n_components: int) -> Memory[Counts]:
+    """Return that no component is covered, which is the same for all graphs."""
     integers, floats = np.empty(0, np.int64), np.empty(0)
     by_link = np.empty(0, np.uint32), integers, np.empty(0, np.bool_)
     none = np.zeros(n_components, np.bool_)
-    return Counts(none, integers, integers, integers, floats, floats, *by_link)
+    return hold(Counts(none, integers, integers, integers, floats, floats, *by_link))
 
 
 @kernel

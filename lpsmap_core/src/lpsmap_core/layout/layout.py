@@ -10,23 +10,24 @@ from __future__ import annotations
 import functools
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from lpsmap_core.kernels.arrays import BoolArray, FloatArray, IntArray
-from lpsmap_core.kernels.memory import Memory, hold
+from lpsmap_core.kernels.memory import Memory
 from lpsmap_core.kernels.records import Factors
 from lpsmap_core.layout.arrangement import Arrangement, Blocks, Links, Table, arrange
 from lpsmap_core.layout.counts import Counts, find_counts, no_counts
 from lpsmap_core.layout.layout_cache import arranged
 from lpsmap_core.layout.network import Networks, build_networks
-from lpsmap_core.layout.ragged import offsets_of, ranges
+from lpsmap_core.layout.ragged import concatenated, offsets_of, ranges
 from lpsmap_core.model.factor import Factor
 from lpsmap_core.model.levels import check_overrides
 
 __all__ = ["Bucket", "Layout", "Part", "build_layout"]
+
+_NO_FLOATS = np.empty(0)
+_NO_INTEGERS = np.empty(0, dtype=np.int64), np.empty((0, 2), dtype=np.int64)
 
 
 @dataclass(frozen=True)
@@ -165,10 +166,10 @@ class Part:
     def counts(self) -> Memory[Counts]:
         """The components whose factors all bound counts."""
         if self.all_direct:
-            return _no_counts(self.n_components)
+            return no_counts(self.n_components)
         types, factors = [b.type for b in self.buckets], [b.factors for b in self.buckets]
         links = self.links, self.link_variable, self.negated
-        return hold(find_counts(types, factors, self.blocks, *links, self.direct))
+        return find_counts(types, factors, self.blocks, *links, self.direct)
 
     @functools.cached_property
     def networks(self) -> Networks:
@@ -343,9 +344,9 @@ def build_layout(n_variables: int, factors: Sequence[Factor]) -> Layout:
     numbers = [
         (i, d.n_factors, d.n_additionals) for some in by_type.values() for i, d in enumerate(some)
     ]
-    variable = _concatenate([d.links(d.variables.index) for d in declarations], np.int64)
-    negated = _concatenate([d.links(d.variables.negated) for d in declarations], np.bool_)
-    slots = _concatenate([d.offsets for d in declarations], np.int64)
+    variable = concatenated([d.links(d.variables.index) for d in declarations], np.int64)
+    negated = concatenated([d.links(d.variables.negated) for d in declarations], np.bool_)
+    slots = concatenated([d.offsets for d in declarations], np.int64)
     table, arrangement = arranged(n_variables, numbers, slots, variable, negated)
     buckets = [
         _bucket(b, some, table, variable, negated) for b, some in enumerate(by_type.values())
@@ -409,7 +410,7 @@ def _integers(declarations: list[Factor]) -> tuple[IntArray, IntArray]:
         ranges.append(np.stack([np.append(begin, ends[:-1]), ends], axis=1)[which])
         arrays += [array.reshape(-1) for array in different]
         begin = int(ends[-1])
-    return (_concatenate(arrays, np.int64), np.concatenate(ranges)) if ranges else _NO_INTEGERS
+    return (concatenated(arrays, np.int64), np.concatenate(ranges)) if ranges else _NO_INTEGERS
 
 
 def _chosen(factors: Factors, rows: IntArray, slots: IntArray) -> Factors:
@@ -443,10 +444,10 @@ def _part(
         position[variables] = np.arange(len(variables))
         component = component[variables]
         buckets = [_in_order_of_components(b) for b in map(_covering, buckets) if b.n_factors]
-        variable = _concatenate([position[b.variable] for b in buckets], np.int64)
-        negated = _concatenate([b.negated for b in buckets], np.bool_)
-        of_factor = _concatenate([b.component for b in buckets], np.int64)
-        additional_offsets = _concatenate([b.additional_offsets for b in buckets], np.int64)
+        variable = concatenated([position[b.variable] for b in buckets], np.int64)
+        negated = concatenated([b.negated for b in buckets], np.bool_)
+        of_factor = concatenated([b.component for b in buckets], np.int64)
+        additional_offsets = concatenated([b.additional_offsets for b in buckets], np.int64)
         counts = [[b.n_factors, b.n_links, b.n_additionals] for b in buckets]
         starts = np.array([[0, 0, 0], *counts]).cumsum(axis=0).T.copy()
         buckets = [
@@ -490,22 +491,3 @@ def _stable_order(numbers: IntArray) -> IntArray | slice:
     if (numbers[1:] >= numbers[:-1]).all():
         return slice(None)
     return np.argsort(numbers, kind="stable")
-
-
-@functools.lru_cache(maxsize=8)
-def _no_counts(n_components: int) -> Memory[Counts]:
-    """Return that no component is covered, which is the same for all graphs."""
-    return hold(no_counts(n_components))
-
-
-# -------------------------------------------------------------------- small helpers
-
-_NO_FLOATS = np.empty(0)
-_NO_INTEGERS = np.empty(0, dtype=np.int64), np.empty((0, 2), dtype=np.int64)
-
-
-def _concatenate(arrays: list[npt.NDArray[Any]], dtype: npt.DTypeLike) -> npt.NDArray[Any]:
-    if len(arrays) == 1:
-        # writable, as the others are: to numba arrays that are not are of another type
-        return np.require(arrays[0], requirements=["C", "W"])
-    return np.concatenate(arrays) if arrays else np.empty(0, dtype=dtype)

@@ -2,11 +2,22 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
+import numpy.typing as npt
 
 from lpsmap_core.kernels.arrays import IntArray
 
-__all__ = ["offsets_of", "ranges"]
+__all__ = ["concatenated", "offsets_of", "ranges"]
+
+
+def concatenated(arrays: list[npt.NDArray[Any]], dtype: npt.DTypeLike) -> npt.NDArray[Any]:
+    """Return rows behind each other; of no rows an empty array of the type."""
+    if len(arrays) == 1:
+        # writable, as the others are: to numba arrays that are not are of another type
+        return np.require(arrays[0], requirements=["C", "W"])
+    return np.concatenate(arrays) if arrays else np.empty(0, dtype=dtype)
 
 
 def offsets_of(counts: IntArray) -> IntArray:
