@@ -10,7 +10,8 @@ import pytest
 from brute_force import best_likelihood
 from lpsmap_core import Search
 from lpsmap_search import Corpus, CountConstraint, DependencyModelWithValence, HiddenMarkovModel
-from lpsmap_search.paper.branching import divided, most_fractional, most_regretted
+from lpsmap_search.branching import halves
+from lpsmap_search.paper.branching import most_fractional, most_regretted
 from lpsmap_search.paper.mccormick_space import McCormickOptions, McCormickSpace
 from lpsmap_search.paper.projections import onto_simplex, projected
 
@@ -82,13 +83,13 @@ def test_nothing_is_lost_between_two_halves() -> None:
     bounds = np.array([0.0, 0.25, 1.0, 0.25])
     theta, regret = np.log([0.9, 0.25]), np.array([0.1, 0.5])
     branch = most_regretted(regret, bounds, theta, "midpoint")
-    assert branch is not None and (branch.parameter, branch.at) == (0, 0.5)
-    above, below = divided(bounds, branch)
+    assert branch is not None and branch[:3] == (0, 0.5, 0.5)
+    above, below = halves(bounds, branch)
     assert above.tolist() == [0.5, 0.25, 1.0, 0.25] and below.tolist() == [0.0, 0.25, 0.5, 0.25]
     branch = most_regretted(regret, bounds, np.log([0.3, 0.25]), "point")
-    assert branch is not None and branch.at == pytest.approx(0.3)
+    assert branch is not None and branch.below == pytest.approx(0.3)
     branch = most_regretted(regret, bounds, np.log([1e-9, 0.25]), "point")
-    assert branch is not None and branch.at == pytest.approx(0.1) and branch.lower_first
+    assert branch is not None and branch.below == pytest.approx(0.1) and branch.lower
     assert most_regretted(regret, np.repeat(bounds[1], 4), theta, "point") is None
 
 

@@ -8,7 +8,7 @@ from lpsmap_core import leaf
 from lpsmap_search.arrays import FloatArray, IntArray
 from lpsmap_search.shares import Totals, fraction_above, fraction_below, phi
 
-__all__ = ["Branch", "Means", "choose_branch", "halves"]
+__all__ = ["NARROW", "Branch", "Means", "choose_branch", "halves"]
 
 MARGIN = 0.2
 """Share of its width that a box keeps on either side of where it is divided, at least."""

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Literal, NamedTuple
+from typing import Literal
 
 import numpy as np
 
 from lpsmap_search.arrays import FloatArray
+from lpsmap_search.branching import NARROW, Branch
 
-__all__ = ["Branch", "Split", "divided", "most_fractional", "most_regretted"]
+__all__ = ["Split", "most_fractional", "most_regretted"]
 
 Split = Literal["midpoint", "point"]
 """Where to divide the range of a probability: in the middle, or at the relaxation's point."""
@@ -16,21 +17,8 @@ Split = Literal["midpoint", "point"]
 MARGIN = 0.1
 """Share of its width that a range keeps on either side of the relaxation's point, at least."""
 
-NARROW = 1e-9
-"""Ranges of this width are not divided."""
-
 INTEGRAL = 1e-6
 """Share by which a variable that should be all or nothing may miss both."""
-
-
-class Branch(NamedTuple):
-    """A parameter, and where its range is divided."""
-
-    parameter: int
-    at: float
-    """The probability that the two parts share."""
-    lower_first: bool
-    """Whether the relaxation's point is in the lower part."""
 
 
 def most_regretted(
@@ -64,22 +52,7 @@ def most_regretted(
     at = middle
     if split == "point":
         at = min(max(p, low[m] + MARGIN * width), high[m] - MARGIN * width)
-    return Branch(m, float(at), p < at or (p == at and at < middle))
-
-
-def divided(bounds: FloatArray, branch: Branch) -> list[FloatArray]:
-    """Return the closed boxes on both sides of a branch, first that with the relaxation's point.
-
-    Parameters
-    ----------
-    bounds
-        (2 M,) lower, then upper bounds of the probabilities.
-    branch
-        Where to divide.
-    """
-    below, above = bounds.copy(), bounds.copy()
-    below[len(bounds) // 2 + branch.parameter] = above[branch.parameter] = branch.at
-    return [below, above] if branch.lower_first else [above, below]
+    return Branch(m, float(at), float(at), p < at or (p == at and at < middle))
 
 
 def most_fractional(values: FloatArray, whole: FloatArray) -> int | None:

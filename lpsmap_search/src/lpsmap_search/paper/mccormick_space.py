@@ -11,6 +11,7 @@ import numpy.typing as npt
 from lpsmap_core import Look
 from lpsmap_search.arrays import FloatArray
 from lpsmap_search.box_space import Arrays, BoxSpace
+from lpsmap_search.branching import halves
 from lpsmap_search.checks import checked_count, checked_number
 from lpsmap_search.constraints import CountConstraint
 from lpsmap_search.corpus import Corpus
@@ -22,7 +23,7 @@ from lpsmap_search.linear_programs import (
     SimplexSolver,
     highspy_module,
 )
-from lpsmap_search.paper.branching import Split, divided, most_fractional, most_regretted
+from lpsmap_search.paper.branching import Split, most_fractional, most_regretted
 from lpsmap_search.paper.linear_rows import LinearRows, Ranges
 from lpsmap_search.paper.nodes import McCormickNode, packed, unpacked
 from lpsmap_search.paper.parse_rows import parse_rows
@@ -252,7 +253,7 @@ class McCormickSpace(BoxSpace[McCormickNode]):
             return self._decided(node, y)
         if branch is None:
             return []
-        return [node._replace(bounds=bounds) for bounds in divided(node.bounds, branch)]
+        return [node._replace(bounds=bounds) for bounds in halves(node.bounds, branch)]
 
     def _decided(self, node: McCormickNode, y: int) -> list[McCormickNode]:
         """Return two nodes in which a variable of the parses is all or nothing."""
