@@ -39,7 +39,7 @@ def _state_of(solution: Solution) -> PartState:
 def local_jacobians(solution: Solution) -> LocalJacobians:
     """Return the Jacobians that a solution's local solvers hold, column by column."""
     state = _state_of(solution)
-    state.complete_faces(1)
+    state.complete_faces()
     part, n_additionals = state.part, state.problem.extras.eta.size
     copies = np.zeros((part.n_links, part.n_variables))
     copies[np.arange(part.n_links), part.link_variable] = part.sign / part.delta

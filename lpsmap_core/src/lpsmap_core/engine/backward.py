@@ -61,8 +61,8 @@ MAX_PRODUCTS = 2000
 LOOK_PERIOD = 1_000
 """Variables of small components between two looks at whether to go on."""
 
-CHEAPER = 2
-"""By about so much a product takes less than a solve."""
+CHEAPER = 16, 2
+"""By about so much a product takes less than a solve: in direct components, and in coupled ones."""
 
 
 def multiply_jacobian(
@@ -96,7 +96,7 @@ def multiply_jacobian(
     """
     if not state.faces_complete:
         with Watch():
-            state.complete_faces(threads)
+            state.complete_faces()
     product, product_v = d, np.empty(state.part.n_additionals)
     work, kinds = make_work(state.part, product_v), state.part.kinds
     if chosen is not None:
@@ -112,8 +112,8 @@ def multiply_jacobian(
         return n
 
     with Watch(state.max_time):
-        for components in filter(len, kinds):
-            sizes = state.part.sizes[components] // CHEAPER
+        for components, cheaper in zip(kinds, CHEAPER, strict=True):
+            sizes = state.part.sizes[components] // cheaper
             n_unfinished += sum(in_shares(run, components, sizes, 1 if together else threads))
         late = out_of_time()
     state.raise_errors()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -12,7 +11,6 @@ from lpsmap_core.engine.options import Options
 from lpsmap_core.engine.problem import LoopProblem, new_problem, problem_at
 from lpsmap_core.engine.protocol import WarmStart
 from lpsmap_core.engine.scores import EVERYWHERE, RESIDUAL_ROUNDING, set_scores
-from lpsmap_core.engine.threads import in_shares
 from lpsmap_core.kernels.arrays import BoolArray, ByteArray, FloatArray, IntArray
 from lpsmap_core.kernels.compile import leaf
 from lpsmap_core.kernels.memory import Memory
@@ -84,7 +82,7 @@ class PartState:
         for solver in self.solvers:
             solver.raise_error()
 
-    def complete_faces(self, threads: int = 1) -> None:
+    def complete_faces(self) -> None:
         """Prepare the faces of converged components for derivatives; at most once."""
         if self.faces_complete:
             return
@@ -95,10 +93,7 @@ class PartState:
             links, additionals = self.part.links_of(b), self.part.additionals_of(b)
             rows = solver.incomplete(np.flatnonzero(converged[bucket.component]))
             scaled = self.problem.extras.scaled[additionals]
-            complete = functools.partial(
-                solver.complete_faces, a=iterate.a[links], eta_v=scaled, z=iterate.z[links]
-            )
-            in_shares(complete, rows, np.diff(bucket.offsets)[rows], threads)
+            solver.complete_faces(rows, iterate.a[links], scaled, iterate.z[links])
         self.faces_complete = True
 
     @property
