@@ -102,6 +102,10 @@ class Factor(abc.ABC):
     iterates: ClassVar[bool] = False
     """Whether the closed form iterates. ``max_inner_iter`` then asks for the active set instead."""
 
+    gibbs: ClassVar[Callable[..., Any] | None] = None
+    """What makes the distributions of `FactorGraph.gibbs`, for types with `log_partition`:
+    ``lpsmap_dynamic.Gibbs``, which a `DynamicProgram` has."""
+
     as_tables: ClassVar[Callable[..., Tables | None] | None] = None
     """What factors are as `Tables`, for types that are such. Messages and elimination use them."""
 
@@ -296,11 +300,12 @@ class Factor(abc.ABC):
         Raises
         ------
         TypeError
-            If the type has none: see `DynamicProgram`, which brings it.
+            If the type has none: see ``lpsmap_dynamic.DynamicProgram``, which brings it.
         """
         raise TypeError(
             f"{type(self).__name__} has no inference over its structures; expected a "
-            "DynamicProgram, or a type with log_partition() for sums, or inference() for all."
+            "DynamicProgram (pip install lpsmap-dynamic), or a type with log_partition() for sums, "
+            "or inference() for all."
         )
 
     def kernel_integers(self) -> tuple[Sequence[IntArray], IntArray]:
