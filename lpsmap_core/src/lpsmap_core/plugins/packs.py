@@ -33,7 +33,7 @@ PACKS = {
 MOVED = dict.fromkeys(
     ("DynamicProgram", "Gibbs", "Hypergraph", "HypergraphBuilder", "Row"), "lpsmap_dynamic"
 )
-"""Packages that have names which ``lpsmap_core`` had before version 3 of the API."""
+"""Packages that have names which ``lpsmap_core`` had in version 2 of the API."""
 
 
 def missing_name_advice(name: str, installed: Collection[str]) -> str:
