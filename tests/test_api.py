@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import importlib
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,6 +12,7 @@ import pytest
 
 import lpsmap_core
 from lpsmap_core import api
+from lpsmap_core.plugins.packs import MOVED
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGE = (ROOT / "docs" / "reference" / "api.md").read_text(encoding="utf-8")
@@ -40,6 +42,16 @@ def test_every_name_is_there_once() -> None:
     assert len(set(api.__all__)) == len(api.__all__)
     assert not set(api.__all__) & set(lpsmap_core.__all__)
     assert all(hasattr(api, name) for name in api.__all__)
+
+
+@pytest.mark.parametrize("name", MOVED)
+def test_a_name_that_moved_is_where_the_error_says(name: str) -> None:
+    package = MOVED[name]
+    advice = f"import it from {package}, .* pip install {package.replace('_', '-')}$"
+    with pytest.raises(ImportError, match=advice):
+        exec(f"from lpsmap_core import {name}", {})
+    assert not hasattr(lpsmap_core, name)
+    assert hasattr(importlib.import_module(package), name)
 
 
 def test_every_name_is_documented() -> None:

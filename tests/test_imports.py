@@ -15,6 +15,7 @@ from environments import ROOT, WHEELS
 OURS = {
     "lpsmap",
     "lpsmap_core",
+    "lpsmap_dynamic",
     "lpsmap_factors_logic",
     "lpsmap_factors_struct",
     "lpsmap_search",
@@ -24,11 +25,14 @@ OURS = {
 
 ALLOWED = {
     "lpsmap_core/src/lpsmap_core": {"lpsmap_core"},
+    "lpsmap_dynamic/src/lpsmap_dynamic": {"lpsmap_dynamic", "lpsmap_core"},
     "lpsmap_face/src/lpsmap": {"lpsmap", "lpsmap_core"},
     "lpsmap_factors_logic/src/lpsmap_factors_logic": {"lpsmap_factors_logic", "lpsmap_core"},
-    "lpsmap_factors_struct/src/lpsmap_factors_struct": {"lpsmap_factors_struct", "lpsmap_core"},
-    "lpsmap_search/src/lpsmap_search": {"lpsmap_search", "lpsmap_core"},
-    "lpsmap_torch/src/lpsmap_torch": {"lpsmap_torch", "lpsmap_core", "torch"},
+    "lpsmap_factors_struct/src/lpsmap_factors_struct": {
+        *("lpsmap_factors_struct", "lpsmap_core", "lpsmap_dynamic")
+    },
+    "lpsmap_search/src/lpsmap_search": {"lpsmap_search", "lpsmap_core", "lpsmap_dynamic"},
+    "lpsmap_torch/src/lpsmap_torch": {"lpsmap_torch", "lpsmap_core", "lpsmap_dynamic", "torch"},
 }
 
 FOUND_BY_ENTRY_POINTS = {"lpsmap_face": {*WHEELS.values()} - {"lpsmap", "lpsmap_core"}}

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from lpsmap import Sequence
-from lpsmap_core import DynamicProgram, FactorGraph, kernel
+from lpsmap_core import FactorGraph, kernel
 from lpsmap_core.testing import (
     ConformanceError,
     check_factor,
@@ -19,6 +19,7 @@ from lpsmap_core.testing import (
     parametrize_with_checks,
     run_checks,
 )
+from lpsmap_dynamic import DynamicProgram
 from lpsmap_factors_logic import Knapsack
 from planted_faults import (
     FAULTS,

@@ -9,7 +9,7 @@ import pytest
 
 from brute_force import all_counts
 from corpora import KINDS, drawn_corpus
-from lpsmap_core import HypergraphBuilder
+from lpsmap_dynamic import HypergraphBuilder
 from lpsmap_search import Corpus, CountModel, DependencyModelWithValence, HiddenMarkovModel, viterbi
 from lpsmap_search.flow_polytope import flow_polytope
 from lpsmap_search.linear_programs import SimplexSolver

@@ -9,7 +9,8 @@ import pytest
 
 import judges
 from brute_force import all_counts
-from lpsmap_core import FactorGraph, HypergraphBuilder
+from lpsmap_core import FactorGraph
+from lpsmap_dynamic import HypergraphBuilder
 from lpsmap_search import (
     BinaryGrammar,
     Corpus,

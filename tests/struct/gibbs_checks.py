@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 from checks import Case
 from judges import central_difference
-from lpsmap_core import Gibbs
+from lpsmap_dynamic import Gibbs
 
 __all__ = ["check_draws", "check_gibbs", "check_sums_and_derivatives", "enumerate_gibbs"]
 

@@ -1,5 +1,7 @@
 """SparseMAP and LP-SparseMAP: differentiable, sparse, structured inference in factor graphs."""
 
+from typing import TYPE_CHECKING as _TYPE_CHECKING
+
 from lpsmap_core.corpus.outcome import Outcome
 from lpsmap_core.corpus.solve_many import solve_many
 from lpsmap_core.decoding.search import (
@@ -18,8 +20,6 @@ from lpsmap_core.engine.protocol import Engine, SolvedGraph
 from lpsmap_core.engine.status import Status
 from lpsmap_core.engine.warm_start import WarmStartCache
 from lpsmap_core.graph import FactorGraph
-from lpsmap_core.hypergraph.builder import HypergraphBuilder
-from lpsmap_core.hypergraph.declaration import Hypergraph
 from lpsmap_core.kernels.compile import CompilationNotice, kernel, leaf
 from lpsmap_core.kernels.ctrl_c import ended_by_ctrl_c
 from lpsmap_core.kernels.deadlines import Deadline
@@ -38,17 +38,16 @@ from lpsmap_core.kernels.records import (
     Structures,
     largest_arity,
 )
-from lpsmap_core.model.dynamic_program import DynamicProgram
 from lpsmap_core.model.factor import Factor
 from lpsmap_core.model.inference import Beliefs, Found, Inference, LogPartition
-from lpsmap_core.model.row import Row
 from lpsmap_core.model.tables import Tables
 from lpsmap_core.model.variables import Variables, as_variables, stack
 from lpsmap_core.plugins.hookspecs import hookimpl, hookspec
+from lpsmap_core.plugins.packs import refuse_moved_name as _refuse_moved_name
 from lpsmap_core.plugins.registry import engine_named, solver_named
 from lpsmap_core.solution.assignment import Assignment
 from lpsmap_core.solution.distribution import Distribution, Distributions, Structure
-from lpsmap_core.solution.gibbs import Gibbs
+from lpsmap_core.solution.gibbs import GibbsDistributions
 from lpsmap_core.solution.plan import Plan
 from lpsmap_core.solution.report import ConvergenceWarning
 from lpsmap_core.solution.solution import Solution
@@ -57,6 +56,9 @@ __version__ = "0.1.0"
 
 find_engines_by(engine_named)
 find_solvers_by(solver_named)
+
+if not _TYPE_CHECKING:  # a type checker would take every name for one of this module
+    __getattr__ = _refuse_moved_name
 
 __all__ = [
     "FREE",
@@ -72,15 +74,12 @@ __all__ = [
     "Direction",
     "Distribution",
     "Distributions",
-    "DynamicProgram",
     "Engine",
     "Factor",
     "FactorGraph",
     "Factors",
     "Found",
-    "Gibbs",
-    "Hypergraph",
-    "HypergraphBuilder",
+    "GibbsDistributions",
     "Inference",
     "LocalScores",
     "LocalSolution",
@@ -90,7 +89,6 @@ __all__ = [
     "Outcome",
     "Plan",
     "Product",
-    "Row",
     "Scores",
     "Search",
     "SearchProgress",

@@ -30,6 +30,7 @@ from lpsmap_core.model.inputs import (
     checked_shape,
     kind_of,
     real_numbers,
+    refuse_beyond_memory,
     truth_values,
     whole_numbers,
 )
@@ -41,6 +42,7 @@ from lpsmap_core.model.linear import (
     bounded_sums,
     one_of_each_group,
 )
+from lpsmap_core.model.unused import forget_unused
 from lpsmap_core.plugins.backends import Backend, NumpyBackend
 from lpsmap_core.plugins.files import read_evidence, read_graph, write_graph
 from lpsmap_core.plugins.formats import Evidence, FileFormat, FileFormatError, NamedGraph
@@ -67,7 +69,6 @@ from lpsmap_core.projections.sum_constrained import (
     sum_constrained_jvp,
 )
 from lpsmap_core.projections.tolerance import BOUND_LEVEL, bound_slack, bound_slack_array
-from lpsmap_core.solution.exact_sums import add_exactly, sum_exactly
 from lpsmap_core.solution.report import warn_unsolved
 
 # Arrays: the types that annotations of kernels and factors name.
@@ -82,9 +83,11 @@ __all__ += [
     "checked_lengths",
     "checked_number",
     "checked_shape",
+    "forget_unused",
     "kind_of",
     "real_numbers",
     "refuse_ambiguous_lengths",
+    "refuse_beyond_memory",
     "truth_values",
     "whole_numbers",
 ]
@@ -140,8 +143,8 @@ __all__ += ["CompiledEngine", "Options", "Vertices", "WarmStart", "checked_optio
 # Solvers of whole graphs: they are handed an integer linear program and return an assignment.
 __all__ += ["Answer", "MapSolver", "Program", "SolverLimits", "check_search_options"]
 
-# Solutions: sums that huge scores do not spoil, and the warning about what was not solved.
-__all__ += ["add_exactly", "sum_exactly", "warn_unsolved"]
+# Solutions: the warning about what was not solved.
+__all__ += ["warn_unsolved"]
 
 # File formats: read and write graphs in files.
 __all__ += [

@@ -29,7 +29,7 @@ from lpsmap_core.model.unused import forget_unused
 from lpsmap_core.model.variables import Variables
 from lpsmap_core.solution.assignment import Assignment
 from lpsmap_core.solution.distribution import Distributions
-from lpsmap_core.solution.gibbs import Gibbs
+from lpsmap_core.solution.gibbs import GibbsDistributions, gibbs_of
 from lpsmap_core.solution.handing_over import best_assignment, nothing_known
 from lpsmap_core.solution.plan import Plan, make_plan
 from lpsmap_core.solution.ranked import RankedAssignments, most_ranked, ranked_assignments
@@ -437,7 +437,7 @@ class FactorGraph(DeclaredGraph):
         self._number(factor, "structures")
         return solution.structures(factor)
 
-    def gibbs(self, factor: Factor) -> Gibbs:
+    def gibbs(self, factor: Factor) -> GibbsDistributions:
         """Return the Gibbs distributions of a declaration's factors, each by itself.
 
         Log-partition functions, marginals, entropies, samples, the k best structures and their
@@ -446,12 +446,12 @@ class FactorGraph(DeclaredGraph):
         Raises
         ------
         TypeError
-            If the type sums over no structures.
+            If the type sums over no structures, or names nothing that makes these distributions.
         ValueError
             If the factor is not of this graph, or has a variable twice.
         """
         self._number(factor, "gibbs")
-        return Gibbs(factor, self.flat_scores(), self.additional_scores(factor))
+        return gibbs_of(factor, self.flat_scores(), self.additional_scores(factor))
 
     # ---------------------------------------------------------------- what a change makes void
 

@@ -9,12 +9,9 @@ import numpy as np
 import numpy.typing as npt
 
 from lpsmap_core import (
-    DynamicProgram,
     Factor,
     FactorGraph,
     Factors,
-    HypergraphBuilder,
-    Row,
     Scores,
     Structures,
     Variables,
@@ -23,6 +20,7 @@ from lpsmap_core import (
     leaf,
 )
 from lpsmap_core.api import FloatArray, IndexArray, IntArray
+from lpsmap_dynamic import DynamicProgram, HypergraphBuilder, Row
 from lpsmap_factors_struct.rectangle import pairs_vertex, rectangles
 
 __all__ = ["Alignment"]

@@ -8,19 +8,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from lpsmap_core import (
-    DynamicProgram,
-    Factor,
-    FactorGraph,
-    Factors,
-    HypergraphBuilder,
-    Row,
-    Scores,
-    Structures,
-    Variables,
-    kernel,
-)
+from lpsmap_core import Factor, FactorGraph, Factors, Scores, Structures, Variables, kernel
 from lpsmap_core.api import BoolArray, FloatArray, IntArray, checked_flag
+from lpsmap_dynamic import DynamicProgram, HypergraphBuilder, Row
 from lpsmap_factors_struct.chart import best_label, binary_tree, chart_memory
 
 __all__ = ["BinaryTree"]

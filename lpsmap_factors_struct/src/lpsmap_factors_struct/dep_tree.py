@@ -9,13 +9,10 @@ import numpy as np
 import numpy.typing as npt
 
 from lpsmap_core import (
-    DynamicProgram,
     Factor,
     FactorGraph,
     Factors,
-    HypergraphBuilder,
     LogPartition,
-    Row,
     Scores,
     Structures,
     Variables,
@@ -23,6 +20,7 @@ from lpsmap_core import (
     leaf,
 )
 from lpsmap_core.api import FloatArray, IntArray, LinearConstraints, checked_flag, one_of_each_group
+from lpsmap_dynamic import DynamicProgram, Gibbs, HypergraphBuilder, Row
 from lpsmap_factors_struct.arborescence import (
     arborescence_memory,
     first_maximum,
@@ -143,6 +141,7 @@ class DepTree(Factor):
     length_axes = (0, 1)
     row_parameters = ("packed", "projective", "single_root", "n_labels")
     map_kernel = staticmethod(_best_trees)
+    gibbs = Gibbs
     projection_kernel: ClassVar[Callable[..., None] | None] = staticmethod(project_trees)
     jvp_kernel: ClassVar[Callable[..., None] | None] = staticmethod(multiply_jacobians)
     iterates = True

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from lpsmap_core import HypergraphBuilder
 from lpsmap_core.api import IntArray
+from lpsmap_dynamic import HypergraphBuilder
 from lpsmap_factors_struct.arc_layout import arc_slot
 
 __all__ = ["eisner_hypergraph"]

@@ -8,20 +8,9 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from lpsmap_core import (
-    DynamicProgram,
-    Factor,
-    FactorGraph,
-    Factors,
-    HypergraphBuilder,
-    Row,
-    Scores,
-    Structures,
-    Variables,
-    kernel,
-    leaf,
-)
+from lpsmap_core import Factor, FactorGraph, Factors, Scores, Structures, Variables, kernel, leaf
 from lpsmap_core.api import BoolArray, FloatArray, IntArray, best_arrivals, best_source
+from lpsmap_dynamic import DynamicProgram, HypergraphBuilder, Row
 from lpsmap_factors_struct.arrays import largest
 from lpsmap_factors_struct.scores import flat_scores
 

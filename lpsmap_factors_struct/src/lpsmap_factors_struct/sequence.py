@@ -9,12 +9,9 @@ import numpy as np
 import numpy.typing as npt
 
 from lpsmap_core import (
-    DynamicProgram,
     Factor,
     FactorGraph,
     Factors,
-    HypergraphBuilder,
-    Row,
     Scores,
     Structures,
     Variables,
@@ -32,6 +29,7 @@ from lpsmap_core.api import (
     best_source,
     one_of_each_group,
 )
+from lpsmap_dynamic import DynamicProgram, HypergraphBuilder, Row
 from lpsmap_factors_struct.transitions import flat_transitions
 
 __all__ = ["Sequence", "reduced_states", "write_path"]

@@ -12,8 +12,6 @@ from lpsmap_core import (
     Factor,
     FactorGraph,
     Factors,
-    HypergraphBuilder,
-    Row,
     Scores,
     Structures,
     Variables,
@@ -28,6 +26,7 @@ from lpsmap_core.api import (
     best_source,
     checked_flag,
 )
+from lpsmap_dynamic import HypergraphBuilder, Row
 from lpsmap_factors_struct.maxplus import LOOK_PERIOD
 from lpsmap_factors_struct.sequence import (
     Sequence,

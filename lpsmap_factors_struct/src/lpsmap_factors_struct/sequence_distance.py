@@ -9,12 +9,9 @@ import numpy as np
 import numpy.typing as npt
 
 from lpsmap_core import (
-    DynamicProgram,
     Factor,
     FactorGraph,
     Factors,
-    HypergraphBuilder,
-    Row,
     Scores,
     Structures,
     Variables,
@@ -25,6 +22,7 @@ from lpsmap_core import (
     leaf,
 )
 from lpsmap_core.api import BoolArray, FloatArray, IntArray, refuse_ambiguous_lengths
+from lpsmap_dynamic import DynamicProgram, HypergraphBuilder, Row
 from lpsmap_factors_struct.maxplus import LOOK_PERIOD
 from lpsmap_factors_struct.scores import as_array, flat_scores
 from lpsmap_factors_struct.sequence import reduced_states

@@ -6,7 +6,7 @@ from collections.abc import Hashable, Sequence
 
 import numpy as np
 
-from lpsmap_core import HypergraphBuilder
+from lpsmap_dynamic import HypergraphBuilder
 from lpsmap_search.count_model import CountModel
 from lpsmap_search.symbols import checked_states, checked_symbols, encoded
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from lpsmap_core import HypergraphBuilder
+from lpsmap_dynamic import HypergraphBuilder
 from lpsmap_search.arrays import FloatArray, IntArray
 
 __all__ = ["CountModel"]

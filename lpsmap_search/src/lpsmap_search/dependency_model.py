@@ -6,7 +6,7 @@ from collections.abc import Collection, Hashable, Mapping, Sequence
 
 import numpy as np
 
-from lpsmap_core import HypergraphBuilder
+from lpsmap_dynamic import HypergraphBuilder
 from lpsmap_search.arrays import FloatArray, FloatTable, IntArray
 from lpsmap_search.count_model import CountModel
 from lpsmap_search.half_spans import LEFT, RIGHT, half_spans

@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from lpsmap_core import DynamicProgram, Factor, FactorGraph, HypergraphBuilder, Row, Variables
+from lpsmap_core import Factor, FactorGraph, Variables
+from lpsmap_dynamic import DynamicProgram, HypergraphBuilder, Row
 from lpsmap_search.arrays import FloatArray, IntArray
 from lpsmap_search.half_spans import LEFT, RIGHT, half_spans
 

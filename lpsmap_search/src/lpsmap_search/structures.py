@@ -6,8 +6,9 @@ from collections.abc import Hashable, Sequence
 
 import numpy as np
 
-from lpsmap_core import DynamicProgram, Factor, FactorGraph, Hypergraph, HypergraphBuilder, Row
+from lpsmap_core import Factor, FactorGraph
 from lpsmap_core import Variables as GraphVariables
+from lpsmap_dynamic import DynamicProgram, Hypergraph, HypergraphBuilder, Row
 from lpsmap_search.arrays import FloatArray, FloatTable, IntArray
 from lpsmap_search.corpus import Corpus
 from lpsmap_search.count_model import CountModel

@@ -10,7 +10,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from lpsmap_core import Distributions, Factor, Found, Gibbs, Scores
+from lpsmap_core import Distributions, Factor, Found, Scores
+from lpsmap_dynamic import Gibbs
 from lpsmap_torch.readable import numbers, on_host
 
 __all__ = ["TorchGibbs"]

@@ -25,6 +25,7 @@ from lpsmap_core.graph import FactorGraph
 from lpsmap_core.kernels.arrays import FloatArray
 from lpsmap_core.kernels.compile import COMPILED
 from lpsmap_core.kernels.late import compile_all
+from lpsmap_core.kernels.records import Scores
 from lpsmap_core.kernels.tiers import PATIENCE
 from lpsmap_core.model.factor import Factor
 from lpsmap_core.plugins.registry import installed
@@ -136,12 +137,20 @@ def _use(factor: Factor) -> None:
     again = declared_again(factor, rng.standard_normal((1, n_slots)), rng.standard_normal(shape))
     _differentiate(again.graph)
     if has_sums(type(factor)):
-        gibbs = again.graph.gibbs(again.factors[0])
-        gibbs.jvp(np.zeros(again.graph.n_variables))
-        gibbs.k_best(1)
-        gibbs.sample(1)
+        _sum(factor)
     again.graph.add(copy.copy(again.factors[0]))
     _differentiate(again.graph)
+
+
+def _sum(factor: Factor) -> None:
+    """Sum over a factor's structures, differentiate the sums, rank structures and draw some."""
+    inference, rows = factor.inference(), np.arange(factor.n_factors)
+    n_additionals = factor.n_factors * factor.n_additionals
+    scores = Scores(np.zeros(int(factor.offsets[-1])), np.zeros(n_additionals))
+    inference.beliefs(rows, scores)
+    inference.hessian_product(rows, scores, scores)
+    inference.k_best(rows, scores, 1)
+    inference.sample(rows, scores, 1, np.random.default_rng(0))
 
 
 def _differentiate(graph: FactorGraph) -> None:

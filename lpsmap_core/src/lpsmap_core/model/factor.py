@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from lpsmap_core.kernels.arrays import FloatArray, IntArray
 from lpsmap_core.kernels.records import Factors, LocalSolution
-from lpsmap_core.model.inference import Inference, LogPartition
+from lpsmap_core.model.inference import Inference, LogPartition, no_inference
 from lpsmap_core.model.inputs import (
     MOST,
     broadcast,
@@ -101,6 +101,9 @@ class Factor(abc.ABC):
 
     iterates: ClassVar[bool] = False
     """Whether the closed form iterates. ``max_inner_iter`` then asks for the active set instead."""
+
+    gibbs: ClassVar[Callable[..., Any] | None] = None
+    """What makes `FactorGraph.gibbs` of types with `log_partition`, ``lpsmap_dynamic.Gibbs``."""
 
     as_tables: ClassVar[Callable[..., Tables | None] | None] = None
     """What factors are as `Tables`, for types that are such. Messages and elimination use them."""
@@ -296,12 +299,9 @@ class Factor(abc.ABC):
         Raises
         ------
         TypeError
-            If the type has none: see `DynamicProgram`, which brings it.
+            If the type has none: see ``lpsmap_dynamic.DynamicProgram``, which brings it.
         """
-        raise TypeError(
-            f"{type(self).__name__} has no inference over its structures; expected a "
-            "DynamicProgram, or a type with log_partition() for sums, or inference() for all."
-        )
+        raise no_inference(type(self).__name__)
 
     def kernel_integers(self) -> tuple[Sequence[IntArray], IntArray]:
         """Return the different arrays of integers that kernels get, and which is each factor's."""

@@ -9,7 +9,7 @@ import numpy as np
 from lpsmap_core.kernels.arrays import FloatArray, IntArray
 from lpsmap_core.kernels.records import Scores, Structures
 
-__all__ = ["Beliefs", "Found", "Inference", "LogPartition"]
+__all__ = ["Beliefs", "Found", "Inference", "LogPartition", "no_inference"]
 
 
 class Beliefs(NamedTuple):
@@ -82,3 +82,11 @@ class Inference(LogPartition, Protocol):
 
     def count(self, scores: Scores) -> list[int]:
         """Return how many structures of each factor are not forbidden, and have what is forced."""
+
+
+def no_inference(name: str) -> TypeError:
+    """Return the error about a factor type of some name that has no sums over its structures."""
+    return TypeError(
+        f"{name} has no inference over its structures; expected a DynamicProgram (pip install "
+        "lpsmap-dynamic), or a type with log_partition() for sums, or inference() for all."
+    )

@@ -368,6 +368,15 @@ def checked_count(name: str, given: Any, otherwise: str = "", least: int = 1) ->
 def refuse_beyond_memory(name: str, number: int, bytes_each: int) -> None:
     """Refuse a number of things that this machine has no memory for.
 
+    Parameters
+    ----------
+    name
+        What an error calls the number.
+    number
+        How many there are to be.
+    bytes_each
+        How much memory one of them takes.
+
     Raises
     ------
     ValueError

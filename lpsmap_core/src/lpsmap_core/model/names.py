@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import functools
+import inspect
 from collections.abc import Iterator
 from types import FunctionType
 from typing import Any
@@ -15,11 +16,8 @@ __all__ = ["check_names"]
 SLIP = 0.9
 """From how alike on a name is taken for a slip of the pen; 1 is the same."""
 
-ELSEWHERE = ("arguments", "linear_constraints", "necessary_constraints", "hypergraph")
+ELSEWHERE = ("arguments", "linear_constraints", "necessary_constraints")
 """Names of the protocol that `Factor` itself does not have."""
-
-CORE = "lpsmap_core."
-"""The package whose classes have the protocol's names, such as `DynamicProgram`."""
 
 METHODS = frozenset(name for name, value in vars(Factor).items() if isinstance(value, FunctionType))
 """What an attribute of an instance must not hide."""
@@ -53,7 +51,8 @@ def _wrong_names(cls: type[Factor]) -> tuple[str, ...]:
 
 def _find_wrong(cls: type[Factor]) -> Iterator[str]:
     bases = cls.__mro__[: cls.__mro__.index(Factor)]
-    known = PROTOCOL.union(*(vars(base) for base in bases if base.__module__.startswith(CORE)))
+    # an abstract class, such as a DynamicProgram, adds names to the protocol
+    known = PROTOCOL.union(*(vars(base) for base in bases if inspect.isabstract(base)))
     for base in bases:
         for name, value in vars(base).items():
             if name in METHODS and not _is_method(value):

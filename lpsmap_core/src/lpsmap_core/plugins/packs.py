@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import difflib
 import os
+import sys
 from collections.abc import Collection, Mapping
+from typing import NoReturn
 
 from lpsmap_core.plugins.disabled import DISABLE, is_left_out
 
-__all__ = ["FACE", "missing_name_advice"]
+__all__ = ["FACE", "missing_name_advice", "refuse_moved_name"]
 
 FACE = (
     *("ConvergenceWarning", "Factor", "FactorGraph", "Solution", "Status", "Variables"),
@@ -27,6 +29,11 @@ PACKS = {
     "lpsmap-search": "DMVTree",
     "lpsmap-torch": "TorchFactorGraph",
 }
+
+MOVED = dict.fromkeys(
+    ("DynamicProgram", "Gibbs", "Hypergraph", "HypergraphBuilder", "Row"), "lpsmap_dynamic"
+)
+"""Packages that have names which ``lpsmap_core`` had in version 2 of the API."""
 
 
 def missing_name_advice(name: str, installed: Collection[str]) -> str:
@@ -52,6 +59,31 @@ def missing_name_advice(name: str, installed: Collection[str]) -> str:
         return f"installed factor types: {listed}"
     meant = " or ".join(_with_pack(x, packed, installed) for x in near)
     return f"did you mean {meant}? Installed factor types: {listed}"
+
+
+def refuse_moved_name(name: str) -> NoReturn:
+    """Refuse a name that `lpsmap_core` does not have, and say which package has it now.
+
+    Parameters
+    ----------
+    name
+        As the user wrote it.
+
+    Raises
+    ------
+    ImportError
+        If it has moved, for ``from lpsmap_core import ...``, which would swallow the words of an
+        AttributeError.
+    AttributeError
+        Otherwise.
+    """
+    message, package = f"module 'lpsmap_core' has no attribute {name!r}", MOVED.get(name)
+    if package is not None:
+        message += f"; import it from {package}, which you install with: pip install "
+        message += package.replace("_", "-")
+        if sys._getframe(1).f_code.co_name == "_handle_fromlist":
+            raise ImportError(message)
+    raise AttributeError(message, name=name, obj=None)  # else Python adds what is near, too
 
 
 def _with_pack(name: str, packed: Mapping[str, str], installed: Collection[str]) -> str:

@@ -1,43 +1,65 @@
-"""The Gibbs distribution of factors: every structure, with probability ``exp(score) / Z``."""
+"""Gibbs distributions of factors: what they offer, and what makes them."""
 
 from __future__ import annotations
 
-import functools
-import math
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
 
-from lpsmap_core.kernels.arrays import BoolArray, FloatArray, IntArray
-from lpsmap_core.kernels.records import Scores
-from lpsmap_core.local.vertices import Vertices
+from lpsmap_core.kernels.arrays import FloatArray
 from lpsmap_core.model.factor import Factor
-from lpsmap_core.model.inference import Beliefs, Found
-from lpsmap_core.model.inputs import checked_count, real_numbers, refuse_beyond_memory
-from lpsmap_core.model.unused import forget_unused
 from lpsmap_core.solution.distribution import Distributions
-from lpsmap_core.solution.exact_sums import add_exactly, sum_exactly
 
-__all__ = ["Gibbs"]
-
-STRUCTURE = 64
-"""Bytes that a structure takes at least."""
-
-MANY = 1000
-"""More than that many structures are asked for only if there are as many."""
-
-LARGEST = 1e300
-"""Magnitudes of scores that sums of float64 certainly hold."""
+__all__ = ["GibbsDistributions", "gibbs_of"]
 
 
-class Gibbs:
-    """The Gibbs distributions of a declaration's factors, each by itself.
+class GibbsDistributions(Protocol):
+    """What `FactorGraph.gibbs` returns: each structure has the probability ``exp(score) / Z``.
 
-    A structure's score is the sum of the scores of the variables that it has on, and of its
-    additionals; its probability is ``exp(score) / Z``. For sequences that is a linear-chain
-    conditional random field (Lafferty et al. 2001). Other factors of the graph do not count, and
-    nothing has to be solved. Made by `FactorGraph.gibbs`.
+    The factor type says what makes it, by `Factor.gibbs`; ``lpsmap_dynamic.Gibbs`` does for all
+    types that have `Factor.log_partition`.
+    """
+
+    @property
+    def log_partition(self) -> Any:
+        """``(*batch_shape,)`` the log-partition functions, ``log Z``."""
+
+    @property
+    def entropy(self) -> Any:
+        """``(*batch_shape,)`` entropies of the distributions, in nats."""
+
+    @property
+    def marginals(self) -> Any:
+        """Probabilities that variables are on, in the shape and the sense of the factor's view."""
+
+    @property
+    def additionals(self) -> Any:
+        """Expected counts of the additionals, in the shape of their scores."""
+
+    def jvp(
+        self, d_scores: npt.ArrayLike, d_additionals: npt.ArrayLike | None = None
+    ) -> tuple[FloatArray, FloatArray, FloatArray]:
+        """Return how log-partition functions, marginals and additionals change along a direction.
+
+        `d_scores` is of the graph's variables, `d_additionals` of the factor's additionals.
+        """
+
+    def sample(self, n: int = 1, seed: Any = None) -> Distributions:
+        """Draw `n` structures of every factor, independently, by a `seed` or a generator."""
+
+    def k_best(self, k: int) -> Distributions:
+        """Return the `k` likeliest structures of every factor, the likeliest first."""
+
+    def log_probability(self, variables: Any, additionals: Any = None) -> Any:
+        """Return the log-probabilities of structures, given by `variables` and `additionals`."""
+
+    def count(self) -> npt.NDArray[np.object_]:
+        """Return ``(*batch_shape,)`` numbers of structures that are not forbidden."""
+
+
+def gibbs_of(factor: Factor, scores: FloatArray, additionals: FloatArray) -> GibbsDistributions:
+    """Return the Gibbs distributions of a declaration's factors, which its type makes.
 
     Parameters
     ----------
@@ -51,370 +73,15 @@ class Gibbs:
     Raises
     ------
     TypeError
-        If the type sums over no structures, see `Factor.log_partition`; samples, the k best and
-        their number ask for `Factor.inference`.
-    ValueError
-        If a factor has a variable twice.
-
-    Notes
-    -----
-    Scores of -inf forbid. A factor of which every structure is forbidden has a log-partition
-    function of -inf, zeros for marginals and entropy, and no samples; one with a NaN or +inf among
-    its scores has NaN for all of them. Both leave the other factors as they are.
+        If the type sums over no structures, or does not say what makes distributions of them.
     """
-
-    def __init__(self, factor: Factor, scores: FloatArray, additionals: FloatArray) -> None:
-        self.factor, self._n_variables = factor, len(scores)
-        self._sums = factor.log_partition()
-        self._index = factor.links(factor.variables.index)
-        self._negated = factor.links(factor.variables.negated)
-        self._owner = np.repeat(np.arange(factor.n_factors), np.diff(factor.offsets))
-        if factor.variables.span is None:  # a block as it was made has each variable once
-            _refuse_repeats(factor, self._owner, self._index)
-        scores = scores.copy()
-        (additionals,) = forget_unused([factor], scores, [additionals])
-        of_slots = scores[self._index]
-        wrong = np.bincount(self._owner, ~(of_slots < np.inf), minlength=factor.n_factors)
-        wrong += (~(additionals < np.inf)).sum(axis=1)
-        self._wrong: BoolArray = wrong > 0
-        self._rows: IntArray = np.flatnonzero(~self._wrong)
-        self._scores = Scores(np.where(self._negated, -of_slots, of_slots), additionals.reshape(-1))
-        shown = self._negated & np.isfinite(of_slots)  # such a variable is on while its slot is off
-        self._constant = sum_exactly(self._owner[shown], of_slots[shown], factor.n_factors)
-
-    # ---------------------------------------------------------------- sums over all structures
-
-    @property
-    def log_partition(self) -> Any:
-        """``(*batch_shape,)`` the log-partition functions, ``log Z``."""
-        high, low = self._log_partition
-        return (high + low).reshape(self.factor.batch_shape)
-
-    @property
-    def entropy(self) -> Any:
-        """``(*batch_shape,)`` entropies of the distributions, in nats."""
-        return self._beliefs.entropy.reshape(self.factor.batch_shape)
-
-    @property
-    def marginals(self) -> Any:
-        """Probabilities that variables are on, in the shape and the sense of the factor's view.
-
-        Zeros beyond a factor's `lengths`, and outside its mask.
-        """
-        return self._placed(self._beliefs.m)
-
-    @property
-    def additionals(self) -> Any:
-        """Expected counts of the additionals, in the shape of their scores."""
-        return self._beliefs.n.reshape(self._additional_shape)
-
-    def jvp(
-        self, d_scores: npt.ArrayLike, d_additionals: npt.ArrayLike | None = None
-    ) -> tuple[FloatArray, FloatArray, FloatArray]:
-        """Return how log-partition functions, marginals and additionals change along a direction.
-
-        Parameters
-        ----------
-        d_scores
-            (n_variables,) change of the scores of the graph's variables.
-        d_additionals
-            Change of the scores of the factor's additionals, in their shape; None for none.
-
-        Returns
-        -------
-        tuple
-            In the shapes of `log_partition`, `marginals` and `additionals`.
-        """
-        d = np.asarray(d_scores, dtype=np.float64)[self._index]
-        d_v = np.zeros(self._scores.eta_v.shape)
-        if d_additionals is not None:
-            d_v = np.asarray(d_additionals, dtype=np.float64).reshape(d_v.shape)
-        direction = Scores(np.where(self._negated, -d, d), d_v)
-        product = self._sums.hessian_product(self._rows, self._scores, direction)
-        on = np.where(self._negated, 1.0 - self._beliefs.m, self._beliefs.m)
-        n = self.factor.n_factors
-        change: FloatArray = np.bincount(self._owner, on * d, minlength=n).astype(np.float64)
-        change += (self._beliefs.n * d_v).reshape(n, self.factor.n_additionals).sum(axis=1)
-        return (
-            change.reshape(self.factor.batch_shape),
-            self._placed(product.eta_u, tangent=True),
-            product.eta_v.reshape(self._additional_shape),
+    make = type(factor).gibbs
+    if make is None:
+        factor.log_partition()  # its error says what a type without sums lacks
+        raise TypeError(
+            f"{type(factor).__name__} has sums over its structures, but its attribute gibbs is "
+            "None; expected what makes distributions of them. Install it with: pip install "
+            "lpsmap-dynamic, and set gibbs = lpsmap_dynamic.Gibbs in the class."
         )
-
-    # ---------------------------------------------------------------- some structures
-
-    def sample(self, n: int = 1, seed: Any = None) -> Distributions:
-        """Draw structures of every factor, independently, with replacement.
-
-        Parameters
-        ----------
-        n
-            How many.
-        seed
-            A ``numpy.random.Generator``, or what ``numpy.random.default_rng`` makes one from.
-
-        Returns
-        -------
-        Distributions
-            Of `n` structures of probability ``1 / n`` each.
-        """
-        n = checked_count("sample: n", n)
-        refuse_beyond_memory("sample: n", n, STRUCTURE * self.factor.n_factors)
-        random = np.random.default_rng(seed)
-        found = self.factor.inference().sample(self._rows, self._scores, n, random)
-        return self._distributions(found, 1.0 / n)
-
-    def k_best(self, k: int) -> Distributions:
-        """Return the `k` likeliest structures of every factor, the likeliest first.
-
-        Returns
-        -------
-        Distributions
-            Of the structures with their probabilities; fewer where there are no more.
-        """
-        k = checked_count("k_best: k", k)
-        refuse_beyond_memory("k_best: k", k, STRUCTURE * self.factor.n_factors)
-        inference = self.factor.inference()
-        if k > MANY:
-            everything = Scores(*map(np.zeros_like, self._scores))
-            k = min(k, max([1, *inference.count(everything)]))
-        found = inference.k_best(self._rows, self._scores, k)
-        return self._distributions(found)
-
-    def log_probability(self, variables: Any, additionals: Any = None) -> Any:
-        """Return the log-probabilities of given structures.
-
-        Parameters
-        ----------
-        variables
-            ``(*batch_shape, *event_shape)`` zeros and ones as in ``variables`` of a structure, such
-            as what is observed; or ``(*batch_shape, K, *event_shape)``, as those that `sample` and
-            `k_best` return.
-        additionals
-            Their additionals, with the same axes in front; None for a factor without.
-
-        Returns
-        -------
-        array
-            ``(*batch_shape,)`` or ``(*batch_shape, K)``; NaN where every structure is forbidden. It
-            is not checked that they are structures.
-
-        Raises
-        ------
-        TypeError
-            If they are no numbers.
-        ValueError
-            If a shape does not fit.
-        """
-        factor = self.factor
-        x = real_numbers("log_probability: variables", variables).astype(np.float64)
-        batch, shape = len(factor.batch_shape), factor.variables.shape
-        middle = x.shape[batch : batch + x.ndim - len(shape)]
-        if len(middle) > 1 or x.shape != (*shape[:batch], *middle, *shape[batch:]):
-            raise ValueError(
-                f"log_probability: variables has shape {x.shape}; expected {shape}, with one more "
-                "axis behind the batch for several structures."
-            )
-        n, k = factor.n_factors, math.prod(middle)
-        x = x.reshape(n, k, math.prod(factor.event_shape)).swapaxes(0, 1)
-        keep = np.ones(x.shape[1:], dtype=np.bool_) if factor.keep is None else factor.keep
-        slots = x[:, keep.reshape(x.shape[1:])]
-        if factor.flipped is not None:
-            slots = np.where(factor.links(factor.flipped), 1.0 - slots, slots)
-        extra = self._extra(additionals, n, k)
-        found = self._log_probabilities(slots, extra, np.repeat(np.arange(n), factor.n_additionals))
-        return found.reshape(*shape[:batch], *middle)
-
-    def _extra(self, additionals: Any, n: int, k: int) -> FloatArray:
-        """Return (k, ...) given additionals of k structures of each of n factors."""
-        shape = n, k, self.factor.n_additionals
-        if additionals is None:
-            additionals = np.zeros((n, k, 0))
-        given = real_numbers("log_probability: additionals", additionals)
-        if given.size != math.prod(shape):
-            raise ValueError(
-                f"log_probability: additionals has {given.size} numbers; expected those of {n * k} "
-                f"structures, {shape[2]} each."
-            )
-        return given.reshape(shape).swapaxes(0, 1).reshape(k, n * shape[2]).astype(np.float64)
-
-    def _log_probabilities(
-        self, slots: FloatArray, additionals: FloatArray, owner: IntArray
-    ) -> Any:
-        """Return (n_factors, k) numbers of (k, ...) structures; `owner` is of the additionals."""
-        n, k = self.factor.n_factors, len(slots)
-        rows, entries = [np.empty(0, dtype=np.int64)], [np.empty(0)]
-        for values, factors, own in (
-            (slots, self._owner, _unforced(self._scores.eta_u)),
-            (additionals, owner, self._scores.eta_v),
-        ):
-            row, place = np.nonzero(values)
-            rows.append(factors[place] * k + row)
-            entries.append(values[row, place] * own[place])
-        row, entry = np.concatenate(rows), np.concatenate(entries)
-        finite = np.isfinite(entry)
-        score, rest = sum_exactly(row[finite], entry[finite], n * k)
-        found = self._less_log_partition(score, rest, np.repeat(np.arange(n), k))
-        np.add.at(found, row[~finite], entry[~finite])
-        found = found.reshape(n, k)
-        row, place = np.nonzero((slots == 0.0) & (self._scores.eta_u == np.inf))
-        found[self._owner[place], row] = -np.inf  # a forced slot is off
-        return found
-
-    def _less_log_partition(self, score: FloatArray, rest: FloatArray, owner: IntArray) -> Any:
-        """Return log-probabilities of structures, whose slots' scores are given in two parts.
-
-        Before they are rounded, so that huge scores that all structures have cancel.
-        """
-        high, low = self._log_partition_of_slots
-        with np.errstate(invalid="ignore"):
-            return (score - high[owner]) + (rest - low[owner])
-
-    def count(self) -> npt.NDArray[np.object_]:
-        """Return ``(*batch_shape,)`` numbers of structures that are not forbidden.
-
-        Python's own integers, exact however large.
-        """
-        counts = self.factor.inference().count(self._scores)
-        return np.array([*counts, None], dtype=object)[:-1].reshape(self.factor.batch_shape)
-
-    # ---------------------------------------------------------------- shapes
-
-    @property
-    def _log_partition(self) -> tuple[FloatArray, FloatArray]:
-        """(n_factors,) log-partition functions, and what they lack."""
-        high, low = self._log_partition_of_slots
-        total, lost = add_exactly(high, self._constant[0])
-        return total, lost + low + self._constant[1]
-
-    @property
-    def _log_partition_of_slots(self) -> tuple[FloatArray, FloatArray]:
-        """The same without the variables that are on while their slots are off."""
-        found = self._beliefs
-        none = np.zeros(len(found.log_partition))
-        return found.log_partition, none if found.remainder is None else found.remainder
-
-    @functools.cached_property
-    def _beliefs(self) -> Beliefs:
-        found = self._sums.beliefs(self._rows, self._scores)
-        self._refuse_overflow(found.log_partition)
-        if self._wrong.any():
-            found.log_partition[self._wrong] = found.entropy[self._wrong] = np.nan
-            found.m[self._wrong[self._owner]] = np.nan
-            found.n.reshape(self.factor.n_factors, -1)[self._wrong] = np.nan
-        return found
-
-    def _refuse_overflow(self, log_partition: FloatArray) -> None:
-        """Refuse scores of which sums are infinite.
-
-        Raises
-        ------
-        ValueError
-            If a log-partition function is, though structures are allowed and scores are finite.
-        """
-        with np.errstate(over="ignore", invalid="ignore"):
-            doubtful = ~np.isfinite(log_partition + self._constant[0])
-        rows = np.flatnonzero(doubtful & ~self._wrong)
-        if rows.size:
-            largest = self._largest_finite()
-            rows = rows[largest[rows] > LARGEST]
-            plain = (np.where(np.isfinite(x), 0.0, x) for x in self._scores)
-            allowed = self._sums.beliefs(rows, Scores(*plain)).log_partition[rows] > -np.inf
-            for r in rows[allowed].tolist():
-                raise ValueError(
-                    f"gibbs: {self.factor.name_of(r)} of {self.factor!r} has scores of up to "
-                    f"{largest[r]:.3g}, whose sums float64 cannot hold; expected smaller ones. Use "
-                    "-inf for what is forbidden."
-                )
-
-    def _largest_finite(self) -> FloatArray:
-        """(n_factors,) the largest magnitudes of the scores that are finite."""
-        largest, factors = np.zeros(self.factor.n_factors), np.arange(self.factor.n_factors)
-        owners = self._owner, np.repeat(factors, self.factor.n_additionals)
-        for scores, owner in zip(self._scores, owners, strict=True):
-            np.maximum.at(largest, owner, np.where(np.isfinite(scores), np.abs(scores), 0.0))
-        return largest
-
-    @property
-    def _additional_shape(self) -> tuple[int, ...]:
-        given = self.factor.additionals
-        return (0,) if given is None else tuple(given.shape)
-
-    def _placed(self, values: FloatArray, tangent: bool = False) -> FloatArray:
-        """Return numbers of the slots in the shape of the variables."""
-        factor = self.factor
-        shape = factor.variables.shape
-        if factor.flipped is not None:
-            flipped = factor.links(factor.flipped)
-            values = np.where(flipped, -values if tangent else 1.0 - values, values)
-        if factor.keep is None:
-            return values.reshape(shape)
-        placed = np.zeros(shape)
-        placed[factor.keep] = values
-        return placed
-
-    def _distributions(self, found: Found, probability: float | None = None) -> Distributions:
-        """Return what was found, of the given probability or of its own."""
-        start, entry, value, size = found.structures
-        chosen = np.flatnonzero(size >= 0)
-        n = len(size) // max(self.factor.n_factors, 1)
-        ends = np.cumsum(size[chosen])
-        place = np.repeat(start[chosen] - (ends - size[chosen]), size[chosen])
-        place += np.arange(len(place))
-        owner, number = chosen // max(n, 1), entry[place].astype(np.int64)
-        rows = np.repeat(np.arange(len(chosen)), size[chosen])
-        score, rest = sum_exactly(
-            rows, value[place] * self._scores_of(owner[rows], number), len(chosen)
-        )
-        if probability is None:
-            likely = np.exp(self._less_log_partition(score, rest, owner))
-        else:
-            likely = np.full(len(chosen), probability)
-        vertices = Vertices(owner, likely, np.concatenate([[0], ends]), number, value[place])
-        high, low = self._constant
-        score, lost = add_exactly(score, high[owner])
-        scores = score + (lost + rest + low[owner])
-        return _Chosen(self.factor, vertices, scores, self._n_variables)
-
-    def _scores_of(self, owner: IntArray, number: IntArray) -> FloatArray:
-        """Return the scores of entries of factors, zeros for forced ones."""
-        behind = number - np.diff(self.factor.offsets)[owner]
-        eta = np.concatenate([_unforced(self._scores.eta_u), self._scores.eta_v])
-        extra = self.factor.offsets[-1] + owner * self.factor.n_additionals + behind
-        found: FloatArray = eta[np.where(behind < 0, self.factor.offsets[owner] + number, extra)]
-        return found
-
-
-def _unforced(eta_u: FloatArray) -> FloatArray:
-    """Return scores of slots, zeros for those that are forced: their variables are forbidden."""
-    return np.where(eta_u == np.inf, 0.0, eta_u)
-
-
-class _Chosen(Distributions):
-    """Some structures of Gibbs distributions: their probabilities do not follow the marginals."""
-
-    def pull_back(self, d_probabilities: npt.ArrayLike) -> FloatArray:
-        """Refuse."""
-        raise _no_function()
-
-    def push_forward(self, d_values: npt.ArrayLike) -> FloatArray:
-        """Refuse."""
-        raise _no_function()
-
-
-def _no_function() -> TypeError:
-    return TypeError(
-        "the probabilities of samples and of the k best structures are no function of the "
-        "marginals; expected structures of a solution. Gibbs.log_probability has derivatives."
-    )
-
-
-def _refuse_repeats(factor: Factor, owner: IntArray, index: IntArray) -> None:
-    order = np.lexsort((index, owner))
-    same = (np.diff(owner[order]) == 0) & (np.diff(index[order]) == 0)
-    if same.any():
-        i = int(owner[order[np.flatnonzero(same)[0]]])
-        raise ValueError(
-            f"gibbs: {factor.name_of(i)} of {factor!r} has a variable twice; expected different "
-            "variables, whose scores count once."
-        )
+    made: GibbsDistributions = make(factor, scores, additionals)
+    return made

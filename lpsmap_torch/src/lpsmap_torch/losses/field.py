@@ -10,7 +10,8 @@ import torch
 from torch import Tensor
 
 from lpsmap_core import Factor, Variables
-from lpsmap_core.api import FloatArray, Layout, add_exactly, build_layout
+from lpsmap_core.api import FloatArray, Layout, build_layout
+from lpsmap_dynamic import add_exactly
 from lpsmap_torch.graph import TorchFactorGraph
 from lpsmap_torch.losses.given import given_additionals, refuse_forbidden
 from lpsmap_torch.losses.labels import Items, Labels, all_variables

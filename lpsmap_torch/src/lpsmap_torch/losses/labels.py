@@ -8,7 +8,8 @@ import numpy as np
 from torch import Tensor
 
 from lpsmap_core import Factor, FactorGraph, Variables
-from lpsmap_core.api import BoolArray, FloatArray, IntArray, Layout, real_numbers, sum_exactly
+from lpsmap_core.api import BoolArray, FloatArray, IntArray, Layout, real_numbers
+from lpsmap_dynamic import sum_exactly
 from lpsmap_torch.graph import in_factors
 from lpsmap_torch.readable import numbers
 

@@ -7,7 +7,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from lpsmap_core import DynamicProgram, Factor, FactorGraph, HypergraphBuilder, Row, Variables
+from lpsmap_core import Factor, FactorGraph, Variables
+from lpsmap_dynamic import DynamicProgram, HypergraphBuilder, Row
 
 __all__ = ["EditScript"]
 

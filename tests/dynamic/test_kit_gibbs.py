@@ -7,8 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from lpsmap_core import DynamicProgram, FactorGraph, HypergraphBuilder, Row, Scores
-from lpsmap_core.model.derivations import HypergraphInference
+from lpsmap_core import FactorGraph, Scores
 from lpsmap_core.testing import ConformanceError, check_factor, run_checks
 from lpsmap_core.testing.gibbs import (
     check_best_derivation,
@@ -18,6 +17,8 @@ from lpsmap_core.testing.gibbs import (
     check_sums,
 )
 from lpsmap_core.testing.log_partition import check_log_partition
+from lpsmap_dynamic import DynamicProgram, HypergraphBuilder, Row
+from lpsmap_dynamic.derivations import HypergraphInference
 
 GRAPH = FactorGraph()
 

@@ -9,10 +9,13 @@ import pytest
 
 from lpsmap import FactorGraph, Sequence, Xor, stack
 from lpsmap_core import Beliefs, Found, Scores, Structures
+from lpsmap_dynamic import Gibbs
 
 
 class Softmax(Xor):
     """One variable of several: sums without a hypergraph."""
+
+    gibbs = Gibbs
 
     def inference(self) -> Any:
         """Return the textbook's formulas."""
@@ -88,6 +91,13 @@ def test_types_without_sums_say_so() -> None:
     graph = FactorGraph()
     choice = graph.add(Xor(graph.variable(3)))
     with pytest.raises(TypeError, match="Xor has no inference over its structures; expected"):
+        graph.gibbs(choice)
+
+
+def test_types_with_sums_that_name_no_distributions_are_told_what_does() -> None:
+    graph = FactorGraph()
+    choice = graph.add(type("Silent", (Softmax,), {"gibbs": None})(graph.variable(3)))
+    with pytest.raises(TypeError, match="attribute gibbs is None; .* pip install lpsmap-dynamic"):
         graph.gibbs(choice)
 
 

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from lpsmap_core.hypergraph.edges import (
+from lpsmap_core import Factors, Scores, Structures, interrupted, kernel, largest_arity, leaf
+from lpsmap_core.api import FloatArray, IndexArray, IntArray
+from lpsmap_dynamic.edges import (
     LOOK_PERIOD,
     Edges,
     edges_of,
@@ -12,10 +14,6 @@ from lpsmap_core.hypergraph.edges import (
     own_score,
     switch_on,
 )
-from lpsmap_core.kernels.arrays import FloatArray, IndexArray, IntArray
-from lpsmap_core.kernels.compile import kernel, leaf
-from lpsmap_core.kernels.interrupts import interrupted
-from lpsmap_core.kernels.records import Factors, Scores, Structures, largest_arity
 
 __all__ = ["best_derivation", "best_derivations", "write_derivation"]
 

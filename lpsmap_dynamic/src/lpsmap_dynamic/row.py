@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from lpsmap_core.kernels.arrays import IntArray
-from lpsmap_core.model.factor import Factor
+from lpsmap_core import Factor
+from lpsmap_core.api import IntArray
 
 __all__ = ["Row", "different_rows"]
 

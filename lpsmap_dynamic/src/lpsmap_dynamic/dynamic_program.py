@@ -11,15 +11,15 @@ from typing import Any
 
 import numpy as np
 
-from lpsmap_core.hypergraph.builder import HypergraphBuilder
-from lpsmap_core.hypergraph.declaration import Hypergraph
-from lpsmap_core.hypergraph.edges import NONZEROS
-from lpsmap_core.hypergraph.max_plus import best_derivations
-from lpsmap_core.kernels.arrays import BoolArray, FloatArray, IntArray
-from lpsmap_core.kernels.records import Factors, Scores, Structures
-from lpsmap_core.model.derivations import HypergraphInference
-from lpsmap_core.model.factor import Factor
-from lpsmap_core.model.row import Row, different_rows
+from lpsmap_core import Factor, Factors, Scores, Structures
+from lpsmap_core.api import BoolArray, FloatArray, IntArray
+from lpsmap_dynamic.builder import HypergraphBuilder
+from lpsmap_dynamic.declaration import Hypergraph
+from lpsmap_dynamic.derivations import HypergraphInference
+from lpsmap_dynamic.edges import NONZEROS
+from lpsmap_dynamic.gibbs import Gibbs
+from lpsmap_dynamic.max_plus import best_derivations
+from lpsmap_dynamic.row import Row, different_rows
 
 __all__ = ["DynamicProgram"]
 
@@ -40,6 +40,7 @@ class DynamicProgram(Factor):
     """
 
     map_kernel = staticmethod(best_derivations)
+    gibbs = Gibbs
 
     @classmethod
     @abc.abstractmethod

@@ -9,11 +9,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from lpsmap_core.hypergraph.edges import LOOK_PERIOD, Edges, edges_of, largest_of, own_score
-from lpsmap_core.kernels.arrays import FloatArray, IntArray
-from lpsmap_core.kernels.compile import kernel, leaf
-from lpsmap_core.kernels.interrupts import interrupted
-from lpsmap_core.kernels.records import Factors, Scores
+from lpsmap_core import Factors, Scores, interrupted, kernel, leaf
+from lpsmap_core.api import FloatArray, IntArray
+from lpsmap_dynamic.edges import LOOK_PERIOD, Edges, edges_of, largest_of, own_score
 
 __all__ = [
     "beliefs_of",

@@ -9,8 +9,8 @@ from typing import Any, NamedTuple, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from lpsmap_core.hypergraph.declaration import Hypergraph
-from lpsmap_core.kernels.arrays import IntArray
+from lpsmap_core.api import IntArray
+from lpsmap_dynamic.declaration import Hypergraph
 
 __all__ = ["HypergraphBuilder"]
 

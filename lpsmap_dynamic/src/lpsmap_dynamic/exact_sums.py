@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from lpsmap_core.kernels.arrays import FloatArray, IntArray
+from lpsmap_core.api import FloatArray, IntArray
 
 __all__ = ["add_exactly", "sum_exactly"]
 

@@ -6,16 +6,13 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from lpsmap_core.hypergraph.declaration import Hypergraph
-from lpsmap_core.hypergraph.edges import DEPTH, ITEMS, NONZEROS
-from lpsmap_core.hypergraph.inside_outside import beliefs_of, hessian_products
-from lpsmap_core.hypergraph.k_best import k_best_of
-from lpsmap_core.hypergraph.sampling import samples_of
-from lpsmap_core.kernels.arrays import FloatArray, IntArray
-from lpsmap_core.kernels.interrupts import interruptible
-from lpsmap_core.kernels.records import Factors, Scores, Structures
-from lpsmap_core.model.inference import Beliefs, Found
-from lpsmap_core.model.inputs import refuse_beyond_memory
+from lpsmap_core import Beliefs, Factors, Found, Scores, Structures
+from lpsmap_core.api import FloatArray, IntArray, interruptible, refuse_beyond_memory
+from lpsmap_dynamic.declaration import Hypergraph
+from lpsmap_dynamic.edges import DEPTH, ITEMS, NONZEROS
+from lpsmap_dynamic.inside_outside import beliefs_of, hessian_products
+from lpsmap_dynamic.k_best import k_best_of
+from lpsmap_dynamic.sampling import samples_of
 
 __all__ = ["HypergraphInference"]
 

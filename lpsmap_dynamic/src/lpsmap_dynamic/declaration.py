@@ -7,15 +7,15 @@ from collections.abc import Callable
 
 import numpy as np
 
-from lpsmap_core.hypergraph.edges import Edges, edges_of, encoded
-from lpsmap_core.hypergraph.order import (
+from lpsmap_core.api import BoolArray, IntArray
+from lpsmap_dynamic.edges import Edges, edges_of, encoded
+from lpsmap_dynamic.order import (
     CYCLE,
     FOUND,
     on_twice,
     post_order,
     sizes_of_derivations,
 )
-from lpsmap_core.kernels.arrays import BoolArray, IntArray
 
 __all__ = ["Hypergraph"]
 
@@ -58,7 +58,7 @@ class Hypergraph:
     Attributes
     ----------
     code
-        All of it as one array, as kernels get it: see `lpsmap_core.hypergraph.edges`. What the goal
+        All of it as one array, as kernels get it: see `lpsmap_dynamic.edges`. What the goal
         does not need is left out, and items are in topological order.
     """
 

@@ -6,7 +6,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from lpsmap_core.hypergraph.edges import (
+from lpsmap_core import Factors, Scores, Structures, interrupted, kernel, largest_arity, leaf
+from lpsmap_core.api import FloatArray, IndexArray, IntArray
+from lpsmap_dynamic.edges import (
     LOOK_PERIOD,
     Edges,
     edges_of,
@@ -14,11 +16,7 @@ from lpsmap_core.hypergraph.edges import (
     own_score,
     switch_on,
 )
-from lpsmap_core.hypergraph.inside_outside import has_large, local_scores
-from lpsmap_core.kernels.arrays import FloatArray, IndexArray, IntArray
-from lpsmap_core.kernels.compile import kernel, leaf
-from lpsmap_core.kernels.interrupts import interrupted
-from lpsmap_core.kernels.records import Factors, Scores, Structures, largest_arity
+from lpsmap_dynamic.inside_outside import has_large, local_scores
 
 __all__ = ["k_best_of"]
 

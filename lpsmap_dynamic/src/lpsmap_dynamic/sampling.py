@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from lpsmap_core.hypergraph.edges import Edges, edges_of, largest_of, switch_on
-from lpsmap_core.hypergraph.inside_outside import inside
-from lpsmap_core.kernels.arrays import FloatArray, IndexArray, IntArray
-from lpsmap_core.kernels.compile import kernel, leaf
-from lpsmap_core.kernels.interrupts import interrupted
-from lpsmap_core.kernels.records import Factors, Scores, Structures, largest_arity
+from lpsmap_core import Factors, Scores, Structures, interrupted, kernel, largest_arity, leaf
+from lpsmap_core.api import FloatArray, IndexArray, IntArray
+from lpsmap_dynamic.edges import Edges, edges_of, largest_of, switch_on
+from lpsmap_dynamic.inside_outside import inside
 
 __all__ = ["samples_of"]
 

@@ -10,12 +10,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from lpsmap_core import Beliefs, DynamicProgram, FactorGraph, HypergraphBuilder, Row, Scores
-from lpsmap_core.hypergraph.inside_outside import beliefs_of
-from lpsmap_core.hypergraph.k_best import k_best_of
-from lpsmap_core.hypergraph.max_plus import best_derivations
+from lpsmap_core import Beliefs, FactorGraph, Scores
 from lpsmap_core.kernels.interrupts import Watch
-from lpsmap_core.model import dynamic_program
+from lpsmap_dynamic import DynamicProgram, HypergraphBuilder, Row, dynamic_program
+from lpsmap_dynamic.inside_outside import beliefs_of
+from lpsmap_dynamic.k_best import k_best_of
+from lpsmap_dynamic.max_plus import best_derivations
 
 
 class Listed(DynamicProgram):
@@ -414,3 +414,10 @@ def test_ranges_that_are_apart_prove_that_no_slot_is_on_twice() -> None:
             with pytest.raises(ValueError, match="on twice"):
                 build.finish(len(listed) - 1)
     assert min(found.values()) > 50
+
+
+def test_names_of_a_dynamic_program_are_known_and_slips_of_them_found() -> None:
+    graph = FactorGraph()
+    slip = type("Slip", (Listed,), {"hypergraph_off": None})
+    with pytest.raises(TypeError, match="'hypergraph_off' means nothing to core; expected 'hyper"):
+        graph.add(slip(graph.variable((2, 1)), np.zeros((2, 1)), [[0, -1, -1, 0]]))

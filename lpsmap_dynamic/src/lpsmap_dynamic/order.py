@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from lpsmap_core.kernels.arrays import IntArray
-from lpsmap_core.kernels.compile import kernel
+from lpsmap_core import kernel
+from lpsmap_core.api import IntArray
 
 __all__ = ["CYCLE", "FOUND", "UNDERIVED", "on_twice", "post_order", "sizes_of_derivations"]
 

@@ -6,9 +6,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from lpsmap_core.kernels.arrays import FloatArray, IndexArray, IntArray
-from lpsmap_core.kernels.compile import kernel, leaf
-from lpsmap_core.kernels.records import Factors
+from lpsmap_core import Factors, kernel, leaf
+from lpsmap_core.api import FloatArray, IndexArray, IntArray
 
 __all__ = [
     "DEPTH",

@@ -1,0 +1,20 @@
+"""Dynamic programs as hypergraphs, and sums over all structures of factors."""
+
+from lpsmap_dynamic.builder import HypergraphBuilder
+from lpsmap_dynamic.declaration import Hypergraph
+from lpsmap_dynamic.dynamic_program import DynamicProgram
+from lpsmap_dynamic.exact_sums import add_exactly, sum_exactly
+from lpsmap_dynamic.gibbs import Gibbs
+from lpsmap_dynamic.row import Row
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "DynamicProgram",
+    "Gibbs",
+    "Hypergraph",
+    "HypergraphBuilder",
+    "Row",
+    "add_exactly",
+    "sum_exactly",
+]
