@@ -22,6 +22,7 @@ MODULES = [
     "lpsmap_core.command.new_plugin",
     "lpsmap_core.plot",
     "lpsmap_core.testing",
+    "lpsmap_decode",
     "lpsmap_factors_logic",
     "lpsmap_factors_struct",
     "lpsmap_search",

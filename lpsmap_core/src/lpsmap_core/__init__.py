@@ -1,7 +1,5 @@
 """SparseMAP and LP-SparseMAP: differentiable, sparse, structured inference in factor graphs."""
 
-from lpsmap_core.corpus.outcome import Outcome
-from lpsmap_core.corpus.solve_many import solve_many
 from lpsmap_core.decoding.search import (
     CutShort,
     Look,
@@ -87,7 +85,6 @@ __all__ = [
     "LogPartition",
     "Look",
     "NodeBatch",
-    "Outcome",
     "Plan",
     "Product",
     "Row",
@@ -113,6 +110,5 @@ __all__ = [
     "kernel",
     "largest_arity",
     "leaf",
-    "solve_many",
     "stack",
 ]

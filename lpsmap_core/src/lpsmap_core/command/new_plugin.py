@@ -19,8 +19,8 @@ __all__ = ["write"]
 TEMPLATE = Path(__file__).parent / "plugin_template"
 
 TAKEN = {
-    *("lpsmap", "lpsmap_factors_logic", "lpsmap_factors_struct", "lpsmap_search"),
-    *("lpsmap_torch", "pytest", "tests", "torch"),
+    *("lpsmap", "lpsmap_decode", "lpsmap_factors_logic", "lpsmap_factors_struct"),
+    *("lpsmap_search", "lpsmap_torch", "pytest", "tests", "torch"),
     *sys.stdlib_module_names,
 }
 """Names of modules that a plugin would hide, or be hidden by, though they need not be here."""

@@ -6,7 +6,10 @@ import sys
 
 __all__ = ["stacklevel"]
 
-PASSED_THROUGH = ("lpsmap.", "lpsmap_core.", "lpsmap_torch.", "torch.", "numba.", "contextlib.")
+PASSED_THROUGH = (
+    *("lpsmap.", "lpsmap_core.", "lpsmap_decode.", "lpsmap_torch."),
+    *("torch.", "numba.", "contextlib."),
+)
 """Modules through which a call reaches us, or a warning leaves us."""
 
 

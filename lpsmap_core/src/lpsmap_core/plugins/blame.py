@@ -1,29 +1,45 @@
-"""What an error of a plugin says, with the line that raised it."""
+"""What an error says, with the function that raised it."""
 
 from __future__ import annotations
 
+import itertools
 import traceback
 from pathlib import Path
 
 from lpsmap_core.plugins.offers import DuplicateNameError
 
-__all__ = ["blamed", "is_of_core"]
+__all__ = ["error_with_origin", "raised_by_core"]
 
 CORE = Path(__file__).parent.parent
 
 
-def blamed(error: BaseException) -> str:
-    """Return what an error says, and what raised it: the last function that is not core's."""
+def error_with_origin(error: BaseException) -> str:
+    """Return what an error says, and what raised it.
+
+    That is the last function outside core that core called, or the function that raised it.
+
+    Parameters
+    ----------
+    error
+        An exception that was caught.
+    """
     lines = traceback.extract_tb(error.__traceback__)
-    others = [line for line in lines if not Path(line.filename).is_relative_to(CORE)]
+    called = itertools.dropwhile(lambda line: not _is_of_core(line), lines)
+    others = [line for line in called if not _is_of_core(line)]
     last = (others or lines)[-1]
     place = f"{last.name} in {last.filename}, line {last.lineno}"
     return f"{type(error).__name__}: {error}, raised by {place}"
 
 
-def is_of_core(error: Exception) -> bool:
-    """Return whether core raised an error, of a kind that is told in words."""
+def raised_by_core(error: Exception) -> bool:
+    """Return whether core raised `error`, whose message then tells the user what to mend.
+
+    Other kinds of exceptions are defects, also where core raised them.
+    """
     (*_, last) = traceback.extract_tb(error.__traceback__)
-    by_core = Path(last.filename).is_relative_to(CORE)
     kinds = OSError, ValueError, ModuleNotFoundError, DuplicateNameError
-    return by_core and isinstance(error, kinds)
+    return _is_of_core(last) and isinstance(error, kinds)
+
+
+def _is_of_core(line: traceback.FrameSummary) -> bool:
+    return Path(line.filename).is_relative_to(CORE)
