@@ -25,7 +25,8 @@ from rich.progress import Progress, track
 from rich.table import Table
 
 from lpsmap import ConvergenceWarning, FactorGraph, solve_many
-from lpsmap_core import Assignment, Outcome, plot
+from lpsmap_core import Assignment, plot
+from lpsmap_decode import Outcome
 from parsing.bilinear import Bilinear
 from parsing.sentences import Sentence, read_sentences
 from parsing.trees import Constraints, sibling_graph, solve_trees

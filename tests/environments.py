@@ -16,6 +16,7 @@ ROOT = Path(__file__).resolve().parent.parent
 WHEELS = {
     "lpsmap_core": "lpsmap_core",
     "lpsmap_dynamic": "lpsmap_dynamic",
+    "lpsmap_decode": "lpsmap_decode",
     "lpsmap_face": "lpsmap",
     "lpsmap_factors_logic": "lpsmap_factors_logic",
     "lpsmap_factors_struct": "lpsmap_factors_struct",

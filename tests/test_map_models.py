@@ -17,7 +17,7 @@ from environments import ROOT
 from lpsmap_core import ConvergenceWarning
 from lpsmap_core.plugins.files import read_evidence, read_graph
 from lpsmap_core.plugins.formats import FileFormatError
-from lpsmap_core.plugins.uai_format import read_network
+from lpsmap_decode import read_network
 
 FOLDER = Path(os.environ.get("LPSMAP_MAP_MODELS", ROOT.parent / "shared" / "data" / "map-models"))
 

@@ -65,7 +65,7 @@ def test_distribution_is_complete(distributions: Path, name: str) -> None:
         info = next(file for file in files if file.endswith(".dist-info/METADATA"))
         metadata = Parser().parsestr(wheel.read(info).decode())
     tops = {file.split("/")[0] for file in files} - {info.split("/")[0]}
-    assert tops == {package}
+    assert tops == {package}  # so no file is in two wheels
     assert f"{package}/py.typed" in files
     assert any(file.endswith("/licenses/LICENSE") for file in files)
     assert metadata["License-Expression"] == "BSD-3-Clause"
@@ -128,9 +128,29 @@ def test_one_name_brings_what_most_people_need(distributions: Path, empty: Path)
     assert ours == {"lpsmap", "lpsmap_core", *packs}
     run(empty, "-W", "error", "-c", "from lpsmap import DepTree, FactorGraph, PFactorGraph, Xor")
     assert "DepTree" in run(empty.parent / "lpsmap", "factors")
-    for name, part in {"TorchFactorGraph": "lpsmap-torch", "DMVTree": "lpsmap-search"}.items():
+    parts = {"TorchFactorGraph": "lpsmap-torch", "DMVTree": "lpsmap-search"}
+    for name, part in {**parts, "solve_many": "lpsmap-decode"}.items():
         advised = f"import lpsmap\ntry: lpsmap.{name}\nexcept AttributeError as e: print(e)"
         assert f"pip install {part}" in run(empty, "-c", advised)
+
+
+@pytest.mark.slow
+def test_files_are_solved_by_their_pack_and_core_alone(
+    distributions: Path, empty: Path, tmp_path: Path
+) -> None:
+    install(empty, distributions, "lpsmap-core[cli]")
+    model = tmp_path / "model.json"
+    model.write_text('{"variables": {"u": [1.0, -1.0]}, "factors": []}', encoding="utf-8")
+    command = [empty.parent / "lpsmap", "solve", model]
+    ended = subprocess.run(command, capture_output=True, text=True)
+    assert ended.returncode == 2
+    assert "pip install lpsmap-decode" in ended.stderr
+    install(empty, distributions, "lpsmap-decode")
+    ours = {name for name in installed_in(empty) if name.startswith("lpsmap")}
+    assert ours == {"lpsmap_core", "lpsmap_decode"}
+    assert '"u": [1.0, 0.0]' in run(*command)
+    solved = "from lpsmap_decode import solve_many\nprint(*(o.ok for o in solve_many(['{}'])))"
+    assert run(empty, "-W", "error", "-c", solved.format(model)).strip() == "True"
 
 
 @pytest.mark.slow

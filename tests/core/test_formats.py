@@ -1,21 +1,16 @@
-"""Factor graphs in files, and the command that solves them."""
+"""Factor graphs in files: JSON, and formats of plugins."""
 
 from __future__ import annotations
 
 import json
-import re
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from click.testing import CliRunner
 
 import lpsmap
-import lpsmap_core
 from lpsmap_core import FactorGraph, hookimpl
-from lpsmap_core.command import cli
-from lpsmap_core.command.solve_file import UNSOLVED
 from lpsmap_core.plugins.files import read_graph
 from lpsmap_core.plugins.formats import FileFormat, FileFormatError, NamedGraph
 from lpsmap_core.plugins.json_format import JsonFormat
@@ -171,17 +166,6 @@ def test_suffixes_choose_the_format(tmp_path: Path) -> None:
     assert JsonFormat.suffixes == (".json",)
 
 
-def test_lpsmap_solve_prints_json(tmp_path: Path) -> None:
-    path = written(tmp_path, GOOD)
-    result = CliRunner().invoke(cli.main, ["solve", str(path), "--tol", "1e-9"])
-    assert result.exit_code == 0
-    answer = json.loads(result.output)
-    assert set(answer["status"]) == {"SOLVED"}
-    assert len(answer["objective"]) == len(answer["status"])
-    np.testing.assert_allclose(np.sum(answer["variables"]["u"], axis=1), 1.0, atol=1e-6)
-    assert answer["variables"]["v"][1] == 0.0
-
-
 def test_numbers_of_any_size_and_marks_of_editors(tmp_path: Path) -> None:
     budget = {"type": "Budget", "over": ["u"], "budget": 10**4000}
     path = written(tmp_path, "\ufeff" + json.dumps({**GOOD, "factors": [budget]}))
@@ -193,119 +177,3 @@ def test_lists_in_a_file_are_arrays() -> None:
 
     assert _argument([[1, 2], [3, 4]]).shape == (2, 2)
     assert _argument(["rows", "none"]) == ["rows", "none"]
-
-
-@pytest.mark.filterwarnings("default")
-def test_lpsmap_solve_prints_null_for_what_is_no_number(tmp_path: Path) -> None:
-    scores = [[1.0, 2.0], [float("nan"), 2.0]]
-    factors = [{"type": "Xor", "over": ["u"]}]
-    path = written(tmp_path, {"variables": {"u": scores}, "factors": factors})
-    result = CliRunner().invoke(cli.main, ["solve", str(path)])
-
-    def refuse(constant: str) -> None:
-        raise AssertionError(constant)
-
-    answer = json.loads(result.stdout, parse_constant=refuse)
-    assert answer["variables"]["u"] == [[0.0, 1.0], [None, None]]
-    assert answer["objective"] == [1.5, None]
-    assert answer["status"] == ["SOLVED", "NON_FINITE"]
-    assert result.exit_code == UNSOLVED == 3
-    assert "exit code is 0 if" in CliRunner().invoke(cli.main, ["solve", "-h"]).stdout
-
-
-@pytest.mark.filterwarnings("default")
-def test_warnings_of_a_command_end_with_words(tmp_path: Path) -> None:
-    scores, factors = [[-1.0, 2.0], [0.0, 2.0]], [{"type": "Xor", "over": ["u"]}]
-    scores[0] = [float("-inf")] * 2
-    path = written(tmp_path, {"variables": {"u": scores}, "factors": factors})
-    result = CliRunner().invoke(cli.main, ["solve", str(path)])
-    assert result.exit_code == 3
-    (line,) = result.stderr.splitlines()
-    assert line.startswith("Warning: 1 of 2 components were not solved.")
-    assert line.endswith("because of Xor 0.")
-
-
-class Faulty(lpsmap_core.Factor):
-    """A type whose oracle fails."""
-
-    def solve_map(self, eta_u: Any, eta_v: Any) -> int:
-        return 1 // 0
-
-    def vertex(self, y: Any) -> Any:
-        return np.zeros(self.event_shape), np.empty(0)
-
-
-@lpsmap_core.kernel
-def refuse(rows: Any, factors: Any, scores: Any, structures: Any) -> None:
-    if len(rows) > 0:
-        raise ValueError("the kernel says no")
-
-
-class Refusing(Faulty):
-    """A type whose kernel fails with an error of a kind that others have words for."""
-
-    map_kernel = staticmethod(refuse)
-
-
-class FaultyFormat(FileFormat):
-    """A format whose reader fails."""
-
-    name, suffixes = "faulty", (".faulty",)
-
-    def read(self, path: Path) -> NamedGraph:
-        raise AttributeError("no such thing")
-
-
-class NoGraph(FaultyFormat):
-    """A format whose reader returns something else."""
-
-    suffixes = (".none",)
-
-    def read(self, path: Path) -> NamedGraph:
-        return None  # type: ignore[return-value]
-
-
-class FaultyPlugin:
-    """Their plugin."""
-
-    lpsmap_api_version = 2
-
-    @hookimpl
-    def lpsmap_factors(self) -> list[type[lpsmap_core.Factor]]:
-        return [Faulty, Refusing]
-
-    @hookimpl
-    def lpsmap_formats(self) -> list[type[FileFormat]]:
-        return [FaultyFormat, NoGraph]
-
-
-def test_what_a_plugin_does_is_no_traceback(tmp_path: Path) -> None:
-    content = {"variables": {"u": [1.0]}, "factors": [{"type": "Faulty", "over": ["u"]}]}
-    kernel = {**content, "factors": [{"type": "Refusing", "over": ["u"]}]}
-    with registered(FaultyPlugin()):
-        place = r"raised by refuse in .*test_formats.py, line \d+"
-        result = CliRunner().invoke(cli.main, ["solve", str(written(tmp_path, kernel, "b.json"))])
-        assert re.search(f"^Error: .*ValueError: the kernel says no, {place}", result.output)
-        for name, words in (
-            ("a.json", "ZeroDivisionError: .* raised by solve_map in .*test_formats.py, line"),
-            ("a.faulty", "AttributeError: no such thing; raised by the format of registered-by-h"),
-            ("a.none", "returned None; expected a NamedGraph"),
-        ):
-            result = CliRunner().invoke(cli.main, ["solve", str(written(tmp_path, content, name))])
-            assert result.exit_code == 1
-            assert isinstance(result.exception, SystemExit)
-            assert re.search(f"^Error: .*{name}.*{words}", result.output), result.output
-
-
-def test_lpsmap_solve_refuses_in_a_sentence(tmp_path: Path) -> None:
-    path = written(tmp_path, {"variables": {"u": [float("nan")]}, "factors": []})
-    bad = written(tmp_path, "{", "bad.json")
-    for file, words in (
-        (path, "problem.json: variables['u']: scores: variable block 0 holds nan at [0]"),
-        (bad, "bad.json: line 1, column 2: "),
-        (tmp_path, "directory"),
-    ):
-        result = CliRunner().invoke(cli.main, ["solve", str(file)])
-        assert result.exit_code != 0
-        assert "Error: " in result.output
-        assert words in result.output

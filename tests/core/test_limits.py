@@ -6,7 +6,6 @@ import time
 import tracemalloc
 import warnings
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -14,7 +13,7 @@ from click.testing import CliRunner
 
 from lpsmap import AtMostOne, Dense, FactorGraph, Pair, Potts, Xor
 from lpsmap_core import ConvergenceWarning
-from lpsmap_core.command import cli, solve_file
+from lpsmap_core.command import cli
 from lpsmap_core.kernels.interrupts import Watch, interrupted
 from lpsmap_core.layout.layout import build_layout
 from lpsmap_core.layout.network import Network, joined
@@ -22,6 +21,7 @@ from lpsmap_core.plugins.formats import NamedGraph
 from lpsmap_core.plugins.json_format import JsonFormat
 from lpsmap_core.tables.cycles import triplets_of
 from lpsmap_core.tables.elimination import elimination_order
+from lpsmap_decode.command.solve_file import UNSOLVED
 
 
 def grid(n: int, seed: int = 0) -> FactorGraph:
@@ -191,7 +191,7 @@ def test_every_way_to_search_a_grid_of_pairs_has_its_time(way: str, tmp_path: Pa
             assert found.score[0] <= found.bound[0] < np.inf
         elif way == "command":
             result = CliRunner().invoke(cli.main, ["solve", str(path), "--quiet", *options])
-            assert result.exit_code in (0, solve_file.UNSOLVED), result.output
+            assert result.exit_code in (0, UNSOLVED), result.output
         else:
             found = graph.solve_map(exact=True, max_time=1.0, max_iter=20, solver="lpsmap")
             assert found.score[0] <= found.bound[0] < np.inf
@@ -201,35 +201,6 @@ def test_every_way_to_search_a_grid_of_pairs_has_its_time(way: str, tmp_path: Pa
         warnings.simplefilter("ignore", ConvergenceWarning)
         call()  # compiles
         assert call() < 6.0
-
-
-@pytest.mark.parametrize("task", ["sparsemap", "lp-map", "map"])
-def test_the_time_of_the_command_counts_the_reading(
-    task: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A large file is read for as long as it is solved."""
-    path = tmp_path / "model.uai"
-    path.write_text("MARKOV 1 2 1 1 0 2 1 3")
-    given: list[float] = []
-    read, solve = solve_file.read_graph, solve_file.solve_as
-
-    def slow(file: Path) -> NamedGraph:
-        time.sleep(0.3)
-        return read(file)
-
-    def solve_at_leisure(task: str, graph: FactorGraph, options: dict[str, Any]) -> Any:
-        given.append(options["max_time"])
-        return solve(task, graph, {**options, "max_time": None})
-
-    monkeypatch.setattr(solve_file, "read_graph", slow)
-    monkeypatch.setattr(solve_file, "solve_as", solve_at_leisure)
-    for seconds in ("60", "0.1"):
-        result = CliRunner().invoke(
-            cli.main, ["solve", str(path), "--task", task, "--max-time", seconds]
-        )
-        assert result.exit_code == 0, result.output
-    assert 0.0 < given[1] < 0.1
-    assert 1.0 < given[0] <= 59.7
 
 
 def test_many_of_the_best_cost_what_there_are() -> None:

@@ -19,6 +19,7 @@ from click.testing import CliRunner
 
 import lpsmap
 import lpsmap_core
+import lpsmap_decode
 from environments import ROOT
 from lpsmap_core import Factor, FactorGraph
 from lpsmap_core.command import cli
@@ -27,7 +28,7 @@ from lpsmap_core.plugins.backends import NumpyBackend
 from lpsmap_core.plugins.files import read_graph
 from lpsmap_core.plugins.formats import FileFormat, FileFormatError
 from lpsmap_core.plugins.json_format import JsonFormat
-from lpsmap_core.plugins.packs import FACE
+from lpsmap_core.plugins.packs import COMMANDS, FACE, SUFFIXES
 from lpsmap_core.plugins.registry import (
     DuplicateNameError,
     Plugin,
@@ -184,7 +185,8 @@ def test_names_of_lpsmap_itself_are_contested() -> None:
     with pytest.raises(DuplicateNameError, match=words):
         found.factors["FactorGraph"]
     assert list(found.factors) == ["A"]
-    assert {*FACE, "__version__", "PFactorGraph", *installed().factors} == set(lpsmap.__all__)
+    own = {*FACE, "__version__", "PFactorGraph", "solve_many"}
+    assert {*own, *installed().factors} == set(lpsmap.__all__)
 
 
 def test_one_class_offered_twice_is_no_quarrel() -> None:
@@ -396,9 +398,7 @@ def test_plugins_that_the_environment_switches_off(
     monkeypatch.setenv("LPSMAP_DISABLE_PLUGINS", disabled)
     found = registry.installed()
     assert set(found.factors) == left
-    assert set(found.formats) == {".fg", ".json", ".uai", ".wcnf"}, (
-        "core is no plugin to switch off"
-    )
+    assert set(found.formats) == {".json"}, "core is no plugin to switch off"
 
 
 def test_switching_off_what_is_not_there(alone: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -556,6 +556,39 @@ def test_a_name_of_a_pack_that_is_not_installed(alone: Path) -> None:
         )
         with pytest.raises(FileFormatError, match=f"expected an inst.*pip install {pack}$"):
             read_graph(path)
+
+
+def test_what_lpsmap_decode_has_says_so_where_it_is_not_installed(alone: Path) -> None:
+    advice = "install it with: pip install lpsmap-decode"
+    with pytest.raises(ImportError, match=f"'solve_many'; {advice}$"):
+        exec("from lpsmap import solve_many", {})
+    with pytest.raises(AttributeError, match=f"'solve_many'; {advice}$"):
+        _ = lpsmap.solve_many
+    assert "solve_many" not in lpsmap.__all__
+    with pytest.raises(FileFormatError, match=f"'.uai'; expected one of .json; {advice}"):
+        read_graph(alone / "model.uai.gz")
+    for command, pack in {"solve": "lpsmap-decode", "induce": "lpsmap-search"}.items():
+        result = CliRunner().invoke(cli.main, [command, "model.json"])
+        assert result.exit_code == 2
+        words = f"Error: No such command '{command}'; install it with: pip install {pack}."
+        assert result.output.splitlines()[-1] == words
+
+
+def test_what_lpsmap_decode_has_is_there_unless_it_is_left_out(
+    alone: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    entry_point = "[lpsmap]\ndecode = lpsmap_decode.plugin\n"
+    write_info(alone, "lpsmap-decode", entry_point)
+    assert lpsmap.solve_many is lpsmap_decode.solve_many
+    assert "solve_many" in dir(lpsmap)
+    assert set(COMMANDS) - {"induce"} <= set(registry.installed().commands)
+    assert set(SUFFIXES) < set(registry.installed().formats)
+    registry.installed.cache_clear()
+    monkeypatch.setenv("LPSMAP_DISABLE_PLUGINS", "lpsmap-decode")
+    left_out = "lpsmap-decode, which has it, is left out by LPSMAP_DISABLE_PLUGINS=lpsmap-decode"
+    with pytest.raises(AttributeError, match=f"'solve_many'; {left_out}$"):
+        _ = lpsmap.solve_many
+    assert left_out in CliRunner().invoke(cli.main, ["solve"], terminal_width=300).output
 
 
 def test_names_that_are_near_are_suggested(alone: Path) -> None:

@@ -194,9 +194,7 @@ def test_ctrl_c_that_reaches_a_worker_first(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_dask_proves_the_same() -> None:
-    distributed = pytest.importorskip(
-        "distributed", reason="dask.distributed is not installed: lpsmap-core[distributed]"
-    )
+    distributed = pytest.importorskip("distributed", reason="dask.distributed is not installed")
     with (
         distributed.LocalCluster(
             n_workers=1, threads_per_worker=2, processes=False, dashboard_address=None

@@ -2,8 +2,6 @@
 
 from typing import TYPE_CHECKING as _TYPE_CHECKING
 
-from lpsmap_core.corpus.outcome import Outcome
-from lpsmap_core.corpus.solve_many import solve_many
 from lpsmap_core.decoding.search import (
     CutShort,
     Look,
@@ -86,7 +84,6 @@ __all__ = [
     "LogPartition",
     "Look",
     "NodeBatch",
-    "Outcome",
     "Plan",
     "Product",
     "Scores",
@@ -111,6 +108,5 @@ __all__ = [
     "kernel",
     "largest_arity",
     "leaf",
-    "solve_many",
     "stack",
 ]

@@ -1,21 +1,25 @@
 """What plugins may use of core beside what `lpsmap_core` exports to users and authors of factors.
 
 A pack of factor types, an adapter, an engine, a solver, a file format or a command imports
-`lpsmap_core`, this module, and in its tests `lpsmap_core.testing`. The distributions of this
-project do the same, so a plugin can do all that they do. Other modules of core may change at any
-time.
+`lpsmap_core`, this module, for figures `lpsmap_core.plot`, and in its tests `lpsmap_core.testing`.
+The distributions of this project do the same, so a plugin can do all that they do. Other modules of
+core may change at any time.
 """
 
 from __future__ import annotations
 
 from lpsmap_core.decoding.assignments import CompletedAssignment, complete_assignment
+from lpsmap_core.decoding.decode import DEFAULT_GAP
 from lpsmap_core.decoding.program import Program
+from lpsmap_core.decoding.solvers import OWN as OWN_SEARCH
 from lpsmap_core.decoding.solvers import Answer, MapSolver, SolverLimits, check_search_options
+from lpsmap_core.engine.choice import AUTO
 from lpsmap_core.engine.compiled import CompiledEngine
 from lpsmap_core.engine.options import Options, checked_options
 from lpsmap_core.engine.protocol import WarmStart
 from lpsmap_core.kernels.arrays import BoolArray, ByteArray, FloatArray, IndexArray, IntArray
 from lpsmap_core.kernels.by_address import by_address
+from lpsmap_core.kernels.callers import stacklevel
 from lpsmap_core.kernels.compile import COMPILED, general_position, interpreted_by, summing_leaf
 from lpsmap_core.kernels.interrupts import interruptible
 from lpsmap_core.kernels.viterbi import best_arrivals, best_source
@@ -44,9 +48,12 @@ from lpsmap_core.model.linear import (
 )
 from lpsmap_core.model.unused import forget_unused
 from lpsmap_core.plugins.backends import Backend, NumpyBackend
+from lpsmap_core.plugins.blame import error_with_origin, raised_by_core
+from lpsmap_core.plugins.factor_types import factor_named
 from lpsmap_core.plugins.files import read_evidence, read_graph, write_graph
 from lpsmap_core.plugins.formats import Evidence, FileFormat, FileFormatError, NamedGraph
-from lpsmap_core.plugins.packs import missing_name_advice
+from lpsmap_core.plugins.packed import file_bytes, write_text
+from lpsmap_core.plugins.packs import missing_name_advice, missing_pack_advice
 from lpsmap_core.plugins.registry import (
     DuplicateNameError,
     Offers,
@@ -70,6 +77,7 @@ from lpsmap_core.projections.sum_constrained import (
 )
 from lpsmap_core.projections.tolerance import BOUND_LEVEL, bound_slack, bound_slack_array
 from lpsmap_core.solution.report import warn_unsolved
+from lpsmap_core.solution.tables import text_table
 
 # Arrays: the types that annotations of kernels and factors name.
 __all__ = ["BoolArray", "ByteArray", "FloatArray", "IndexArray", "IntArray"]
@@ -141,10 +149,22 @@ __all__ += [
 __all__ += ["CompiledEngine", "Options", "Vertices", "WarmStart", "checked_options"]
 
 # Solvers of whole graphs: they are handed an integer linear program and return an assignment.
-__all__ += ["Answer", "MapSolver", "Program", "SolverLimits", "check_search_options"]
+__all__ += [
+    "AUTO",
+    "DEFAULT_GAP",
+    "OWN_SEARCH",
+    "Answer",
+    "MapSolver",
+    "Program",
+    "SolverLimits",
+    "check_search_options",
+]
 
 # Solutions: the warning about what was not solved.
 __all__ += ["warn_unsolved"]
+
+# Messages: what a user is told, and about which line.
+__all__ += ["error_with_origin", "raised_by_core", "stacklevel", "text_table"]
 
 # File formats: read and write graphs in files.
 __all__ += [
@@ -152,9 +172,12 @@ __all__ += [
     "FileFormat",
     "FileFormatError",
     "NamedGraph",
+    "factor_named",
+    "file_bytes",
     "read_evidence",
     "read_graph",
     "write_graph",
+    "write_text",
 ]
 
 # Array libraries: where closed forms in array-API code run.
@@ -171,6 +194,7 @@ __all__ += [
     "engine_named",
     "installed",
     "missing_name_advice",
+    "missing_pack_advice",
     "registered",
     "solver_named",
 ]

@@ -9,12 +9,9 @@ from lpsmap_core.decoding.solvers import MapSolver
 from lpsmap_core.engine.compiled import CompiledEngine
 from lpsmap_core.engine.protocol import Engine
 from lpsmap_core.plugins.backends import Backend, NumpyBackend
-from lpsmap_core.plugins.fg_format import FgFormat
 from lpsmap_core.plugins.formats import FileFormat
 from lpsmap_core.plugins.hookspecs import hookimpl
 from lpsmap_core.plugins.json_format import JsonFormat
-from lpsmap_core.plugins.uai_format import UaiFormat
-from lpsmap_core.plugins.wcnf_format import WcnfFormat
 
 if TYPE_CHECKING:
     import click
@@ -24,8 +21,8 @@ lpsmap_api_version = 2
 
 @hookimpl
 def lpsmap_formats() -> list[type[FileFormat]]:
-    """Return core's file formats."""
-    return [FgFormat, JsonFormat, UaiFormat, WcnfFormat]
+    """Return the format that core keeps graphs in."""
+    return [JsonFormat]
 
 
 @hookimpl
@@ -48,7 +45,7 @@ def lpsmap_solvers() -> list[type[MapSolver]]:
 
 @hookimpl
 def lpsmap_commands() -> list[click.Command]:
-    """Return core's own commands."""
+    """Return the commands for authors of plugins."""
     from lpsmap_core.command.cli import main
 
     return list(main.commands.values())

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import sys as _sys
 from importlib import import_module as _import_module
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from lpsmap_core import (
     ConvergenceWarning,
@@ -19,11 +19,14 @@ from lpsmap_core import (
     Status,
     Variables,
     WarmStartCache,
-    solve_many,
     stack,
 )
 from lpsmap_core.api import installed as _installed
 from lpsmap_core.api import missing_name_advice as _advice
+from lpsmap_core.api import missing_pack_advice as _pack_advice
+
+if TYPE_CHECKING:
+    from lpsmap_decode import solve_many
 
 __version__ = "0.1.0"
 
@@ -43,7 +46,7 @@ _MOVED = dict.fromkeys(
     ("ConditionalGradient", "conditional_gradient"),
     "it is an example now, in examples/conditional_gradient.py of the repository",
 )
-_NAMES = __all__
+_NAMES = sorted({*__all__} - {"solve_many"})
 del __all__  # type checkers have read it; `import *` asks `__getattr__`, which adds factor types
 
 
@@ -51,13 +54,17 @@ def __getattr__(name: str) -> Any:
     if name == "PFactorGraph":
         return _import_module("lpsmap.earlier").PFactorGraph
     if name == "__all__":  # without graphs, for which `import *` would import torch
-        return sorted({*_NAMES, "PFactorGraph", *_installed().factors})
+        return __dir__()
     if name.startswith("_"):
         raise AttributeError(f"module 'lpsmap' has no attribute {name!r}")
     registry = _installed()
+    if name == "solve_many" and _has_decode():
+        return _import_module("lpsmap_decode").solve_many
     registration = registry.factors.get(name) or registry.graphs.get(name)
     if registration is None:
         advice = _MOVED.get(name) or _advice(name, registry.factors)
+        if name == "solve_many":
+            advice = _pack_advice("lpsmap-decode")
         message = f"module 'lpsmap' has no attribute {name!r}; {advice}"
         # `from lpsmap import ...` would swallow an AttributeError, and its words
         imported = _sys._getframe(1).f_code.co_name == "_handle_fromlist"
@@ -68,4 +75,10 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return sorted({*_NAMES, "PFactorGraph", *_installed().factors})
+    of_decode = ["solve_many"] if _has_decode() else []
+    return sorted({*_NAMES, "PFactorGraph", *of_decode, *_installed().factors})
+
+
+def _has_decode() -> bool:
+    """Whether lpsmap-decode is installed, and not left out."""
+    return any(plugin.distribution == "lpsmap-decode" for plugin in _installed().plugins)

@@ -11,7 +11,7 @@ from typing import NamedTuple
 import click
 
 from lpsmap_core.model.factor import Factor
-from lpsmap_core.plugins.blame import blamed
+from lpsmap_core.plugins.blame import error_with_origin
 from lpsmap_core.plugins.hookspecs import PROJECT
 from lpsmap_core.plugins.registry import DuplicateNameError, Registration, Registry
 from lpsmap_core.solution.tables import text_table
@@ -127,7 +127,7 @@ def _lines(registration: Registration, seed: int, draws: int) -> list[Line]:
         if wrong is None:
             return [_checked(registration, factor, seed, draws) for factor in examples]
     except Exception as error:
-        wrong = blamed(error)
+        wrong = error_with_origin(error)
     return [Line(registration, "", [], f"examples: {wrong}")]
 
 

@@ -16,13 +16,11 @@ import lpsmap_core
 from lpsmap_core.command import new_plugin
 from lpsmap_core.command.check import check_registered, misspelt_groups, registrations_of
 from lpsmap_core.command.compile_types import compile_types
-from lpsmap_core.command.decode import decode
 from lpsmap_core.command.explain import explain
-from lpsmap_core.command.models import convert, info
-from lpsmap_core.command.solve_file import solve
 from lpsmap_core.model.levels import override_level
-from lpsmap_core.plugins.blame import blamed
+from lpsmap_core.plugins.blame import error_with_origin
 from lpsmap_core.plugins.hookspecs import PROJECT
+from lpsmap_core.plugins.packs import COMMANDS, missing_pack_advice
 from lpsmap_core.plugins.registry import (
     DuplicateNameError,
     Offers,
@@ -61,7 +59,7 @@ class _Commands(click.Group):
                 raise
             authors = installed().commands[name].plugin.distribution
             raise click.ClickException(
-                f"{name}: {blamed(error)}. Tell the authors of {authors}."
+                f"{name}: {error_with_origin(error)}. Tell the authors of {authors}."
             ) from error
 
     def list_commands(self, context: click.Context) -> list[str]:
@@ -76,6 +74,15 @@ class _Commands(click.Group):
             raise click.ClickException(str(error)) from error
         return found.value if found else None
 
+    def resolve_command(
+        self, context: click.Context, arguments: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Return the command that arguments begin with; one that is missing has a distribution."""
+        pack = COMMANDS.get(arguments[0])
+        if pack and not context.resilient_parsing and not self.get_command(context, arguments[0]):
+            context.fail(f"No such command {arguments[0]!r}; {missing_pack_advice(pack)}.")
+        return super().resolve_command(context, arguments)
+
 
 def _show_warning(message: Warning | str, *_: Any, **__: Any) -> None:
     words = getattr(message, "details", "") or message  # which components, where that is said
@@ -87,20 +94,16 @@ def _show_warning(message: Warning | str, *_: Any, **__: Any) -> None:
 def main() -> None:
     """Sparse structured inference in factor graphs.
 
-    What is in a model, its best assignment, and that of many models:
+    What is installed, what is in a model, and its best assignment:
 
     \b
+    lpsmap plugins
     lpsmap info grid.uai
     lpsmap solve grid.uai --task map
-    lpsmap decode "models/grid?.uai" --out best.jsonl
     """  # noqa: D301 - click wants the character
 
 
 main.add_command(explain)
-main.add_command(info)
-main.add_command(convert)
-main.add_command(solve)
-main.add_command(decode)
 
 
 @main.command()

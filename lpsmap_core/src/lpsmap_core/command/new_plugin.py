@@ -19,7 +19,7 @@ __all__ = ["write"]
 TEMPLATE = Path(__file__).parent / "plugin_template"
 
 TAKEN = {
-    *("lpsmap", "lpsmap_dynamic", "lpsmap_factors_logic", "lpsmap_factors_struct"),
+    *("lpsmap", "lpsmap_decode", "lpsmap_dynamic", "lpsmap_factors_logic", "lpsmap_factors_struct"),
     *("lpsmap_search", "lpsmap_torch", "pytest", "tests", "torch"),
     *sys.stdlib_module_names,
 }

@@ -1,37 +1,46 @@
-"""What an error of a plugin says, with the line that raised it."""
+"""What an error says, with the function that raised it."""
 
 from __future__ import annotations
 
+import itertools
 import traceback
-from pathlib import Path
 from types import FrameType
 
 from lpsmap_core.plugins.offers import DuplicateNameError
 
-__all__ = ["blamed", "is_of_core"]
-
-CORE = Path(__file__).parent.parent
+__all__ = ["error_with_origin", "raised_by_core"]
 
 LIBRARIES = ("lpsmap_core.", "lpsmap_dynamic.")
 """Packages whose functions and base classes raise errors about what plugins ask of them."""
 
 
-def blamed(error: BaseException) -> str:
-    """Return what an error says, and what raised it: the last function that is no library's."""
+def error_with_origin(error: BaseException) -> str:
+    """Return what an error says, and what raised it.
+
+    That is the last function outside the libraries that these called, or else the last function.
+
+    Parameters
+    ----------
+    error
+        An exception that was caught.
+    """
     frames = list(traceback.walk_tb(error.__traceback__))
-    others = [(frame, line) for frame, line in frames if not _is_of_a_library(frame)]
+    called = itertools.dropwhile(lambda entry: not _is_of(LIBRARIES, entry[0]), frames)
+    others = [entry for entry in called if not _is_of(LIBRARIES, entry[0])]
     frame, line = (others or frames)[-1]
     place = f"{frame.f_code.co_name} in {frame.f_code.co_filename}, line {line}"
     return f"{type(error).__name__}: {error}, raised by {place}"
 
 
-def _is_of_a_library(frame: FrameType) -> bool:
-    return f"{frame.f_globals.get('__name__')}.".startswith(LIBRARIES)
+def raised_by_core(error: Exception) -> bool:
+    """Return whether core raised `error`, whose message then tells the user what to mend.
 
-
-def is_of_core(error: Exception) -> bool:
-    """Return whether core raised an error, of a kind that is told in words."""
-    (*_, last) = traceback.extract_tb(error.__traceback__)
-    by_core = Path(last.filename).is_relative_to(CORE)
+    Other kinds of exceptions are defects, also where core raised them.
+    """
+    (*_, (frame, _)) = traceback.walk_tb(error.__traceback__)
     kinds = OSError, ValueError, ModuleNotFoundError, DuplicateNameError
-    return by_core and isinstance(error, kinds)
+    return _is_of("lpsmap_core.", frame) and isinstance(error, kinds)
+
+
+def _is_of(packages: str | tuple[str, ...], frame: FrameType) -> bool:
+    return f"{frame.f_globals.get('__name__')}.".startswith(packages)

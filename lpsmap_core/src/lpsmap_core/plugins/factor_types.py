@@ -12,7 +12,7 @@ __all__ = ["factor_named"]
 
 
 def factor_named(name: str) -> Any:
-    """Return the installed factor type of a name, to be called with arguments of its own.
+    """Return the installed factor type called `name`, to be called with arguments of its own.
 
     Raises
     ------

@@ -14,6 +14,7 @@ from lpsmap_core.plugins.formats import (
 )
 from lpsmap_core.plugins.json_format import read_views
 from lpsmap_core.plugins.offers import Registration
+from lpsmap_core.plugins.packs import SUFFIXES, missing_pack_advice
 from lpsmap_core.plugins.registry import installed
 
 __all__ = ["read_evidence", "read_graph", "write_graph"]
@@ -102,8 +103,11 @@ def _registration(path: Path) -> Registration:
     """Return the installed format of a file's suffix."""
     suffix, formats = _suffix(path), installed().formats
     if suffix not in formats:
+        advice = "rename the file, or install a plugin that reads it"
+        if suffix in SUFFIXES:
+            advice = missing_pack_advice(SUFFIXES[suffix])
         raise FileFormatError(
             f"{path}: no installed file format has the suffix {suffix!r}; expected one of "
-            f"{', '.join(sorted(formats))}. Rename the file, or install a plugin that reads it."
+            f"{', '.join(sorted(formats))}; {advice}."
         )
     return formats[suffix]

@@ -33,9 +33,10 @@ MOST_GROWTH = 100
 
 
 def file_bytes(path: Path) -> bytes:
-    """Return the text in a file, unpacked if it is compressed by gzip, whatever its name.
+    """Return the text in the file at `path`, unpacked if it is compressed by gzip.
 
-    A pipe is read, too, such as ``/dev/stdin``. A byte order mark of UTF-8 is left out.
+    Its name does not matter. A pipe is read, too, such as ``/dev/stdin``. A byte order mark of
+    UTF-8 is left out.
 
     Raises
     ------
@@ -100,6 +101,6 @@ def _unpacked(path: Path, head: bytes, file: io.BufferedReader) -> bytes:
 
 
 def write_text(path: Path, text: str) -> None:
-    """Write a text, compressed if the file's name ends in ``.gz``."""
+    """Write `text` into the file at `path`, compressed if its name ends in ``.gz``."""
     data = text.encode()
     path.write_bytes(gzip.compress(data, mtime=0) if path.suffix == ".gz" else data)

@@ -1,4 +1,4 @@
-"""Which distribution brings a name of ``lpsmap``, installed or not."""
+"""Which distribution brings a name of ``lpsmap``, a command or a file format, installed or not."""
 
 from __future__ import annotations
 
@@ -10,11 +10,14 @@ from typing import NoReturn
 
 from lpsmap_core.plugins.disabled import DISABLE, is_left_out
 
-__all__ = ["FACE", "missing_name_advice", "refuse_moved_name"]
+__all__ = [
+    *("COMMANDS", "FACE", "SUFFIXES"),
+    *("missing_name_advice", "missing_pack_advice", "refuse_moved_name"),
+]
 
 FACE = (
     *("ConvergenceWarning", "Factor", "FactorGraph", "Solution", "Status", "Variables"),
-    *("WarmStartCache", "solve_many", "stack"),
+    *("WarmStartCache", "stack"),
 )
 """Names that ``lpsmap`` has of core, so that no plugin can have them there."""
 
@@ -30,10 +33,35 @@ PACKS = {
     "lpsmap-torch": "TorchFactorGraph",
 }
 
-MOVED = dict.fromkeys(
-    ("DynamicProgram", "Gibbs", "Hypergraph", "HypergraphBuilder", "Row"), "lpsmap_dynamic"
-)
+MOVED = {
+    **dict.fromkeys(("Outcome", "solve_many"), "lpsmap_decode"),
+    **dict.fromkeys(
+        ("DynamicProgram", "Gibbs", "Hypergraph", "HypergraphBuilder", "Row"), "lpsmap_dynamic"
+    ),
+}
 """Packages that have names which ``lpsmap_core`` had in version 2 of the API."""
+
+COMMANDS = {
+    **dict.fromkeys(("convert", "decode", "info", "solve"), "lpsmap-decode"),
+    "induce": "lpsmap-search",
+}
+"""Commands of ``lpsmap`` that core does not have."""
+
+SUFFIXES = dict.fromkeys((".fg", ".uai", ".wcnf"), "lpsmap-decode")
+"""Those of file formats that core does not have."""
+
+
+def missing_pack_advice(distribution: str) -> str:
+    """Return what to do about a distribution none of whose plugins is there.
+
+    Parameters
+    ----------
+    distribution
+        Its name.
+    """
+    if is_left_out(distribution):
+        return f"{distribution}, which has it, is left out by {DISABLE}={os.environ[DISABLE]}"
+    return f"install it with: pip install {distribution}"
 
 
 def missing_name_advice(name: str, installed: Collection[str]) -> str:
@@ -47,10 +75,8 @@ def missing_name_advice(name: str, installed: Collection[str]) -> str:
         Names that there are.
     """
     for pack, names in PACKS.items():
-        if name in names.split() and is_left_out(pack):
-            return f"{pack}, which has it, is left out by {DISABLE}={os.environ[DISABLE]}"
         if name in names.split():
-            return f"install it with: pip install {pack}"
+            return missing_pack_advice(pack)
     packed = {known: pack for pack, names in PACKS.items() for known in names.split()}
     known = {other.lower(): other for other in {*installed, *packed}}
     near = [known[x] for x in difflib.get_close_matches(name.lower(), known, 3)]

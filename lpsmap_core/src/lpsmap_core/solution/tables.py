@@ -12,7 +12,7 @@ WIDEST = 72
 
 
 def text_table(rows: Sequence[Mapping[str, str]], numbers: Sequence[str]) -> str:
-    """Return lines of named cells as aligned text, the columns in `numbers` to the right."""
+    """Return `rows` of named cells as aligned text, the columns in `numbers` to the right."""
     aligned = []
     for name in _columns(rows):
         cells = [name, *(_shortened(row.get(name, "")) for row in rows)]

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from lpsmap_core.kernels.tiers import compile_now
 from lpsmap_core.model.factor import Factor
-from lpsmap_core.plugins.blame import blamed
+from lpsmap_core.plugins.blame import error_with_origin
 from lpsmap_core.testing.checks import FIRST, checks_of
 from lpsmap_core.testing.draws import DRAWS
 from lpsmap_core.testing.rules import ConformanceError
@@ -47,7 +47,7 @@ class Result(NamedTuple):
             )
         if isinstance(self.error, ConformanceError):
             return str(self.error)
-        return blamed(self.error)
+        return error_with_origin(self.error)
 
 
 def run_checks(

@@ -10,11 +10,8 @@ import click
 import numpy as np
 
 import lpsmap_core
-from lpsmap_core.decoding.search import SearchProgress
-from lpsmap_core.decoding.solvers import OWN
-from lpsmap_core.kernels.arrays import FloatArray
-from lpsmap_core.plugins.formats import NamedGraph
-from lpsmap_core.solution.assignment import Assignment
+from lpsmap_core import Assignment, SearchProgress
+from lpsmap_core.api import OWN_SEARCH, FloatArray, NamedGraph
 
 __all__ = ["Narration", "relative_gap"]
 
@@ -69,7 +66,7 @@ class Narration:
         proved, nodes = found.found & found.proved, int(found.n_nodes.sum())
         took = f"{nodes} nodes, {self.seconds:.2f} s"
         bound = float(found.bound.sum()) + found.free_score
-        if found.solver != OWN or self._heard:
+        if found.solver != OWN_SEARCH or self._heard:
             self._say(f"by {found.solver}, which {found.reason}")
         if (np.isneginf(found.bound) & ~found.found).any():
             self._say(f"no assignment is allowed; {took}")

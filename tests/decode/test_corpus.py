@@ -17,9 +17,10 @@ import numpy as np
 import pytest
 
 import remote_jobs
-from lpsmap_core import FactorGraph, Outcome, solve_many
-from lpsmap_core.corpus.batches import Batches
-from lpsmap_core.corpus.work import Problem
+from lpsmap_core import FactorGraph
+from lpsmap_decode import Outcome, solve_many
+from lpsmap_decode.corpus.batches import Batches
+from lpsmap_decode.corpus.work import Problem
 from lpsmap_factors_logic import AtMostOne, Pair, Xor
 
 

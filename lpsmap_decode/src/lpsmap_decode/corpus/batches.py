@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 
-from lpsmap_core.corpus.work import Problem
+from lpsmap_decode.corpus.work import Problem
 
 __all__ = ["Batch", "Batches"]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from lpsmap_core.corpus.outcome import Outcome
+from lpsmap_decode.corpus.outcome import Outcome
 
 __all__ = ["shown"]
 
@@ -39,7 +39,7 @@ def shown(wanted: bool, total: int | None) -> Iterator[Callable[[Outcome], None]
     except ModuleNotFoundError as error:
         raise ModuleNotFoundError(
             "progress: rich is not installed, which draws the bar. Install it with: "
-            "pip install 'lpsmap-core[progress]'"
+            "pip install 'lpsmap-decode[progress]'"
         ) from error
     columns = (
         progress.TextColumn("{task.description}"),

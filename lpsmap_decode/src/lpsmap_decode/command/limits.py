@@ -9,9 +9,8 @@ from typing import Any, TextIO
 import click
 from click.core import ParameterSource
 
-from lpsmap_core.corpus.work import MAP
-from lpsmap_core.decoding.decode import DEFAULT_GAP
-from lpsmap_core.engine.choice import AUTO
+from lpsmap_core.api import AUTO, DEFAULT_GAP
+from lpsmap_decode.corpus.work import MAP
 
 __all__ = ["NumberRange", "is_terminal", "limit_options", "refuse_search_options"]
 

@@ -16,13 +16,13 @@ from typing import Any
 
 import click
 
-from lpsmap_core.command.answers import numbers
-from lpsmap_core.command.limits import is_terminal, limit_options, refuse_search_options
-from lpsmap_core.command.models import told_in_words
-from lpsmap_core.corpus.journal import Journal, JournalError
-from lpsmap_core.corpus.outcome import Outcome
-from lpsmap_core.corpus.solve_many import solve_many
-from lpsmap_core.corpus.work import MAP, TASKS
+from lpsmap_decode.command.answers import numbers
+from lpsmap_decode.command.limits import is_terminal, limit_options, refuse_search_options
+from lpsmap_decode.command.models import told_in_words
+from lpsmap_decode.corpus.journal import Journal, JournalError
+from lpsmap_decode.corpus.outcome import Outcome
+from lpsmap_decode.corpus.solve_many import solve_many
+from lpsmap_decode.corpus.work import MAP, TASKS
 
 __all__ = ["decode"]
 
@@ -127,7 +127,7 @@ def _executor(scheduler: str | None, workers: int | None) -> Iterator[Executor |
     except ModuleNotFoundError as error:
         raise click.ClickException(
             "dask.distributed is not installed, which --scheduler takes. Install it with: "
-            "pip install 'lpsmap-core[distributed]'"
+            "pip install 'lpsmap-decode[distributed]'"
         ) from error
     try:
         client = Client(scheduler, timeout="10s")

@@ -11,10 +11,7 @@ from typing import NoReturn
 
 import numpy as np
 
-from lpsmap_core.kernels.arrays import FloatArray
-from lpsmap_core.kernels.callers import stacklevel
-from lpsmap_core.plugins.formats import FileFormatError
-from lpsmap_core.plugins.packed import file_bytes
+from lpsmap_core.api import FileFormatError, FloatArray, file_bytes, stacklevel
 
 __all__ = ["Tokens"]
 
@@ -47,7 +44,7 @@ class Tokens:
     Raises
     ------
     OSError, FileFormatError
-        As `lpsmap_core.plugins.packed.file_bytes`.
+        As `lpsmap_core.api.file_bytes`.
     """
 
     def __init__(self, path: Path, comment: bytes | None = None) -> None:

@@ -13,8 +13,7 @@ from hypothesis import strategies as st
 import lpsmap
 from damages import check_damaged
 from lpsmap_core import FactorGraph
-from lpsmap_core.plugins.files import read_graph, write_graph
-from lpsmap_core.plugins.formats import FileFormatError, NamedGraph
+from lpsmap_core.api import FileFormatError, NamedGraph, read_graph, write_graph
 
 GOOD = """7
 9

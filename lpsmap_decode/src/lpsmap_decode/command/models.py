@@ -9,12 +9,15 @@ from pathlib import Path
 import click
 import numpy as np
 
-from lpsmap_core.layout.layout import build_layout
-from lpsmap_core.model.factor import Factor
-from lpsmap_core.plugins.files import read_graph, write_graph
-from lpsmap_core.plugins.formats import NamedGraph
-from lpsmap_core.plugins.registry import DuplicateNameError
-from lpsmap_core.solution.tables import text_table
+from lpsmap_core import Factor
+from lpsmap_core.api import (
+    DuplicateNameError,
+    NamedGraph,
+    build_layout,
+    read_graph,
+    text_table,
+    write_graph,
+)
 
 __all__ = ["MODEL", "convert", "info", "told_in_words"]
 

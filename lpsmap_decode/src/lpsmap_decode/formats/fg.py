@@ -8,12 +8,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from lpsmap_core.graph import FactorGraph
-from lpsmap_core.model.variables import Variables
-from lpsmap_core.plugins.factor_types import factor_named
-from lpsmap_core.plugins.fg_writing import PLAIN, write_fg
-from lpsmap_core.plugins.formats import FileFormat, NamedGraph
-from lpsmap_core.plugins.tokens import Tokens
+from lpsmap_core import FactorGraph, Variables
+from lpsmap_core.api import FileFormat, NamedGraph, factor_named
+from lpsmap_decode.formats.fg_writing import PLAIN, write_fg
+from lpsmap_decode.formats.tokens import Tokens
 
 __all__ = ["FgFormat"]
 
@@ -93,9 +91,9 @@ class FgFormat(FileFormat):
         return NamedGraph(graph, {"u": u})
 
     def write(self, named: NamedGraph, path: Path) -> None:
-        """Write the graph `named` of logic factors; see `FileFormat.write`.
+        """Write the graph `named` of logic factors into the file at `path`.
 
-        Variables are numbered as they are in the graph.
+        Variables are numbered as they are in the graph. `FileFormat.write` says what it raises.
         """
         write_fg(named.graph, path)
 

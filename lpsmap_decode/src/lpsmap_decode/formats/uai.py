@@ -9,13 +9,18 @@ from typing import NamedTuple
 
 import numpy as np
 
-from lpsmap_core.graph import FactorGraph
-from lpsmap_core.kernels.arrays import FloatArray, IntArray
-from lpsmap_core.model.variables import Variables
-from lpsmap_core.plugins.factor_types import factor_named
-from lpsmap_core.plugins.formats import Evidence, FileFormat, FileFormatError, NamedGraph
-from lpsmap_core.plugins.packed import write_text
-from lpsmap_core.plugins.tokens import Tokens
+from lpsmap_core import FactorGraph, Variables
+from lpsmap_core.api import (
+    Evidence,
+    FileFormat,
+    FileFormatError,
+    FloatArray,
+    IntArray,
+    NamedGraph,
+    factor_named,
+    write_text,
+)
+from lpsmap_decode.formats.tokens import Tokens
 
 __all__ = ["MarkovNetwork", "UaiFormat", "assignment_text", "read_assignment", "read_network"]
 __all__ += ["write_assignment"]
@@ -109,9 +114,10 @@ class UaiFormat(FileFormat):
         return NamedGraph(graph, {f"x{i}": block for i, block in enumerate(blocks)})
 
     def write(self, named: NamedGraph, path: Path) -> None:
-        """Write the graph `named` of `Dense` and `Xor` factors; see `FileFormat.write`.
+        """Write the graph `named` of `Dense` and `Xor` factors into the file at `path`.
 
-        Blocks of states are numbered by their first binary variables.
+        Blocks of states are numbered by their first binary variables. `FileFormat.write` says what
+        it raises.
         """
         graph, scores = named.graph, named.graph.flat_scores()
         scopes, tables = _written_factors(path, graph)
@@ -140,7 +146,10 @@ class UaiFormat(FileFormat):
         write_text(path, "\n".join(lines) + "\n")
 
     def read_evidence(self, path: Path, named: NamedGraph) -> Evidence:
-        """Return the states that a file fixes; see `FileFormat.read_evidence`."""
+        """Return the states of `named` that the file at `path` fixes.
+
+        See `FileFormat.read_evidence`.
+        """
         blocks, tokens = list(named.variables.values()), Tokens(path)
         found: Evidence = []
         n = tokens.count("the number of pairs")
@@ -158,7 +167,7 @@ class UaiFormat(FileFormat):
 
 
 def read_network(path: Path) -> MarkovNetwork:
-    """Return the Markov random field in a file.
+    """Return the Markov random field in the file at `path`.
 
     Raises
     ------
@@ -294,5 +303,5 @@ def assignment_text(blocks: Sequence[Variables]) -> str:
 
 
 def write_assignment(path: Path, blocks: Sequence[Variables]) -> None:
-    """Write `assignment_text` into a file."""
+    """Write the `assignment_text` of `blocks` into the file at `path`."""
     write_text(path, assignment_text(blocks))

@@ -11,22 +11,18 @@ from typing import Any
 import click
 import numpy as np
 
-from lpsmap_core.command.answers import JSON, TABLE, UAI, answer_text, check_form
-from lpsmap_core.command.limits import (
+from lpsmap_core import Assignment, Deadline, Solution
+from lpsmap_core.api import NamedGraph, error_with_origin, raised_by_core, read_evidence, read_graph
+from lpsmap_decode.command.answers import JSON, TABLE, UAI, answer_text, check_form
+from lpsmap_decode.command.limits import (
     NumberRange,
     is_terminal,
     limit_options,
     refuse_search_options,
 )
-from lpsmap_core.command.models import MODEL, told_in_words
-from lpsmap_core.command.narration import Narration
-from lpsmap_core.corpus.work import MAP, SPARSEMAP, TASKS, solve_as
-from lpsmap_core.kernels.deadlines import Deadline
-from lpsmap_core.plugins.blame import blamed, is_of_core
-from lpsmap_core.plugins.files import read_evidence, read_graph
-from lpsmap_core.plugins.formats import NamedGraph
-from lpsmap_core.solution.assignment import Assignment
-from lpsmap_core.solution.solution import Solution
+from lpsmap_decode.command.models import MODEL, told_in_words
+from lpsmap_decode.command.narration import Narration
+from lpsmap_decode.corpus.work import MAP, SPARSEMAP, TASKS, solve_as
 
 __all__ = ["solve"]
 
@@ -130,8 +126,8 @@ def solve(
         try:
             found = solve_as(task, named.graph, options)
         except Exception as error:  # an oracle of a plugin can raise anything
-            if not is_of_core(error):
-                raise click.ClickException(f"{file}: {blamed(error)}") from error
+            if not raised_by_core(error):
+                raise click.ClickException(f"{file}: {error_with_origin(error)}") from error
             if isinstance(error, ValueError):
                 raise click.ClickException(f"{file}: {_odd_block(named, error)}{error}") from error
             raise

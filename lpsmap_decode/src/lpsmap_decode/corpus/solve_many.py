@@ -10,10 +10,12 @@ from concurrent.futures import FIRST_COMPLETED, BrokenExecutor, Executor, Future
 from contextlib import closing
 from typing import Any
 
-from lpsmap_core.corpus.batches import Batch, Batches
-from lpsmap_core.corpus.outcome import Outcome
-from lpsmap_core.corpus.progress import shown
-from lpsmap_core.corpus.work import (
+from lpsmap_core import Assignment, FactorGraph, Solution
+from lpsmap_core.api import NamedGraph, checked_count, checked_flag
+from lpsmap_decode.corpus.batches import Batch, Batches
+from lpsmap_decode.corpus.outcome import Outcome
+from lpsmap_decode.corpus.progress import shown
+from lpsmap_decode.corpus.work import (
     SPARSEMAP,
     TASKS,
     Done,
@@ -23,12 +25,7 @@ from lpsmap_core.corpus.work import (
     solve_batch,
     travelling,
 )
-from lpsmap_core.corpus.workers import Workers
-from lpsmap_core.graph import FactorGraph
-from lpsmap_core.model.inputs import checked_count, checked_flag
-from lpsmap_core.plugins.formats import NamedGraph
-from lpsmap_core.solution.assignment import Assignment
-from lpsmap_core.solution.solution import Solution
+from lpsmap_decode.corpus.workers import Workers
 
 __all__ = ["solve_many"]
 

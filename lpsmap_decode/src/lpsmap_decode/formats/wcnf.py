@@ -7,10 +7,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from lpsmap_core.graph import FactorGraph
-from lpsmap_core.plugins.factor_types import factor_named
-from lpsmap_core.plugins.formats import FileFormat, NamedGraph
-from lpsmap_core.plugins.tokens import Tokens
+from lpsmap_core import FactorGraph
+from lpsmap_core.api import FileFormat, NamedGraph, factor_named
+from lpsmap_decode.formats.tokens import Tokens
 
 __all__ = ["WcnfFormat"]
 

@@ -8,9 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from lpsmap_core.kernels.arrays import FloatArray
-from lpsmap_core.solution.assignment import Assignment
-from lpsmap_core.solution.solution import Solution
+from lpsmap_core import Assignment, Solution
+from lpsmap_core.api import FloatArray
 
 __all__ = ["Outcome", "status_names"]
 

@@ -8,10 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from lpsmap_core.graph import FactorGraph
-from lpsmap_core.model.factor import Factor
-from lpsmap_core.plugins.formats import FileFormatError
-from lpsmap_core.plugins.packed import write_text
+from lpsmap_core import Factor, FactorGraph
+from lpsmap_core.api import FileFormatError, write_text
 
 __all__ = ["PLAIN", "write_fg"]
 

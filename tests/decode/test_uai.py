@@ -13,9 +13,8 @@ from hypothesis import strategies as st
 import lpsmap
 from damages import check_damaged
 from lpsmap_core import FactorGraph
-from lpsmap_core.plugins.files import read_evidence, read_graph, write_graph
-from lpsmap_core.plugins.formats import FileFormatError, NamedGraph
-from lpsmap_core.plugins.uai_format import read_assignment, read_network, write_assignment
+from lpsmap_core.api import FileFormatError, NamedGraph, read_evidence, read_graph, write_graph
+from lpsmap_decode import read_assignment, read_network, write_assignment
 
 GOOD = """MARKOV
 3

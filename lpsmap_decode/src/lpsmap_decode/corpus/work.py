@@ -12,15 +12,9 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from lpsmap_core.corpus.outcome import Outcome, status_names
-from lpsmap_core.graph import FactorGraph
-from lpsmap_core.kernels.arrays import FloatArray
-from lpsmap_core.model.inputs import kind_of
-from lpsmap_core.plugins.files import read_graph
-from lpsmap_core.plugins.formats import NamedGraph
-from lpsmap_core.solution.assignment import Assignment
-from lpsmap_core.solution.report import ConvergenceWarning
-from lpsmap_core.solution.solution import Solution
+from lpsmap_core import Assignment, ConvergenceWarning, FactorGraph, Solution
+from lpsmap_core.api import FloatArray, NamedGraph, kind_of, read_graph
+from lpsmap_decode.corpus.outcome import Outcome, status_names
 
 __all__ = [
     "LP_MAP",

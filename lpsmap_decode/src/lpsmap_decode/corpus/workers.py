@@ -8,7 +8,7 @@ from collections.abc import Callable
 from concurrent.futures import Executor, Future, ProcessPoolExecutor, ThreadPoolExecutor
 from typing import Any
 
-from lpsmap_core.model.inputs import checked_count, kind_of
+from lpsmap_core.api import checked_count, kind_of
 
 __all__ = ["Workers"]
 

@@ -16,8 +16,8 @@ import pytest
 from click.testing import CliRunner, Result
 
 from lpsmap_core.command import cli
-from lpsmap_core.command import decode as module
-from lpsmap_core.corpus.journal import Journal, JournalError
+from lpsmap_decode.command import decode as module
+from lpsmap_decode.corpus.journal import Journal, JournalError
 
 LPSMAP = [sys.executable, "-c", "from lpsmap_core.command.cli import main; main()"]
 
@@ -140,7 +140,7 @@ SLOW = """
 import signal
 import time
 from lpsmap_core.command.cli import main
-from lpsmap_core.plugins.uai_format import UaiFormat
+from lpsmap_decode import UaiFormat
 read = UaiFormat.read
 UaiFormat.read = lambda self, path: time.sleep(600.0 * ("m0" not in str(path))) or read(self, path)
 if __name__ == "__main__":

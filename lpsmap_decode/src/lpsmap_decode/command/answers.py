@@ -10,12 +10,10 @@ import click
 import numpy as np
 import numpy.typing as npt
 
-from lpsmap_core.corpus.outcome import status_names
-from lpsmap_core.plugins.formats import NamedGraph
-from lpsmap_core.plugins.uai_format import assignment_text
-from lpsmap_core.solution.assignment import Assignment
-from lpsmap_core.solution.solution import Solution
-from lpsmap_core.solution.tables import text_table
+from lpsmap_core import Assignment, Solution
+from lpsmap_core.api import NamedGraph, text_table
+from lpsmap_decode.corpus.outcome import status_names
+from lpsmap_decode.formats.uai import assignment_text
 
 __all__ = ["JSON", "TABLE", "UAI", "answer_text", "check_form", "numbers"]
 

@@ -15,12 +15,12 @@ import pytest
 from click.testing import CliRunner, Result
 
 from lpsmap import FactorGraph, Xor
+from lpsmap_core import SearchProgress
+from lpsmap_core.api import installed, read_graph
 from lpsmap_core.command import cli
-from lpsmap_core.command.narration import Narration
-from lpsmap_core.command.solve_file import UNSOLVED
-from lpsmap_core.decoding.search import SearchProgress
-from lpsmap_core.plugins.files import read_graph
-from lpsmap_core.plugins.uai_format import read_assignment
+from lpsmap_decode import read_assignment
+from lpsmap_decode.command.narration import Narration
+from lpsmap_decode.command.solve_file import UNSOLVED
 
 MODEL = "MARKOV 3 2 3 2 3 1 0 2 0 1 2 1 2\n2 1 2\n6 1 2 3 4 5 6\n6 1 2 0 4 5 6\n"
 LPSMAP = [sys.executable, "-c", "from lpsmap_core.command.cli import main; main()"]
@@ -248,10 +248,13 @@ def test_shells_complete_commands_and_options() -> None:
 
 def test_help_says_what_everything_is_for() -> None:
     assert "..." not in lpsmap("--help").output.partition("Commands:")[2]
-    for name, command in cli.main.commands.items():
+    ours = "lpsmap-core", "lpsmap-decode"
+    for name, found in installed().commands.items():
+        if found.plugin.distribution not in ours:
+            continue
         text = lpsmap(name, "--help").output
         assert max(map(len, text.splitlines())) <= 80, name
-        for parameter in command.params:
+        for parameter in found.value.params:
             if isinstance(parameter, click.Option) and name in ("solve", "decode"):
                 assert parameter.help, (name, parameter.name)
 

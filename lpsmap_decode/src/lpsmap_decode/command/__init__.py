@@ -1,0 +1,1 @@
+"""The commands ``lpsmap solve``, ``info``, ``convert`` and ``decode``."""

@@ -1,0 +1,1 @@
+"""File formats of factor graphs from elsewhere."""

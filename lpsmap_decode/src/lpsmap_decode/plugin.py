@@ -1,0 +1,30 @@
+"""What this package adds to lpsmap."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import lpsmap_core
+from lpsmap_core.api import FileFormat
+from lpsmap_decode import FgFormat, UaiFormat, WcnfFormat
+
+if TYPE_CHECKING:
+    import click
+
+lpsmap_api_version = 2
+
+
+@lpsmap_core.hookimpl
+def lpsmap_formats() -> list[type[FileFormat]]:
+    """Return the file formats of this package."""
+    return [FgFormat, UaiFormat, WcnfFormat]
+
+
+@lpsmap_core.hookimpl
+def lpsmap_commands() -> list[click.Command]:
+    """Return the commands of this package."""
+    from lpsmap_decode.command.decode import decode
+    from lpsmap_decode.command.models import convert, info
+    from lpsmap_decode.command.solve_file import solve
+
+    return [convert, decode, info, solve]
