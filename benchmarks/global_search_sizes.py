@@ -37,7 +37,7 @@ SIZES = (5, 10, 20, 50, 100, 200, 500, 1000, 2000)
 MOST_DIVES = 100_000
 """For an estimate, which its time ends before."""
 
-HOPELESS = 3.0
+HOPELESS = 1.5
 """Times the limit that a search takes by the estimate which is not even begun."""
 
 NAME = "global_search_sizes"
