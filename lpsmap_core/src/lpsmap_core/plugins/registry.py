@@ -19,8 +19,6 @@ from typing import Any, NamedTuple
 
 import pluggy
 
-from lpsmap_core.decoding.solvers import OWN as OWN_SEARCH
-from lpsmap_core.decoding.solvers import MapSolver
 from lpsmap_core.engine.choice import AUTO
 from lpsmap_core.engine.protocol import Engine
 from lpsmap_core.graph import FactorGraph
@@ -31,7 +29,10 @@ from lpsmap_core.plugins.backends import Backend
 from lpsmap_core.plugins.disabled import DISABLE, disabled_names, naming
 from lpsmap_core.plugins.formats import FileFormat
 from lpsmap_core.plugins.offers import OWN, DuplicateNameError, Offers, Plugin, Registration
-from lpsmap_core.plugins.packs import FACE
+from lpsmap_core.plugins.packs import FACE, missing_pack_advice
+from lpsmap_core.solution.assignment import OWN_SEARCH
+from lpsmap_core.solution.decoder import Decoder
+from lpsmap_core.solution.map_solver import MapSolver
 
 __all__ = [
     "DuplicateNameError",
@@ -40,7 +41,9 @@ __all__ = [
     "PluginWarning",
     "Registration",
     "Registry",
+    "decoder_for",
     "engine_named",
+    "engines_offered",
     "installed",
     "registered",
     "solver_named",
@@ -95,6 +98,9 @@ def _is_command(value: Any) -> bool:
     return isinstance(value, click.Command) and bool(value.name)
 
 
+DECODER = "decoder"
+"""What every decoder is registered as, so that two of them are an error that names both."""
+
 KINDS = {
     "lpsmap_factors": _subclasses(Factor, lambda cls: [cls.__name__]),
     "lpsmap_graphs": _subclasses(FactorGraph, lambda cls: [cls.__name__]),
@@ -102,6 +108,7 @@ KINDS = {
     "lpsmap_commands": _Kind("click commands with names", _is_command, lambda value: [value.name]),
     "lpsmap_backends": _subclasses(Backend, lambda cls: [cls.name]),
     "lpsmap_engines": _subclasses(Engine, lambda cls: [cls.name]),
+    "lpsmap_decoders": _subclasses(Decoder, lambda cls: [DECODER]),
     "lpsmap_solvers": _subclasses(MapSolver, lambda cls: [cls.name]),
 }
 """What each hook returns."""
@@ -185,6 +192,11 @@ class Registry:
     def engines(self) -> Offers:
         """Engines by name."""
         return self._offered("lpsmap_engines")
+
+    @property
+    def decoders(self) -> Offers:
+        """The decoder, by the one name `DECODER`."""
+        return self._offered("lpsmap_decoders")
 
     @property
     def solvers(self) -> Offers:
@@ -281,6 +293,29 @@ def engine_named(name: str) -> type[Engine]:
     """
     found: type[Engine] = _offered("engine", name, installed().engines, [AUTO])
     return found
+
+
+def engines_offered() -> list[type[Engine]]:
+    """Return the engines that installed plugins offer, those of contested names left out."""
+    return [registration.value for registration in installed().engines.values()]
+
+
+def decoder_for(verb: str) -> Decoder:
+    """Return the decoder that an installed plugin offers.
+
+    Raises
+    ------
+    ImportError
+        If none does; the message names the verb, and what to install.
+    DuplicateNameError
+        If two do.
+    """
+    offers = installed().decoders
+    if DECODER not in offers:
+        advice = missing_pack_advice("lpsmap-decode")
+        raise ImportError(f"{verb}: no decoder of best assignments is installed; {advice}")
+    decoder: Decoder = offers[DECODER].value()
+    return decoder
 
 
 def solver_named(name: str) -> type[MapSolver]:
