@@ -11,7 +11,7 @@ import pytest
 
 from lpsmap import Dense, FactorGraph, Pair
 from lpsmap_core import hookimpl
-from lpsmap_core.api import DuplicateNameError, check_search_options, registered
+from lpsmap_core.api import check_search_options, registered
 from lpsmap_core.plugins import registry
 from lpsmap_decode.decoder import ExactDecoder
 
@@ -67,10 +67,15 @@ def test_the_relaxation_is_the_same_without_the_pack(monkeypatch: pytest.MonkeyP
 
 def test_two_decoders() -> None:
     class Other(ExactDecoder):
-        pass
+        name = "other"
 
     other = types.ModuleType("other")
     other.lpsmap_decoders = hookimpl(lambda: [Other])  # type: ignore[attr-defined]
     other.lpsmap_api_version = 2  # type: ignore[attr-defined]
-    with registered(other), pytest.raises(DuplicateNameError, match="decoder is claimed by two"):
+    with (
+        registered(other),
+        pytest.raises(
+            RuntimeError, match="several decoders, 'exact' of lpsmap-decode and 'other' of"
+        ),
+    ):
         triangle().solve_map(exact=True)

@@ -211,7 +211,7 @@ def test_blocks_that_overlap_are_no_network() -> None:
     graph.add(Dense([y[0], y[1]], np.zeros((3, 3))))
     z = graph.variable_from(np.zeros(3))
     graph.add(Dense([z, z], np.zeros((3, 3))))
-    assert graph._laid_out().networks_of(part).covered.tolist() == [False, True, False]
+    assert networks_of(graph._laid_out().part).covered.tolist() == [False, True, False]
 
 
 def test_blocks_of_one_first_variable_are_no_node(rng: np.random.Generator) -> None:
@@ -219,7 +219,7 @@ def test_blocks_of_one_first_variable_are_no_node(rng: np.random.Generator) -> N
     u = graph.variable_from(rng.normal(size=7))
     graph.add(Dense([u[[0, 1]], u[[2, 3]]], rng.normal(size=(2, 2))))
     graph.add(Dense([u[[4, 5]], u[[0, 6]]], rng.normal(size=(2, 2))))
-    assert not graph._laid_out().networks_of(part).covered.any()
+    assert not networks_of(graph._laid_out().part).covered.any()
     found = graph.solve_map(exact=True)
     assert found.ok
     assert found.values[:2].sum() == found.values[[0, 6]].sum() == 1.0

@@ -33,6 +33,8 @@ the relaxation limits, too, and its rounding may be more than nothing."""
 class ExactDecoder(Decoder):
     """Branch and bound over LP-MAP, beside solvers of whole graphs."""
 
+    name = "exact"
+
     def check_solver(self, solver: str, limited: bool) -> None:
         """Refuse a solver that there is none of, or that lacks what it needs."""
         choose_map_solver(solver, [], [], limited)

@@ -176,8 +176,19 @@ class Engine(abc.ABC):
     def prefers(self, part: Part, options: Options) -> BoolArray | None:
         """Return for each component whether ``engine="auto"`` should give it to this engine first.
 
-        Core's engine goes on with what it leaves unfinished. None for no component; this must be
-        quick, since every solve asks.
+        Core's engine goes on with what it leaves unfinished.
+
+        Parameters
+        ----------
+        part
+            The part.
+        options
+            Limits and settings of the solve.
+
+        Returns
+        -------
+        BoolArray or None
+            None for no component. This must be quick, since every solve asks.
         """
         return None
 

@@ -173,7 +173,7 @@ class Part:
         return find_counts(types, factors, self.blocks, *links, self.direct)
 
     def derived(self, make: Callable[[Part], Derived]) -> Derived:
-        """Return what a function makes of the part, whose arrays do not change; made once."""
+        """Return what the function `make` makes of the part, whose arrays do not change; once."""
         if make not in self._derived:
             self._derived[make] = make(self)
         found: Derived = self._derived[make]

@@ -91,9 +91,10 @@ def lpsmap_engines() -> Sequence[type[Engine]]:  # type: ignore[empty-body]
 
 @hookspec
 def lpsmap_decoders() -> Sequence[type[Decoder]]:  # type: ignore[empty-body]
-    """Return the decoder, which finds best assignments; one distribution can offer it.
+    """Return decoders, which find best assignments; each is known by its name.
 
-    Called only when best assignments or a graph given evidence are asked for.
+    Called only when best assignments or a graph given evidence are asked for. One decoder can be
+    used; where there are several, all but one have to be left out.
     """
 
 

@@ -98,9 +98,6 @@ def _is_command(value: Any) -> bool:
     return isinstance(value, click.Command) and bool(value.name)
 
 
-DECODER = "decoder"
-"""What every decoder is registered as, so that two of them are an error that names both."""
-
 KINDS = {
     "lpsmap_factors": _subclasses(Factor, lambda cls: [cls.__name__]),
     "lpsmap_graphs": _subclasses(FactorGraph, lambda cls: [cls.__name__]),
@@ -108,7 +105,7 @@ KINDS = {
     "lpsmap_commands": _Kind("click commands with names", _is_command, lambda value: [value.name]),
     "lpsmap_backends": _subclasses(Backend, lambda cls: [cls.name]),
     "lpsmap_engines": _subclasses(Engine, lambda cls: [cls.name]),
-    "lpsmap_decoders": _subclasses(Decoder, lambda cls: [DECODER]),
+    "lpsmap_decoders": _subclasses(Decoder, lambda cls: [cls.name]),
     "lpsmap_solvers": _subclasses(MapSolver, lambda cls: [cls.name]),
 }
 """What each hook returns."""
@@ -195,7 +192,7 @@ class Registry:
 
     @property
     def decoders(self) -> Offers:
-        """The decoder, by the one name `DECODER`."""
+        """What finds best assignments by name, at most one if any is to be used."""
         return self._offered("lpsmap_decoders")
 
     @property
@@ -307,14 +304,20 @@ def decoder_for(verb: str) -> Decoder:
     ------
     ImportError
         If none does; the message names the verb, and what to install.
-    DuplicateNameError
-        If two do.
+    RuntimeError
+        If several do: none of them can be meant.
     """
-    offers = installed().decoders
-    if DECODER not in offers:
+    found = list(installed().decoders.values())
+    if not found:
         advice = missing_pack_advice("lpsmap-decode")
         raise ImportError(f"{verb}: no decoder of best assignments is installed; {advice}")
-    decoder: Decoder = offers[DECODER].value()
+    if len(found) > 1:
+        names = " and ".join(f"{each.name!r} of {each.plugin.distribution}" for each in found)
+        ways = " or ".join(f"{DISABLE}={each.plugin.distribution}" for each in found)
+        raise RuntimeError(
+            f"{verb}: there are several decoders, {names}; leave out all but one: {ways}"
+        )
+    decoder: Decoder = found[0].value()
     return decoder
 
 

@@ -10,7 +10,7 @@ import abc
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -113,6 +113,9 @@ class Decoder(abc.ABC):
     A decoder is made without arguments, and keeps nothing from one call to the next.
     """
 
+    name: ClassVar[str]
+    """What it is known by."""
+
     @abc.abstractmethod
     def check_solver(self, solver: str, limited: bool) -> None:
         """Refuse a solver of `best` that there is none of, or that lacks what it needs.
@@ -156,11 +159,29 @@ class Decoder(abc.ABC):
 
     @abc.abstractmethod
     def near(self, relaxation: Relaxation, limits: SearchLimits) -> Assignment:
-        """Return an assignment near a relaxed solution, and what is proved of it."""
+        """Return an assignment near a relaxed solution, and what is proved of it.
+
+        Parameters
+        ----------
+        relaxation
+            A solution with the quadratic term, or of LP-MAP.
+        limits
+            When to stop.
+        """
 
     @abc.abstractmethod
     def k_best(self, relaxation: Relaxation, k: int, limits: SearchLimits) -> Sequence[Assignment]:
-        """Return the `k` best assignments of every component, from a solution of LP-MAP."""
+        """Return the best assignments of every component, the j-th best in the j-th entry.
+
+        Parameters
+        ----------
+        relaxation
+            A solution of LP-MAP.
+        k
+            How many.
+        limits
+            When to stop.
+        """
 
     @abc.abstractmethod
     def condition(
