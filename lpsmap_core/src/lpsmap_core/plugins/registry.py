@@ -294,7 +294,7 @@ def engine_named(name: str) -> type[Engine]:
 
 def engines_offered() -> list[type[Engine]]:
     """Return the engines that installed plugins offer, those of contested names left out."""
-    return [registration.value for registration in installed().engines.values()]
+    return installed().engines.uncontested
 
 
 def decoder_for(verb: str) -> Decoder:
