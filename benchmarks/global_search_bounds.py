@@ -21,7 +21,8 @@ from rich.table import Table
 
 sys.path.insert(0, str(Path(__file__).parent))
 from global_search_common import chosen, corpus_of, described, incumbent, options, save, space_of
-from lpsmap_core import Deadline, Search, SearchProgress
+from lpsmap_core import Deadline, SearchProgress
+from lpsmap_decode import Search
 
 STEP = 1.02
 """Points of a line are at least this many times as late as the one before, or have moved."""

@@ -15,9 +15,10 @@ from typing import Any
 
 import numpy as np
 
-from lpsmap_core.decoding.highs import model_of
-from lpsmap_core.decoding.program import Program, programs, without_description
-from lpsmap_core.decoding.solvers import SolverLimits
+from lpsmap_core.api import Program, SolverLimits
+from lpsmap_decode.networks.network import networks_of
+from lpsmap_decode.solvers.highs import model_of
+from lpsmap_decode.solvers.program import programs, without_description
 
 __all__ = ["PEERS"]
 
@@ -71,7 +72,7 @@ def toulbar2_time(graph: Any, max_time: float) -> str:
 
     part, (scores, additionals) = graph._laid_out().part, graph._flat()
     eta, eta_v = part.of_graph(scores), part.by_bucket(additionals, graph.factors)
-    networks = part.networks
+    networks = networks_of(part)
     if not networks.covered.all():
         return "-"
     states, entries = networks.scores(eta, eta_v)
@@ -121,7 +122,7 @@ def ad3_graph(graph: Any) -> Any:
     made, part = PFactorGraph(), graph._laid_out().part
     made.set_verbosity(0)
     scores, additionals = graph._flat()
-    networks = part.networks
+    networks = networks_of(part)
     if networks.covered.all():
         eta, eta_v = part.of_graph(scores), part.by_bucket(additionals, graph.factors)
         add = _add_pairs if networks.of_binaries.all() else _add_tables

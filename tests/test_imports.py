@@ -34,7 +34,9 @@ ALLOWED = {
     "lpsmap_factors_struct/src/lpsmap_factors_struct": {
         *("lpsmap_factors_struct", "lpsmap_core", "lpsmap_dynamic")
     },
-    "lpsmap_search/src/lpsmap_search": {"lpsmap_search", "lpsmap_core", "lpsmap_dynamic"},
+    "lpsmap_search/src/lpsmap_search": {
+        *("lpsmap_search", "lpsmap_core", "lpsmap_decode", "lpsmap_dynamic")
+    },
     "lpsmap_torch/src/lpsmap_torch": {"lpsmap_torch", "lpsmap_core", "lpsmap_dynamic", "torch"},
 }
 

@@ -22,7 +22,7 @@ import judges
 import lpsmap_core
 from lpsmap import Budget, Factor, FactorGraph, Pair, Xor
 from lpsmap_core import ConvergenceWarning
-from lpsmap_core.decoding.solvers import Answer, MapSolver, SolverLimits
+from lpsmap_core.api import Answer, MapSolver, SolverLimits
 from lpsmap_core.kernels.deadlines import Deadline, compiling
 from lpsmap_core.kernels.interrupts import Watch, interrupted, out_of_time, thread_record
 from lpsmap_core.plugins.registry import registered

@@ -16,12 +16,12 @@ from lpsmap_core import ConvergenceWarning
 from lpsmap_core.command import cli
 from lpsmap_core.kernels.interrupts import Watch, interrupted
 from lpsmap_core.layout.layout import build_layout
-from lpsmap_core.layout.network import Network, joined
 from lpsmap_core.plugins.formats import NamedGraph
 from lpsmap_core.plugins.json_format import JsonFormat
-from lpsmap_core.tables.cycles import triplets_of
-from lpsmap_core.tables.elimination import elimination_order
 from lpsmap_decode.command.solve_file import UNSOLVED
+from lpsmap_decode.networks.cycles import triplets_of
+from lpsmap_decode.networks.elimination import elimination_order
+from lpsmap_decode.networks.network import Network, joined, networks_of
 
 
 def grid(n: int, seed: int = 0) -> FactorGraph:
@@ -85,7 +85,7 @@ def test_circles_are_those_that_trial_finds(seed: int) -> None:
 @pytest.mark.compiled
 def test_circles_of_a_large_grid_are_found_along_its_paths() -> None:
     """To look at all pairs of its 4,900 nodes took 20 seconds, and a square table 24 MB."""
-    network = build_layout(4900, grid(70).factors).part.networks.of(0)[0]
+    network = networks_of(build_layout(4900, grid(70).factors).part).of(0)[0]
     triplets_of(network)  # compiles
     begin = time.process_time()
     tracemalloc.start()
@@ -102,7 +102,7 @@ def test_no_circle_is_found_nor_order_when_the_time_is_up() -> None:
     """And what was not found for want of time is looked for again."""
     graph = grid(8)
     part = build_layout(64, graph.factors).part
-    network = part.networks.of(0)[0]
+    network = networks_of(part).of(0)[0]
     with Watch(1e-9):
         assert interrupted()
         assert triplets_of(network) is None

@@ -11,8 +11,6 @@ from scipy import optimize
 
 import judges
 from lpsmap import AtMostOne, Budget, FactorGraph, Or, Xor
-from lpsmap_core.decoding.counted import Counted
-from lpsmap_core.decoding.search import Search
 from lpsmap_core.engine.simplex import (
     FOUND,
     GIVEN_UP,
@@ -22,6 +20,8 @@ from lpsmap_core.engine.simplex import (
     fits,
     vertex_bound,
 )
+from lpsmap_decode.exact.counted import Counted
+from lpsmap_decode.search import Search
 
 FloatArray = npt.NDArray[np.float64]
 

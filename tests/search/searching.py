@@ -20,7 +20,8 @@ from pathlib import Path
 from typing import Any
 
 from corpora import EIGHT
-from lpsmap_core import Look, SearchProgress
+from lpsmap_core import SearchProgress
+from lpsmap_decode import Look
 from lpsmap_search import Certified, Corpus, DependencyModelWithValence, global_search
 from lpsmap_search.lagrangian_space import Box, LagrangianSpace
 

@@ -15,7 +15,8 @@ import numpy as np
 import pytest
 
 from corpora import FIVE, OPTIMUM
-from lpsmap_core import Search, SearchProgress
+from lpsmap_core import SearchProgress
+from lpsmap_decode import Search
 from lpsmap_search import (
     Certified,
     Corpus,

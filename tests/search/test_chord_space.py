@@ -11,7 +11,7 @@ import pytest
 
 from brute_force import all_counts, best_likelihood, corpus_counts, shares_of
 from corpora import EIGHT, FIVE, KINDS, OPTIMUM, OPTIMUM_OF_EIGHT, drawn_corpus
-from lpsmap_core import Search, SearchResult
+from lpsmap_decode import Search, SearchResult
 from lpsmap_search import Corpus, CountConstraint, DependencyModelWithValence, restarts, viterbi
 from lpsmap_search.branching import Branch, halves
 from lpsmap_search.chord_program import ChordProgram, chords_of

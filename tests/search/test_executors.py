@@ -17,7 +17,8 @@ import numpy as np
 import pytest
 
 from corpora import FIVE, OPTIMUM, OPTIMUM_OF_EIGHT
-from lpsmap_core import CutShort, Search, SearchProgress
+from lpsmap_core import SearchProgress
+from lpsmap_decode import CutShort, Search
 from lpsmap_search import Certified, Corpus, DependencyModelWithValence, global_search
 from lpsmap_search.lagrangian_space import LagrangianSpace
 from lpsmap_search.relaxations import RELAXATIONS

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from brute_force import best_likelihood
-from lpsmap_core import Search
+from lpsmap_decode import Search
 from lpsmap_search import Corpus, CountConstraint, DependencyModelWithValence, HiddenMarkovModel
 from lpsmap_search.branching import halves
 from lpsmap_search.paper.branching import most_fractional, most_regretted

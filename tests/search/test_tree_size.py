@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from brute_force import best_likelihood
-from lpsmap_core import CutShort, Look, Search, Space
+from lpsmap_decode import CutShort, Look, Search, Space
 from lpsmap_search import Corpus, DependencyModelWithValence, TreeSize, tree_size
 from lpsmap_search.lagrangian_space import LagrangianSpace
 

@@ -2,17 +2,6 @@
 
 from typing import TYPE_CHECKING as _TYPE_CHECKING
 
-from lpsmap_core.decoding.search import (
-    CutShort,
-    Look,
-    NodeBatch,
-    Search,
-    SearchProgress,
-    SearchResult,
-    SearchState,
-    Space,
-)
-from lpsmap_core.decoding.solvers import find_solvers_by
 from lpsmap_core.engine.choice import find_engines_by
 from lpsmap_core.engine.protocol import Engine, SolvedGraph
 from lpsmap_core.engine.status import Status
@@ -38,12 +27,12 @@ from lpsmap_core.kernels.records import (
 )
 from lpsmap_core.model.factor import Factor
 from lpsmap_core.model.inference import Beliefs, Found, Inference, LogPartition
-from lpsmap_core.model.tables import Tables
 from lpsmap_core.model.variables import Variables, as_variables, stack
 from lpsmap_core.plugins.hookspecs import hookimpl, hookspec
 from lpsmap_core.plugins.packs import refuse_moved_name as _refuse_moved_name
-from lpsmap_core.plugins.registry import engine_named, solver_named
+from lpsmap_core.plugins.registry import decoder_for, engine_named, engines_offered
 from lpsmap_core.solution.assignment import Assignment
+from lpsmap_core.solution.decoder import SearchProgress, find_decoder_by
 from lpsmap_core.solution.distribution import Distribution, Distributions, Structure
 from lpsmap_core.solution.gibbs import GibbsDistributions
 from lpsmap_core.solution.plan import Plan
@@ -52,8 +41,8 @@ from lpsmap_core.solution.solution import Solution
 
 __version__ = "0.1.0"
 
-find_engines_by(engine_named)
-find_solvers_by(solver_named)
+find_engines_by(engine_named, engines_offered)
+find_decoder_by(decoder_for)
 
 if not _TYPE_CHECKING:  # a type checker would take every name for one of this module
     __getattr__ = _refuse_moved_name
@@ -67,7 +56,6 @@ __all__ = [
     "Beliefs",
     "CompilationNotice",
     "ConvergenceWarning",
-    "CutShort",
     "Deadline",
     "Direction",
     "Distribution",
@@ -82,22 +70,15 @@ __all__ = [
     "LocalScores",
     "LocalSolution",
     "LogPartition",
-    "Look",
-    "NodeBatch",
     "Plan",
     "Product",
     "Scores",
-    "Search",
     "SearchProgress",
-    "SearchResult",
-    "SearchState",
     "Solution",
     "SolvedGraph",
-    "Space",
     "Status",
     "Structure",
     "Structures",
-    "Tables",
     "Variables",
     "WarmStartCache",
     "as_variables",

@@ -8,23 +8,32 @@ core may change at any time.
 
 from __future__ import annotations
 
-from lpsmap_core.decoding.assignments import CompletedAssignment, complete_assignment
-from lpsmap_core.decoding.decode import DEFAULT_GAP
-from lpsmap_core.decoding.program import Program
-from lpsmap_core.decoding.solvers import OWN as OWN_SEARCH
-from lpsmap_core.decoding.solvers import Answer, MapSolver, SolverLimits, check_search_options
 from lpsmap_core.engine.choice import AUTO
 from lpsmap_core.engine.compiled import CompiledEngine
 from lpsmap_core.engine.options import Options, checked_options
 from lpsmap_core.engine.protocol import WarmStart
+from lpsmap_core.engine.simplex import (
+    FOUND,
+    NOTHING_FITS,
+    CountProgram,
+    best_vertex,
+    fits,
+    vertex_bound,
+)
+from lpsmap_core.engine.step_size import first_step_sizes
 from lpsmap_core.kernels.arrays import BoolArray, ByteArray, FloatArray, IndexArray, IntArray
 from lpsmap_core.kernels.by_address import by_address
 from lpsmap_core.kernels.callers import stacklevel
 from lpsmap_core.kernels.compile import COMPILED, general_position, interpreted_by, summing_leaf
-from lpsmap_core.kernels.interrupts import interruptible
+from lpsmap_core.kernels.ctrl_c import raised_by_ctrl_c
+from lpsmap_core.kernels.interrupts import Watch, interruptible, out_of_time, raise_interrupt
 from lpsmap_core.kernels.viterbi import best_arrivals, best_source
+from lpsmap_core.layout.copies import copies_of
 from lpsmap_core.layout.layout import Bucket, Layout, Part, build_layout
+from lpsmap_core.layout.ragged import offsets_of, ranges
+from lpsmap_core.local.oracles import best_obeying
 from lpsmap_core.local.vertices import Vertices
+from lpsmap_core.model.evidence import Conditioned
 from lpsmap_core.model.inputs import (
     broadcast,
     check_readable,
@@ -76,7 +85,24 @@ from lpsmap_core.projections.sum_constrained import (
     sum_constrained_jvp,
 )
 from lpsmap_core.projections.tolerance import BOUND_LEVEL, bound_slack, bound_slack_array
+from lpsmap_core.solution.assignment import OWN_SEARCH, is_proved
+from lpsmap_core.solution.decoder import (
+    DEFAULT_GAP,
+    Decoder,
+    Relaxation,
+    ScoredGraph,
+    SearchLimits,
+    check_search_options,
+)
+from lpsmap_core.solution.far_scores import bring_near
+from lpsmap_core.solution.map_solver import Answer, MapSolver, Program, SolverLimits
 from lpsmap_core.solution.report import warn_unsolved
+from lpsmap_core.solution.scored import (
+    CompletedAssignment,
+    best_additionals,
+    complete_assignment,
+    scored_assignment,
+)
 from lpsmap_core.solution.tables import text_table
 
 # Arrays: the types that annotations of kernels and factors name.
@@ -108,9 +134,11 @@ __all__ += [
     "by_address",
     "general_position",
     "interpreted_by",
-    "interruptible",
     "summing_leaf",
 ]
+
+# Ctrl-C and limits of time, in Python code that calls kernels.
+__all__ += ["Watch", "interruptible", "out_of_time", "raise_interrupt", "raised_by_ctrl_c"]
 
 # Closed forms: projections of rows under one bound on a weighted sum, and their tolerances.
 __all__ += [
@@ -141,24 +169,40 @@ __all__ += [
     "CompletedAssignment",
     "Layout",
     "Part",
+    "best_additionals",
+    "best_obeying",
+    "bring_near",
     "build_layout",
     "complete_assignment",
+    "copies_of",
+    "offsets_of",
+    "ranges",
+    "scored_assignment",
 ]
 
 # Engines: what `Engine` and `SolvedGraph` are handed and return.
 __all__ += ["CompiledEngine", "Options", "Vertices", "WarmStart", "checked_options"]
+__all__ += ["first_step_sizes"]
 
-# Solvers of whole graphs: they are handed an integer linear program and return an assignment.
+# Decoders: they find best assignments, and graphs given evidence.
 __all__ += [
     "AUTO",
     "DEFAULT_GAP",
     "OWN_SEARCH",
-    "Answer",
-    "MapSolver",
-    "Program",
-    "SolverLimits",
+    "Conditioned",
+    "Decoder",
+    "Relaxation",
+    "ScoredGraph",
+    "SearchLimits",
     "check_search_options",
+    "is_proved",
 ]
+
+# Solvers of whole graphs: they are handed an integer linear program and return an assignment.
+__all__ += ["Answer", "MapSolver", "Program", "SolverLimits"]
+
+# Best vertices of linear programs whose rows are counts.
+__all__ += ["FOUND", "NOTHING_FITS", "CountProgram", "best_vertex", "fits", "vertex_bound"]
 
 # Solutions: the warning about what was not solved.
 __all__ += ["warn_unsolved"]

@@ -8,9 +8,6 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from lpsmap_core.decoding.decode import DEFAULT_GAP, for_search, search_limits
-from lpsmap_core.decoding.search import SearchProgress
-from lpsmap_core.decoding.solvers import choose_map_solver
 from lpsmap_core.engine.choice import AUTO, choose_engine
 from lpsmap_core.engine.loop import loop
 from lpsmap_core.engine.options import Options, checked_options, threads_or_default
@@ -22,20 +19,26 @@ from lpsmap_core.kernels.interrupts import Watch, out_of_time
 from lpsmap_core.kernels.tiers import give_up, unless_slow
 from lpsmap_core.layout.layout import Layout, build_layout
 from lpsmap_core.model.declared import DeclaredGraph
-from lpsmap_core.model.evidence import Conditioned, condition
+from lpsmap_core.model.evidence import Conditioned
 from lpsmap_core.model.factor import Factor
 from lpsmap_core.model.inputs import checked_flag, count_or_flag, kind_of
 from lpsmap_core.model.unused import forget_unused
 from lpsmap_core.model.variables import Variables
 from lpsmap_core.solution.assignment import Assignment
+from lpsmap_core.solution.decoder import (
+    DEFAULT_GAP,
+    SearchProgress,
+    checked_rank,
+    installed_decoder,
+    options_for_search,
+    search_limits,
+)
 from lpsmap_core.solution.distribution import Distributions
 from lpsmap_core.solution.gibbs import GibbsDistributions, gibbs_of
-from lpsmap_core.solution.handing_over import best_assignment, nothing_known
 from lpsmap_core.solution.plan import Plan, make_plan
-from lpsmap_core.solution.ranked import RankedAssignments, most_ranked, ranked_assignments
 from lpsmap_core.solution.report import log, report, report_unproved
 from lpsmap_core.solution.solution import Solution, checked_start
-from lpsmap_core.solution.solve import solve
+from lpsmap_core.solution.solve import best_assignment, scored_graph, solve
 
 __all__ = ["FactorGraph"]
 
@@ -226,8 +229,8 @@ class FactorGraph(DeclaredGraph):
             If an option is of another type than it should be.
         ValueError
             If an option is out of range, the solver is unknown or refuses, or as for `solve`.
-        ModuleNotFoundError
-            If the solver needs a package that is not installed.
+        ImportError
+            With `exact`, if ``lpsmap-decode`` is not installed, or a package that the solver needs.
 
         Warns
         -----
@@ -248,20 +251,20 @@ class FactorGraph(DeclaredGraph):
         if not checked_flag("exact", exact):
             return self._run(options, verbose, warm_start, engine)
         limits = search_limits(gap, max_time, max_nodes, threads, progress)
+        decoder, latest = installed_decoder("solve_map(exact=True)"), self.solution
+        searched = options_for_search(options, limits)
         with ended_by_ctrl_c(limits.deadline):
             flat = self._flat()
             flat[1][:] = forget_unused(self.factors, *flat)
-            own = bool(max_nodes or progress)
-            choice = choose_map_solver(solver, self.factors, [flat[0], *flat[1]], own)
-            self.solution = assignment = best_assignment(
-                choice,
-                limits,
-                lambda: self._run(for_search(options, limits), verbose, warm_start, engine, flat),
-                lambda: nothing_known(self._laid_out(), self.factors, *flat, limits.gap),
-                self.solution,
-            )
-        report_unproved(assignment, self._shapes, self.refuses_non_finite)
-        return assignment
+
+            def relax() -> Solution:
+                return self._run(searched, verbose, warm_start, engine, flat)
+
+            graph = scored_graph(self._laid_out(), self.factors, *flat)
+            found = best_assignment(decoder, graph, solver, limits, relax, latest)
+        self.solution = found
+        report_unproved(found, self._shapes, self.refuses_non_finite)
+        return found
 
     def k_best(
         self,
@@ -271,7 +274,7 @@ class FactorGraph(DeclaredGraph):
         max_time: float | None = None,
         max_nodes: int | None = None,
         threads: int | None = None,
-    ) -> RankedAssignments:
+    ) -> Sequence[Assignment]:
         """Find the `k` best assignments of every component, with a proof.
 
         The search of `solve_map` goes on past the best assignment, and excludes those that it has.
@@ -298,17 +301,21 @@ class FactorGraph(DeclaredGraph):
             If an option is of another type than it should be.
         ValueError
             If an option is out of range.
+        ImportError
+            If ``lpsmap-decode`` is not installed.
 
         Warns
         -----
         ConvergenceWarning
             Once, if the best assignments of components are not proved to be that.
         """
-        k, limits = most_ranked(k), search_limits(gap, max_time, max_nodes, threads, None)
+        k, limits = checked_rank(k), search_limits(gap, max_time, max_nodes, threads, None)
+        decoder = installed_decoder("k_best")
         options = Options(threads=limits.threads, quadratic=0.0, max_time=max_time)
-        options = for_search(options, limits)._replace(exact=False)
+        options = options_for_search(options, limits)._replace(exact=False)
         with ended_by_ctrl_c(limits.deadline):
-            found = ranked_assignments(self._run(options, 0, None, AUTO, self._flat()), k, limits)
+            relaxed = self._run(options, 0, None, AUTO, self._flat())
+            found = decoder.k_best(relaxed.relaxation, k, limits)
         self.solution = found[0]
         report_unproved(found[0], self._shapes, self.refuses_non_finite)
         return found
@@ -347,11 +354,6 @@ class FactorGraph(DeclaredGraph):
             log(solution)
         return solution
 
-    def _flat(self) -> tuple[FloatArray, list[FloatArray]]:
-        """Return the scores of all variables, and of every declaration's additionals."""
-        scores = self.flat_scores()
-        return scores, list(map(self._flat_additionals, self.factors, self._additionals))
-
     def condition(self, evidence: Sequence[tuple[Variables, npt.ArrayLike]]) -> Conditioned:
         """Return the graph of what is left to ask when some variables are known.
 
@@ -365,8 +367,11 @@ class FactorGraph(DeclaredGraph):
         ------
         ValueError
             If a view is not of this graph, a number is another one, or two contradict.
+        ImportError
+            If ``lpsmap-decode`` is not installed.
         """
-        return condition(self, evidence, self._scores, self._additionals, self._forbid)
+        given = self._scores, self._additionals, self._forbid
+        return installed_decoder("condition").condition(self, evidence, *given)
 
     def plan(self, threads: int | None = None, limited: bool = False, engine: str = AUTO) -> Plan:
         """Say how the graph would be solved, without solving it.
@@ -417,8 +422,7 @@ class FactorGraph(DeclaredGraph):
         ValueError
             If the factor is not of this graph.
         """
-        position = self._position(factor)
-        values = self._solved("additionals_of").additionals[position]
+        values = self._solved("additionals_of").additionals[self._number(factor, "additionals_of")]
         return values.reshape(np.shape(factor.additionals) if factor.n_additionals else 0).copy()
 
     def structures(self, factor: Factor) -> Distributions:
@@ -489,10 +493,6 @@ class FactorGraph(DeclaredGraph):
                 "keys) with variables of the graph to be solved."
             )
         return start
-
-    def _position(self, factor: Factor) -> int:
-        self._solved("additionals_of")
-        return self._number(factor, "additionals_of")
 
     def _laid_out(self) -> Layout:
         if self._layout is None:

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from lpsmap_core.decoding.highs import HighsSolver
-from lpsmap_core.decoding.solvers import MapSolver
 from lpsmap_core.engine.compiled import CompiledEngine
 from lpsmap_core.engine.protocol import Engine
 from lpsmap_core.plugins.backends import Backend, NumpyBackend
@@ -35,12 +33,6 @@ def lpsmap_backends() -> list[type[Backend]]:
 def lpsmap_engines() -> list[type[Engine]]:
     """Return core's own engine."""
     return [CompiledEngine]
-
-
-@hookimpl
-def lpsmap_solvers() -> list[type[MapSolver]]:
-    """Return the solver that the extra ``highs`` installs."""
-    return [HighsSolver]
 
 
 @hookimpl

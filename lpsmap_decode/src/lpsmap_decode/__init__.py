@@ -1,4 +1,4 @@
-"""Factor graphs in files, and many of them: formats, a stream of solved graphs, commands."""
+"""Best assignments with proofs, factor graphs in files, and many of them."""
 
 from lpsmap_decode.corpus.outcome import Outcome
 from lpsmap_decode.corpus.solve_many import solve_many
@@ -12,13 +12,33 @@ from lpsmap_decode.formats.uai import (
     write_assignment,
 )
 from lpsmap_decode.formats.wcnf import WcnfFormat
+from lpsmap_decode.networks.tables import Tables
+from lpsmap_decode.search import (
+    CutShort,
+    Look,
+    NodeBatch,
+    Search,
+    SearchResult,
+    SearchState,
+    Space,
+)
+from lpsmap_decode.solvers.highs import HighsSolver
 
 __version__ = "0.1.0"
 
 __all__ = [
+    "CutShort",
     "FgFormat",
+    "HighsSolver",
+    "Look",
     "MarkovNetwork",
+    "NodeBatch",
     "Outcome",
+    "Search",
+    "SearchResult",
+    "SearchState",
+    "Space",
+    "Tables",
     "UaiFormat",
     "WcnfFormat",
     "assignment_text",

@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import lpsmap_core
-from lpsmap_core.api import FileFormat
-from lpsmap_decode import FgFormat, UaiFormat, WcnfFormat
+from lpsmap_core import Engine
+from lpsmap_core.api import Decoder, FileFormat, MapSolver
+from lpsmap_decode import FgFormat, HighsSolver, UaiFormat, WcnfFormat
 
 if TYPE_CHECKING:
     import click
@@ -18,6 +19,28 @@ lpsmap_api_version = 2
 def lpsmap_formats() -> list[type[FileFormat]]:
     """Return the file formats of this package."""
     return [FgFormat, UaiFormat, WcnfFormat]
+
+
+@lpsmap_core.hookimpl
+def lpsmap_engines() -> list[type[Engine]]:
+    """Return the engine of networks of tables."""
+    from lpsmap_decode.messages.engine import MessageEngine
+
+    return [MessageEngine]
+
+
+@lpsmap_core.hookimpl
+def lpsmap_decoders() -> list[type[Decoder]]:
+    """Return the decoder of this package."""
+    from lpsmap_decode.decoder import ExactDecoder
+
+    return [ExactDecoder]
+
+
+@lpsmap_core.hookimpl
+def lpsmap_solvers() -> list[type[MapSolver]]:
+    """Return the solver that the extra ``highs`` installs."""
+    return [HighsSolver]
 
 
 @lpsmap_core.hookimpl

@@ -14,7 +14,6 @@ from lpsmap_core import (
     Factors,
     LocalScores,
     LocalSolution,
-    Tables,
     Variables,
     leaf,
 )
@@ -33,6 +32,7 @@ from lpsmap_core.api import (
 )
 from lpsmap_factors_logic import oracles, sum_constrained
 from lpsmap_factors_logic.rows import LogicFactor
+from lpsmap_factors_logic.tables import TableFields
 
 __all__ = ["AtMostOne", "Budget", "Or", "Xor"]
 
@@ -60,7 +60,7 @@ MOST_IN_TABLE = 6
 """Variables of a disjunction that still makes a table, of 64 entries."""
 
 
-def _exactly_one(factors: Factors) -> Tables:
+def _exactly_one(factors: Factors) -> TableFields:
     """Return rows as a variable each, with a state for every slot.
 
     Parameters
@@ -71,7 +71,7 @@ def _exactly_one(factors: Factors) -> Tables:
     return _one_block(factors, True)
 
 
-def _one_or_none(factors: Factors) -> Tables:
+def _one_or_none(factors: Factors) -> TableFields:
     """Return rows as a variable each, with a state for every slot and one more.
 
     Parameters
@@ -82,14 +82,14 @@ def _one_or_none(factors: Factors) -> Tables:
     return _one_block(factors, False)
 
 
-def _one_block(factors: Factors, always: bool) -> Tables:
+def _one_block(factors: Factors, always: bool) -> TableFields:
     arity = np.diff(factors.offsets)
     n_entries = int((arity + (not always)).sum())
     n_blocks = np.ones(len(arity), dtype=np.int64)
-    return Tables(n_blocks, arity, always, np.zeros(n_entries), np.full(n_entries, -1))
+    return TableFields(n_blocks, arity, always, np.zeros(n_entries), np.full(n_entries, -1))
 
 
-def _disjunctions(factors: Factors) -> Tables | None:
+def _disjunctions(factors: Factors) -> TableFields | None:
     """Return rows as tables whose last entry, of all off, is not allowed; None for long ones.
 
     Parameters
@@ -105,7 +105,7 @@ def _disjunctions(factors: Factors) -> Tables | None:
     fixed = np.zeros(n_entries)
     fixed[ends - 1] = -np.inf
     sizes = np.ones(int(arity.sum()), dtype=np.int64)
-    return Tables(arity, sizes, False, fixed, np.full(n_entries, -1))
+    return TableFields(arity, sizes, False, fixed, np.full(n_entries, -1))
 
 
 def _ones(factors: Factors) -> tuple[float, float]:

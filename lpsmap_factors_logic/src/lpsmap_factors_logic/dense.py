@@ -15,7 +15,6 @@ from lpsmap_core import (
     Factors,
     Scores,
     Structures,
-    Tables,
     Variables,
     kernel,
     largest_arity,
@@ -23,6 +22,7 @@ from lpsmap_core import (
 )
 from lpsmap_core.api import FloatArray, IntArray, LinearConstraints, kind_of
 from lpsmap_factors_logic.scores import as_scores, broadcast_scores
+from lpsmap_factors_logic.tables import TableFields
 
 __all__ = ["Dense", "Potts"]
 
@@ -105,7 +105,7 @@ def _best_states(rows: IntArray, factors: Factors, scores: Scores, structures: S
         size[r] = len(n_states) + 1
 
 
-def _as_tables(factors: Factors) -> Tables:
+def _as_tables(factors: Factors) -> TableFields:
     """Return the factors as tables: every entry is an additional.
 
     Parameters
@@ -117,7 +117,7 @@ def _as_tables(factors: Factors) -> Tables:
     n_blocks, n_entries = last - first, int(factors.additional_offsets[-1])
     begin = np.repeat(first - np.cumsum(n_blocks) + n_blocks, n_blocks)
     sizes = factors.integers[begin + np.arange(len(begin))]
-    return Tables(n_blocks, sizes, True, np.zeros(n_entries), np.arange(n_entries))
+    return TableFields(n_blocks, sizes, True, np.zeros(n_entries), np.arange(n_entries))
 
 
 class Dense(Factor):

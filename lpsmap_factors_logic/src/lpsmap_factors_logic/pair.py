@@ -19,7 +19,6 @@ from lpsmap_core import (
     LocalScores,
     LocalSolution,
     Product,
-    Tables,
     Variables,
     leaf,
     stack,
@@ -27,6 +26,7 @@ from lpsmap_core import (
 from lpsmap_core.api import FloatArray, IntArray, LinearConstraints, bound_slack, bound_slack_array
 from lpsmap_factors_logic import oracles
 from lpsmap_factors_logic.scores import as_scores, broadcast_scores
+from lpsmap_factors_logic.tables import TableFields
 from lpsmap_factors_logic.tolerance import bounded, faces
 
 __all__ = ["Pair"]
@@ -34,6 +34,21 @@ __all__ = ["Pair"]
 SECOND, FIRST, EQUAL, BOTH, APART, COMPLEMENTS = 0, 1, 2, 3, 4, 5
 """What both-on is in a solution: the second marginal, which is the lower; the first; their common
 value; and for a negative score ``m1 + m2 - 1``; 0; 0, with ``m1 + m2 = 1``."""
+
+
+def _as_tables(factors: Factors) -> TableFields:
+    """Return the pairs as tables of four entries, of which the first has the score.
+
+    Parameters
+    ----------
+    factors
+        All of a bucket.
+    """
+    n = len(factors.offsets) - 1
+    additional = np.full((n, 4), -1)
+    additional[:, 0] = np.arange(n)
+    twice = np.full(n, 2), np.ones(2 * n, dtype=np.int64)
+    return TableFields(*twice, False, np.zeros(4 * n), additional.reshape(-1))
 
 
 class Pair(Factor):
@@ -71,6 +86,8 @@ class Pair(Factor):
     >>> print(u.value.round(6))
     [0.6 0.5]
     """
+
+    as_tables = staticmethod(_as_tables)
 
     def __init__(
         self,
@@ -193,21 +210,6 @@ class Pair(Factor):
         moved = xp.sum(t * d_u, axis=1, keepdims=True) + xp.where(norm > 0, equal * d_v, 0.0)
         moved = moved / xp.where(norm > 0, norm, 1.0)
         return along + t * moved, xp.sum(reach * along, axis=1, keepdims=True) + equal * moved
-
-
-def _as_tables(factors: Factors) -> Tables:
-    """Return the pairs as tables of four entries, of which the first has the score.
-
-    Parameters
-    ----------
-    factors
-        All of a bucket.
-    """
-    n = len(factors.offsets) - 1
-    additional = np.full((n, 4), -1)
-    additional[:, 0] = np.arange(n)
-    twice = np.full(n, 2), np.ones(2 * n, dtype=np.int64)
-    return Tables(*twice, False, np.zeros(4 * n), additional.reshape(-1))
 
 
 def _one_of(name: str, value: Any, other_name: str, other: Any) -> Any:
@@ -372,4 +374,3 @@ def _multiply_block(direction: Direction, product: Product) -> None:
 Pair.map_kernel = staticmethod(oracles.pair)
 Pair.projection_kernel = staticmethod(_project)
 Pair.jvp_kernel = staticmethod(_jvp)
-Pair.as_tables = staticmethod(_as_tables)

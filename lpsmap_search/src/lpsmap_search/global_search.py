@@ -10,7 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from lpsmap_core import Deadline, Search, SearchProgress, SearchResult, ended_by_ctrl_c
+from lpsmap_core import Deadline, SearchProgress, ended_by_ctrl_c
+from lpsmap_decode import Search, SearchResult
 from lpsmap_search.arrays import FloatArray
 from lpsmap_search.box_space import BoxSpace
 from lpsmap_search.checkpoint import Autosave, Checkpoint, subject_of

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from lpsmap_core import Look
+from lpsmap_decode import Look
 from lpsmap_search.arrays import FloatArray
 from lpsmap_search.box_space import Arrays, BoxSpace, stacked, unstacked
 from lpsmap_search.branching import Branch, halves

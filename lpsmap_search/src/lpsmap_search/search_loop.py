@@ -8,7 +8,8 @@ from collections.abc import Callable
 from concurrent.futures import FIRST_COMPLETED, BrokenExecutor, CancelledError, Future, wait
 from typing import Any
 
-from lpsmap_core import CutShort, Deadline, NodeBatch, Search
+from lpsmap_core import Deadline
+from lpsmap_decode import CutShort, NodeBatch, Search
 from lpsmap_search.arrays import FloatArray
 from lpsmap_search.workers import Looked, Workers
 

@@ -10,7 +10,8 @@ from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
-from lpsmap_core import CutShort, Deadline, Look
+from lpsmap_core import Deadline
+from lpsmap_decode import CutShort, Look
 from lpsmap_search.arrays import FloatTable
 from lpsmap_search.checks import checked_count, checked_number, checked_time
 
@@ -25,7 +26,7 @@ class RootedSpace(Protocol):
         ...
 
     def look(self, nodes: Any, score: float) -> Any:
-        """Bound nodes and branch; see `lpsmap_core.Space`."""
+        """Bound nodes and branch; see `lpsmap_decode.Space`."""
         ...
 
 

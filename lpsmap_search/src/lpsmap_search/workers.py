@@ -21,7 +21,7 @@ from typing import Any, NamedTuple, Union
 
 import numpy as np
 
-from lpsmap_core import CutShort, Look
+from lpsmap_decode import CutShort, Look
 from lpsmap_search.arrays import FloatArray, IntArray
 from lpsmap_search.box_space import Arrays, BoxSpace
 from lpsmap_search.checks import checked_count

@@ -102,7 +102,8 @@ class TorchFactorGraph(FactorGraph):
 
     def additionals_of(self, factor: Factor) -> Tensor:
         """Return the marginals of a declaration's additionals, a tensor like their scores."""
-        position = self._position(factor)
+        self._solved("additionals_of")
+        position = self._number(factor, "additionals_of")
         kept, found = self._additionals[position], self._nu[position]
         return self._values.new_empty(0) if found is None else torch.view_copy(found, kept.shape)
 

@@ -251,6 +251,7 @@ def _kinds(registry: Registry) -> dict[str, Offers]:
         "formats": registry.formats,
         "commands": registry.commands,
         "backends": registry.backends,
+        "decoders": registry.decoders,
         "engines": registry.engines,
         "solvers": registry.solvers,
     }

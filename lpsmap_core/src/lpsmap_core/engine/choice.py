@@ -1,21 +1,20 @@
-"""Which engine solves a graph: core's own, or one that is asked for by its name."""
+"""Which engines solve a graph: those that prefer its components, or one that is asked for."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
 from lpsmap_core.engine.compiled import CompiledEngine
 from lpsmap_core.engine.options import Options
 from lpsmap_core.engine.protocol import Engine
+from lpsmap_core.engine.together import Preference, SharedEngine
 from lpsmap_core.layout.layout import Part
 
 __all__ = ["AUTO", "EngineChoice", "choose_engine", "find_engines_by"]
 
 AUTO = "auto"
 """The name that leaves the choice to the library."""
-
-Find = Callable[[str], type[Engine]]
 
 
 class EngineChoice(NamedTuple):
@@ -25,14 +24,31 @@ class EngineChoice(NamedTuple):
     reason: str
 
 
+class _Finders(NamedTuple):
+    """How engines of plugins are found."""
+
+    named: Callable[[str], type[Engine]]
+    offered: Callable[[], Iterable[type[Engine]]]
+
+
 _OWN = EngineChoice(CompiledEngine(), "serves every graph")
 
-_finders: list[Find] = []
+_finders: list[_Finders] = []
 
 
-def find_engines_by(find: Find) -> None:
-    """Let a function find engines by their names; plugins, who have them, are a floor above."""
-    _finders[:] = [find]
+def find_engines_by(
+    named: Callable[[str], type[Engine]], offered: Callable[[], Iterable[type[Engine]]]
+) -> None:
+    """Let functions find engines; plugins, who have them, are a floor above.
+
+    Parameters
+    ----------
+    named
+        Returns the engine of a name.
+    offered
+        Returns all engines that there are.
+    """
+    _finders[:] = [_Finders(named, offered)]
 
 
 def choose_engine(name: str, part: Part, options: Options) -> EngineChoice:
@@ -44,11 +60,32 @@ def choose_engine(name: str, part: Part, options: Options) -> EngineChoice:
         If there is no engine of this name, or it refuses the graph or the options.
     """
     if name == AUTO:
-        choice = _OWN
+        choice = _automatic(part, options)
     else:
         (find,) = _finders
-        choice = EngineChoice(find(name)(), "was asked for")
+        choice = EngineChoice(find.named(name)(), "was asked for")
     refusal = choice.engine.refuses(part, options)
     if refusal is not None:
         raise ValueError(refusal)
     return choice
+
+
+def _automatic(part: Part, options: Options) -> EngineChoice:
+    """Return core's engine, beside those that prefer components and do not refuse the part."""
+    (find,) = _finders
+    preferences = []
+    for engine_type in find.offered():
+        if engine_type.prefers is Engine.prefers:
+            continue
+        engine = engine_type()
+        components = engine.prefers(part, options)
+        if components is None or not components.any() or engine.refuses(part, options):
+            continue
+        preferences.append(Preference(engine, components))
+    if not preferences:
+        return _OWN
+    names = " and ".join(preference.engine.name for preference in preferences)
+    return EngineChoice(
+        SharedEngine(preferences),
+        f"gives {names} what it prefers, and {_OWN.engine.name} the rest",
+    )

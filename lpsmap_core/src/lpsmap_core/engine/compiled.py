@@ -15,10 +15,8 @@ from lpsmap_core.engine.certificate import Optimality, check_optimality, error_b
 from lpsmap_core.engine.cotangents import are_ordinary_in_one_pass
 from lpsmap_core.engine.infeasible import find_violations
 from lpsmap_core.engine.linear import linear_bounds, solve_linear
-from lpsmap_core.engine.messages import ascend_networks
 from lpsmap_core.engine.options import Options
 from lpsmap_core.engine.protocol import Engine, SolvedGraph, WarmStart
-from lpsmap_core.engine.solved_networks import SolvedNetworks, settled
 from lpsmap_core.engine.state import PartState
 from lpsmap_core.engine.status import Status
 from lpsmap_core.kernels.arrays import BoolArray, FloatArray, IntArray
@@ -210,19 +208,7 @@ class CompiledEngine(Engine):
         """Solve a part, see `Engine.solve`."""
         if options.quadratic:  # what is huge is told from the rest by it
             return _judged(solve_on_any_scale(part, eta, eta_v, skip, options, warm))
-        eta_v = eta_v.copy()
-
-        def by_loop(start: WarmStart | None, left_out: BoolArray = skip) -> SolvedPart:
-            return _judged(solve_linear(part, eta, eta_v, left_out, options, start))
-
-        ascended = None
-        if warm is None:
-            ascended = ascend_networks(part, eta, eta_v, ~skip, options)
-        if ascended is None:
-            return by_loop(warm)
-        left = ~skip & ~settled(ascended, options)
-        rest = by_loop(ascended.start(options), ~left) if left.any() else None
-        return SolvedNetworks(ascended, options, rest, left, by_loop)
+        return _judged(solve_linear(part, eta, eta_v, skip, options, warm))
 
 
 def _judged(state: PartState) -> SolvedPart:

@@ -3,7 +3,7 @@
 An engine is handed a `Part`, the flat arrays of a graph's factors, with scores in the order of its
 variables and of its buckets' additionals. It returns a `SolvedGraph`, which answers for the
 components one by one. The engine of core is `lpsmap_core.engine.compiled`; plugins offer others by
-the hook ``lpsmap_engines``.
+the hook ``lpsmap_engines``. Several may share a part, each with components of its own.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ import numpy.typing as npt
 
 from lpsmap_core.engine.cotangents import are_ordinary
 from lpsmap_core.engine.options import Options
+from lpsmap_core.engine.status import OK
 from lpsmap_core.kernels.arrays import BoolArray, FloatArray, IntArray
 from lpsmap_core.layout.layout import Part
 from lpsmap_core.local.vertices import Vertices
@@ -98,6 +99,13 @@ class SolvedGraph(abc.ABC):
             The product's entries for the variables and for the additionals.
         """
 
+    def unfinished(self) -> BoolArray:
+        """Return which components core's engine has to go on with, from where this one ended.
+
+        Read only where `Engine.prefers` chose the engine: those that are not solved.
+        """
+        return np.array([status not in OK for status in self.status().tolist()], dtype=bool)
+
     def takes(self, d: FloatArray) -> bool:
         """Return whether `multiply` gets a vector as it is, because all numbers have squares.
 
@@ -163,6 +171,25 @@ class Engine(abc.ABC):
 
     def refuses(self, part: Part, options: Options) -> str | None:
         """Return why it cannot solve a part with these options, in a sentence; None if it can."""
+        return None
+
+    def prefers(self, part: Part, options: Options) -> BoolArray | None:
+        """Return for each component whether ``engine="auto"`` should give it to this engine first.
+
+        Core's engine goes on with what it leaves unfinished.
+
+        Parameters
+        ----------
+        part
+            The part.
+        options
+            Limits and settings of the solve.
+
+        Returns
+        -------
+        BoolArray or None
+            None for no component. This must be quick, since every solve asks.
+        """
         return None
 
     @abc.abstractmethod

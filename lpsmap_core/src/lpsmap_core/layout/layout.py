@@ -8,8 +8,9 @@ one thread solves with arrays of its own.
 from __future__ import annotations
 
 import functools
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -19,12 +20,12 @@ from lpsmap_core.kernels.records import Factors
 from lpsmap_core.layout.arrangement import Arrangement, Blocks, Links, Table, arrange
 from lpsmap_core.layout.counts import Counts, find_counts, no_counts
 from lpsmap_core.layout.layout_cache import arranged
-from lpsmap_core.layout.network import Networks, build_networks
 from lpsmap_core.layout.ragged import concatenated, offsets_of, ranges
 from lpsmap_core.model.factor import Factor
 from lpsmap_core.model.levels import check_overrides
 
 __all__ = ["Bucket", "Layout", "Part", "build_layout"]
+Derived = TypeVar("Derived")
 
 _NO_FLOATS = np.empty(0)
 _NO_INTEGERS = np.empty(0, dtype=np.int64), np.empty((0, 2), dtype=np.int64)
@@ -171,10 +172,16 @@ class Part:
         links = self.links, self.link_variable, self.negated
         return find_counts(types, factors, self.blocks, *links, self.direct)
 
+    def derived(self, make: Callable[[Part], Derived]) -> Derived:
+        """Return what the function `make` makes of the part, whose arrays do not change; once."""
+        if make not in self._derived:
+            self._derived[make] = make(self)
+        found: Derived = self._derived[make]
+        return found
+
     @functools.cached_property
-    def networks(self) -> Networks:
-        """The components whose factors are all tables."""
-        return build_networks(self)
+    def _derived(self) -> dict[Callable[[Part], Any], Any]:
+        return {}
 
     @functools.cached_property
     def all_direct(self) -> bool:

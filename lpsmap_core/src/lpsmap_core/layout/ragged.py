@@ -21,14 +21,14 @@ def concatenated(arrays: list[npt.NDArray[Any]], dtype: npt.DTypeLike) -> npt.ND
 
 
 def offsets_of(counts: IntArray) -> IntArray:
-    """Return where rows of so many entries begin, and where the last one ends."""
+    """Return where rows begin that have `counts` entries each, and where the last one ends."""
     offsets = np.zeros(len(counts) + 1, dtype=np.int64)
     np.cumsum(counts, out=offsets[1:])
     return offsets
 
 
 def ranges(offsets: IntArray, rows: IntArray) -> IntArray:
-    """Return the positions of some ragged rows' entries, in the order of the rows."""
+    """Return the positions of the entries of some `rows`, which begin at `offsets`, row by row."""
     starts, counts = offsets[rows], np.diff(offsets)[rows]
     target = offsets_of(counts)
     return np.repeat(starts - target[:-1], counts) + np.arange(target[-1])

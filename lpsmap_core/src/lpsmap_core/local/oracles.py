@@ -17,7 +17,7 @@ from lpsmap_core.local.active.answers import (
 )
 from lpsmap_core.local.forced import ORACLE, limit
 
-__all__ = ["HELD", "best_structures", "which_obey", "with_finite_scores"]
+__all__ = ["HELD", "best_obeying", "best_structures", "which_obey", "with_finite_scores"]
 
 HELD = 1e-9
 """Share of a structure above which it holds an entry."""
@@ -48,6 +48,33 @@ def best_structures(
     w, n = np.zeros(bucket.n_links), np.zeros(bucket.n_additionals)
     _spread(found, bucket.offsets, bucket.additional_offsets, w, n)
     return w, n
+
+
+def best_obeying(
+    bucket: Bucket, scores: FloatArray, eta_v: FloatArray, barred: BoolArray
+) -> tuple[FloatArray, FloatArray]:
+    """Return every factor's best structure, dense, where infinite scores decide.
+
+    A factor that has no structure as they ask for gets another one.
+
+    Parameters
+    ----------
+    bucket
+        The factors.
+    scores
+        Of their slots: ``inf`` for those that have to be on, ``-inf`` for those that have to be
+        off.
+    eta_v
+        Scores of their additionals.
+    barred
+        Additionals that have to be off.
+
+    Returns
+    -------
+    w, n
+        For each slot and each additional, what it is in its factor's structure.
+    """
+    return best_structures(bucket, *with_finite_scores(bucket, scores, eta_v, barred))
 
 
 def with_finite_scores(

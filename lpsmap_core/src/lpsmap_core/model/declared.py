@@ -216,6 +216,11 @@ class DeclaredGraph(abc.ABC):
         shape = factor.n_factors, factor.n_additionals
         return np.empty(shape) if scores is None else self._numbers(scores).reshape(shape).copy()
 
+    def _flat(self) -> tuple[FloatArray, list[FloatArray]]:
+        """Return the scores of all variables, and of every declaration's additionals."""
+        scores = self.flat_scores()
+        return scores, list(map(self._flat_additionals, self.factors, self._additionals))
+
     # ---------------------------------------------------------------- for subclasses
 
     @abc.abstractmethod

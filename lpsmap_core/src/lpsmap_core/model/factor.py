@@ -23,7 +23,6 @@ from lpsmap_core.model.inputs import (
     whole_numbers,
 )
 from lpsmap_core.model.lengths import checked_lengths, checked_mask, within_lengths
-from lpsmap_core.model.tables import Tables
 from lpsmap_core.model.variables import Variables, as_variables
 
 __all__ = ["Factor"]
@@ -104,9 +103,6 @@ class Factor(abc.ABC):
 
     gibbs: ClassVar[Callable[..., Any] | None] = None
     """What makes `FactorGraph.gibbs` of types with `log_partition`, ``lpsmap_dynamic.Gibbs``."""
-
-    as_tables: ClassVar[Callable[..., Tables | None] | None] = None
-    """What factors are as `Tables`, for types that are such. Messages and elimination use them."""
 
     count_bounds: ClassVar[Callable[..., tuple[npt.ArrayLike, npt.ArrayLike]] | None] = None
     """For types that ask only how many slots are on. The smallest and largest numbers."""

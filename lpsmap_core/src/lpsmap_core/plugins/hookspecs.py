@@ -12,12 +12,13 @@ from typing import TYPE_CHECKING
 
 import pluggy
 
-from lpsmap_core.decoding.solvers import MapSolver
 from lpsmap_core.engine.protocol import Engine
 from lpsmap_core.graph import FactorGraph
 from lpsmap_core.model.factor import Factor
 from lpsmap_core.plugins.backends import Backend
 from lpsmap_core.plugins.formats import FileFormat
+from lpsmap_core.solution.decoder import Decoder
+from lpsmap_core.solution.map_solver import MapSolver
 
 if TYPE_CHECKING:
     import click
@@ -29,6 +30,7 @@ __all__ = [
     "hookspec",
     "lpsmap_backends",
     "lpsmap_commands",
+    "lpsmap_decoders",
     "lpsmap_engines",
     "lpsmap_factors",
     "lpsmap_formats",
@@ -83,7 +85,16 @@ def lpsmap_backends() -> Sequence[type[Backend]]:  # type: ignore[empty-body]
 def lpsmap_engines() -> Sequence[type[Engine]]:  # type: ignore[empty-body]
     """Return engines, which solve graphs; each is known by its name.
 
-    Called only when a solve or a plan asks for an engine by its name.
+    Called at the first solve or plan: engines say by `Engine.prefers` which components they take.
+    """
+
+
+@hookspec
+def lpsmap_decoders() -> Sequence[type[Decoder]]:  # type: ignore[empty-body]
+    """Return decoders, which find best assignments; each is known by its name.
+
+    Called only when best assignments or a graph given evidence are asked for. One decoder can be
+    used; where there are several, all but one have to be left out.
     """
 
 

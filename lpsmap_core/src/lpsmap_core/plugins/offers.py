@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -72,6 +73,11 @@ class Offers(Mapping[str, Registration]):
         other = self._found.setdefault(mine.name, mine)
         if other.value is not mine.value:
             self.contested.setdefault(mine.name, (other, mine))
+
+    @functools.cached_property
+    def uncontested(self) -> list[Any]:
+        """What is offered by names that one plugin claims, once all claims are added."""
+        return [registration.value for registration in self.values()]
 
     def __getitem__(self, name: str) -> Registration:
         """Return a registration.

@@ -34,7 +34,13 @@ PACKS = {
 }
 
 MOVED = {
-    **dict.fromkeys(("Outcome", "solve_many"), "lpsmap_decode"),
+    **dict.fromkeys(
+        (
+            *("CutShort", "Look", "NodeBatch", "Outcome", "Search", "SearchResult", "SearchState"),
+            *("Space", "Tables", "solve_many"),
+        ),
+        "lpsmap_decode",
+    ),
     **dict.fromkeys(
         ("DynamicProgram", "Gibbs", "Hypergraph", "HypergraphBuilder", "Row"), "lpsmap_dynamic"
     ),

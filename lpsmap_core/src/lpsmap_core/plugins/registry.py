@@ -19,8 +19,6 @@ from typing import Any, NamedTuple
 
 import pluggy
 
-from lpsmap_core.decoding.solvers import OWN as OWN_SEARCH
-from lpsmap_core.decoding.solvers import MapSolver
 from lpsmap_core.engine.choice import AUTO
 from lpsmap_core.engine.protocol import Engine
 from lpsmap_core.graph import FactorGraph
@@ -31,7 +29,10 @@ from lpsmap_core.plugins.backends import Backend
 from lpsmap_core.plugins.disabled import DISABLE, disabled_names, naming
 from lpsmap_core.plugins.formats import FileFormat
 from lpsmap_core.plugins.offers import OWN, DuplicateNameError, Offers, Plugin, Registration
-from lpsmap_core.plugins.packs import FACE
+from lpsmap_core.plugins.packs import FACE, missing_pack_advice
+from lpsmap_core.solution.assignment import OWN_SEARCH
+from lpsmap_core.solution.decoder import Decoder
+from lpsmap_core.solution.map_solver import MapSolver
 
 __all__ = [
     "DuplicateNameError",
@@ -40,7 +41,9 @@ __all__ = [
     "PluginWarning",
     "Registration",
     "Registry",
+    "decoder_for",
     "engine_named",
+    "engines_offered",
     "installed",
     "registered",
     "solver_named",
@@ -102,6 +105,7 @@ KINDS = {
     "lpsmap_commands": _Kind("click commands with names", _is_command, lambda value: [value.name]),
     "lpsmap_backends": _subclasses(Backend, lambda cls: [cls.name]),
     "lpsmap_engines": _subclasses(Engine, lambda cls: [cls.name]),
+    "lpsmap_decoders": _subclasses(Decoder, lambda cls: [cls.name]),
     "lpsmap_solvers": _subclasses(MapSolver, lambda cls: [cls.name]),
 }
 """What each hook returns."""
@@ -185,6 +189,11 @@ class Registry:
     def engines(self) -> Offers:
         """Engines by name."""
         return self._offered("lpsmap_engines")
+
+    @property
+    def decoders(self) -> Offers:
+        """What finds best assignments by name, at most one if any is to be used."""
+        return self._offered("lpsmap_decoders")
 
     @property
     def solvers(self) -> Offers:
@@ -281,6 +290,35 @@ def engine_named(name: str) -> type[Engine]:
     """
     found: type[Engine] = _offered("engine", name, installed().engines, [AUTO])
     return found
+
+
+def engines_offered() -> list[type[Engine]]:
+    """Return the engines that installed plugins offer, those of contested names left out."""
+    return installed().engines.uncontested
+
+
+def decoder_for(verb: str) -> Decoder:
+    """Return the decoder that an installed plugin offers.
+
+    Raises
+    ------
+    ImportError
+        If none does; the message names the verb, and what to install.
+    RuntimeError
+        If several do: none of them can be meant.
+    """
+    found = list(installed().decoders.values())
+    if not found:
+        advice = missing_pack_advice("lpsmap-decode")
+        raise ImportError(f"{verb}: no decoder of best assignments is installed; {advice}")
+    if len(found) > 1:
+        names = " and ".join(f"{each.name!r} of {each.plugin.distribution}" for each in found)
+        ways = " or ".join(f"{DISABLE}={each.plugin.distribution}" for each in found)
+        raise RuntimeError(
+            f"{verb}: there are several decoders, {names}; leave out all but one: {ways}"
+        )
+    decoder: Decoder = found[0].value()
+    return decoder
 
 
 def solver_named(name: str) -> type[MapSolver]:

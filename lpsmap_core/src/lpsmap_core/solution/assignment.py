@@ -4,29 +4,28 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NamedTuple, NoReturn
+from typing import NoReturn
 
 import numpy as np
 
-from lpsmap_core.decoding.assignments import scored
-from lpsmap_core.decoding.decode import SearchLimits, decode_part, is_closed
-from lpsmap_core.decoding.far_scores import as_given, bring_near
-from lpsmap_core.decoding.solvers import OWN
-from lpsmap_core.engine.protocol import SolvedGraph
 from lpsmap_core.kernels.arrays import BoolArray, FloatArray, IntArray
-from lpsmap_core.kernels.deadlines import Deadline
-from lpsmap_core.kernels.interrupts import Watch
 from lpsmap_core.layout.layout import Layout
 from lpsmap_core.local.vertices import Vertices, structure_scores
 from lpsmap_core.model.factor import Factor
 from lpsmap_core.model.variables import Variables
 from lpsmap_core.solution.distribution import Distributions
-from lpsmap_core.solution.foreign import bounds_of
 
-__all__ = ["Assignment", "Relaxed", "decode"]
+__all__ = ["OWN_SEARCH", "Assignment", "is_proved"]
 
-GRACE = 0.1
-"""Seconds for one look at every component that has no assignment yet when the time is up."""
+OWN_SEARCH = "lpsmap"
+"""The name of the search of ``lpsmap-decode``, which needs no other solver."""
+
+
+def is_proved(score: FloatArray, bound: FloatArray, gap: float) -> BoolArray:
+    """Return where a bound proves a score the best, up to a gap relative to it."""
+    size = np.maximum(1.0, np.abs(np.where(np.isfinite(score), score, 0.0)))
+    closed: BoolArray = (bound <= score + gap * size) | (bound == -np.inf)
+    return closed
 
 
 @dataclass
@@ -51,7 +50,7 @@ class Assignment:
     gap
         What counts as proved: a bound within ``gap * max(1, abs(score))`` of the score.
     solver, reason
-        Who looked for it, and why: core's own search, ``"lpsmap"``, or a plugin's solver.
+        Who looked for it, and why: the decoder's own search, ``"lpsmap"``, or a plugin's solver.
     interrupted
         Whether Ctrl-C ended the search.
     """
@@ -66,7 +65,7 @@ class Assignment:
     bound: FloatArray
     n_nodes: IntArray
     gap: float
-    solver: str = OWN
+    solver: str = OWN_SEARCH
     reason: str = "goes on from marginals"
     interrupted: bool = False
 
@@ -85,7 +84,7 @@ class Assignment:
     @property
     def proved(self) -> BoolArray:
         """For each component, whether its assignment is proved to be the best, or none allowed."""
-        return is_closed(self.score, self.bound, self.gap)
+        return is_proved(self.score, self.bound, self.gap)
 
     @property
     def ok(self) -> bool:
@@ -139,75 +138,6 @@ class Assignment:
             f"Assignment(score {self.total:.6g}; of {len(self.score)} components {found} with an "
             f"assignment, {proved} of them proved the best)"
         )
-
-
-class Relaxed(NamedTuple):
-    """A relaxed solution, from which decoding goes on."""
-
-    values: FloatArray
-    """(n_variables,) marginals."""
-    solved: SolvedGraph
-    bad: BoolArray
-    """For each component, whether its scores are not finite."""
-
-
-def decode(
-    layout: Layout,
-    factors: Sequence[Factor],
-    scores: FloatArray,
-    additional_scores: Sequence[FloatArray],
-    relaxed: Relaxed,
-    limits: SearchLimits,
-) -> Assignment:
-    """Round a relaxed solution, and search where that is not proved to be the best.
-
-    Parameters
-    ----------
-    layout, factors, scores, additional_scores
-        As in `lpsmap_core.solution.solve.solve`.
-    relaxed
-        The relaxed solution.
-    limits
-        When to stop.
-    """
-    part, bad = layout.part, relaxed.bad
-    eta, eta_v = scores[part.variables], part.by_bucket(additional_scores, factors)
-    eta = np.where(bad[part.component], 0.0, eta)
-    eta_v = np.where(bad[part.additional_component], 0.0, eta_v)
-    given = eta, eta_v
-    eta, eta_v, far = bring_near(part, eta, eta_v)
-    means = np.where(bad[part.component], 0.0, relaxed.values[part.variables])
-    chosen = (means > 0.5) & ~np.isneginf(eta)
-    linear = relaxed.solved.quadratic == 0.0
-    with Watch():
-        bound = np.where(bad, np.nan, bounds_of(relaxed.solved, bad))
-        if not linear:  # which solved the scores as they were given
-            bound[far] = np.inf
-        score, v = scored(part, eta, eta_v, chosen)
-    until = Deadline(GRACE) if limits.deadline.left < GRACE else limits.deadline
-    with Watch(within=until):
-        start = relaxed.solved.end if linear else lambda: None
-        found = decode_part(part, eta, eta_v, chosen, score, bound, limits, start)
-    if (found.chosen != chosen).any():
-        with Watch():  # whatever was searched, the factors' own oracles have the last word
-            score, v = scored(part, eta, eta_v, found.chosen)
-    score = np.where(bad | np.isneginf(found.score), -np.inf, score)
-    score, bound = as_given(part, given, far, found.chosen, v, score, found.bound, limits.gap)
-    values = np.where(scores > 0.0, 1.0, 0.0)  # of variables in no factor
-    values[part.variables] = np.where((score > -np.inf)[part.component], found.chosen, np.nan)
-    return Assignment(
-        layout=layout,
-        factors=factors,
-        scores=scores,
-        additional_scores=additional_scores,
-        values=values,
-        additionals=part.by_declaration(v, factors),
-        score=score,
-        bound=np.maximum(bound, score),
-        n_nodes=found.n_nodes,
-        gap=limits.gap,
-        interrupted=found.interrupted or limits.deadline.cut,
-    )
 
 
 def _one_each(factor: Factor, slots: FloatArray, additionals: FloatArray) -> Vertices:

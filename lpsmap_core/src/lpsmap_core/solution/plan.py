@@ -8,14 +8,17 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from lpsmap_core.engine.anderson import MOST_LINKS as MOST_ACCELERATED
 from lpsmap_core.engine.anderson import MOST_MOVES
 from lpsmap_core.engine.choice import EngineChoice
 from lpsmap_core.engine.compiled import CompiledEngine
 from lpsmap_core.engine.polish import MOST_LINKS
+from lpsmap_core.engine.protocol import Engine
 from lpsmap_core.engine.threads import SMALLEST_WORK, cut
-from lpsmap_core.layout.layout import Bucket, Layout
+from lpsmap_core.engine.together import SharedEngine
+from lpsmap_core.layout.layout import Bucket, Layout, Part
 from lpsmap_core.local.active.answers import vertex_sizes
 from lpsmap_core.local.active.memory import block_size
 from lpsmap_core.local.active.sets import first_capacity
@@ -236,7 +239,7 @@ def make_plan(
         additionals=sum(bucket.n_additionals for bucket in layout.buckets),
         engine=choice.engine.name,
         reason=choice.reason,
-        components=tuple(_components(layout, found, None if own else choice.engine.name)),
+        components=tuple(_components(layout, found, choice.engine)),
         factors=tuple(_factors(found)) if own else (),
         shares=tuple(Share(*sizes) for sizes in shares),
         threads=used,
@@ -252,27 +255,31 @@ Chosen = tuple[Bucket, SolverChoice]
 """A bucket and the solver of its local problems."""
 
 
-def _components(layout: Layout, found: list[Chosen], engine: str | None) -> Iterator[ComponentPlan]:
-    """Yield the components by kind; an `engine` that is named solves all but free variables."""
-    free = int((layout.component < 0).sum())
+def _components(layout: Layout, found: list[Chosen], engine: Engine) -> Iterator[ComponentPlan]:
+    """Yield the components by kind, and by what solves them."""
+    part, free = layout.part, int((layout.component < 0).sum())
     if free:
         yield ComponentPlan("free variable", "clipped to [0, 1]", free, free, 0)
-    lone: dict[str, list[int]] = {}
-    part = layout.part
+    names = _solved_by(part, found, engine)
+    n_variables = np.bincount(part.component, minlength=part.n_components)
+    for kind, of_kind in (("one factor", part.direct), ("several factors", ~part.direct)):
+        for name in dict.fromkeys(names[of_kind].tolist()):
+            mine = of_kind & (names == name)
+            sizes = int(n_variables[mine].sum()), int(part.sizes[mine].sum())
+            yield ComponentPlan(kind, name, int(mine.sum()), *sizes)
+
+
+def _solved_by(part: Part, found: list[Chosen], engine: Engine) -> npt.NDArray[np.object_]:
+    """Return for each component the engine that it is given to, or what core's uses for it."""
+    names: npt.NDArray[np.object_] = np.full(part.n_components, "ADMM", dtype=object)
     for bucket, choice in found:
-        mine = part.direct[bucket.component]
-        links = int(np.diff(bucket.offsets)[mine].sum())
-        if mine.any():
-            lone.setdefault(engine or choice.name, []).extend([int(mine.sum()), links])
-    for name, numbers in lone.items():
-        links = sum(numbers[1::2])  # as many variables: a lone factor's are distinct
-        yield ComponentPlan("one factor", name, sum(numbers[::2]), links, links)
-    coupled = ~part.direct
-    if coupled.any():
-        variables, links = int(coupled[part.component].sum()), int(part.sizes[coupled].sum())
-        yield ComponentPlan(
-            "several factors", engine or "ADMM", int(coupled.sum()), variables, links
-        )
+        names[bucket.component[part.direct[bucket.component]]] = choice.name
+    if isinstance(engine, SharedEngine):
+        for preferring, components in reversed(engine.preferences):
+            names[components] = preferring.name
+    elif not isinstance(engine, CompiledEngine):
+        names.fill(engine.name)
+    return names
 
 
 def _factors(found: list[Chosen]) -> Iterator[FactorPlan]:

@@ -10,15 +10,6 @@ from typing import Any, NoReturn
 import numpy as np
 import numpy.typing as npt
 
-from lpsmap_core.decoding.decode import (
-    DECODED_NODES,
-    DECODED_SECONDS,
-    DEFAULT_GAP,
-    SearchLimits,
-    search_limits,
-)
-from lpsmap_core.decoding.far_scores import bring_near
-from lpsmap_core.decoding.search import SearchProgress
 from lpsmap_core.engine.cotangents import LEAST, MOST
 from lpsmap_core.engine.protocol import SolvedGraph
 from lpsmap_core.engine.state import sums
@@ -31,8 +22,19 @@ from lpsmap_core.local.vertices import join_vertices, structure_scores
 from lpsmap_core.model.factor import Factor
 from lpsmap_core.model.inputs import kind_of, real_numbers
 from lpsmap_core.model.variables import Variables
-from lpsmap_core.solution.assignment import Assignment, Relaxed, decode
+from lpsmap_core.solution.assignment import Assignment
+from lpsmap_core.solution.decoder import (
+    DECODED_NODES,
+    DECODED_SECONDS,
+    DEFAULT_GAP,
+    Relaxation,
+    ScoredGraph,
+    SearchProgress,
+    installed_decoder,
+    search_limits,
+)
 from lpsmap_core.solution.distribution import Distributions
+from lpsmap_core.solution.far_scores import bring_near
 
 __all__ = ["Solution"]
 
@@ -386,17 +388,20 @@ class Solution:
             If an option is of another type than it should be.
         ValueError
             If one is out of range.
+        ImportError
+            If ``lpsmap-decode`` is not installed.
         """
         limits = search_limits(gap, max_time, max_nodes, threads, progress)
+        decoder = installed_decoder("decode")
         with ended_by_ctrl_c(limits.deadline):
-            return self.decoded(limits)
+            return decoder.near(self.relaxation, limits)
 
-    def decoded(self, limits: SearchLimits) -> Assignment:
-        """Do what `decode` does, within checked limits."""
-        relaxed = Relaxed(self.values, self.solved, self.non_finite)
-        return decode(
-            self.layout, self.factors, self.scores, self.additional_scores, relaxed, limits
-        )
+    @property
+    def relaxation(self) -> Relaxation:
+        """What decoding goes on from."""
+        given = self.scores, self.additional_scores, self.non_finite
+        graph = ScoredGraph(self.layout, self.factors, *given)
+        return Relaxation(graph, self.values, self.solved)
 
     def structures(
         self, factor: Factor, without: Sequence[Status] = (Status.NON_FINITE,)

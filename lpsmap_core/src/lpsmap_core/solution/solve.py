@@ -2,24 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from lpsmap_core.decoding.far_scores import bring_near
+from lpsmap_core.engine.checked import check_solved
 from lpsmap_core.engine.compiled import CompiledEngine
 from lpsmap_core.engine.options import Options
 from lpsmap_core.engine.protocol import Engine, SolvedGraph
 from lpsmap_core.engine.status import Status
+from lpsmap_core.engine.together import SharedEngine
 from lpsmap_core.engine.warm_start import GraphStart
 from lpsmap_core.kernels.arrays import BoolArray, FloatArray
 from lpsmap_core.layout.layout import Layout
 from lpsmap_core.model.factor import Factor
 from lpsmap_core.model.unused import are_scores, forget_unused
-from lpsmap_core.solution.foreign import check_solved
+from lpsmap_core.solution.assignment import Assignment
+from lpsmap_core.solution.decoder import Decoder, ScoredGraph, SearchLimits
+from lpsmap_core.solution.far_scores import bring_near
 from lpsmap_core.solution.solution import Solution
 
-__all__ = ["non_finite_components", "solve"]
+__all__ = ["best_assignment", "scored_graph", "solve"]
 
 
 def solve(
@@ -64,14 +67,14 @@ def solve(
     if not finite:
         additionals = forget_unused(factors, scores, additionals)
         eta, eta_v = part.of_graph(scores), part.by_bucket(additionals, factors)
-        bad = non_finite_components(layout, factors, scores, additionals)
+        bad = _non_finite_components(layout, factors, scores, additionals)
         eta = np.where(bad[part.component], 0.0, eta)
         eta_v = np.where(bad[part.additional_component], 0.0, eta_v)
     if not options.quadratic:
         eta, eta_v, _ = bring_near(part, eta, eta_v)
     start = None if warm is None else warm.of_part(layout)
     solved = engine.solve(part, eta, eta_v, bad, options, start)
-    if not isinstance(engine, CompiledEngine):
+    if not isinstance(engine, CompiledEngine | SharedEngine):
         check_solved(engine, part, solved, bad)
     solution = _gather(layout, factors, scores, additionals, solved, options.threads)
     if not finite:
@@ -84,7 +87,45 @@ def solve(
     return solution
 
 
-def non_finite_components(
+def best_assignment(
+    decoder: Decoder,
+    graph: ScoredGraph,
+    solver: str,
+    limits: SearchLimits,
+    relax: Callable[[], Solution],
+    latest: Solution | Assignment | None,
+) -> Assignment:
+    """Return the best assignment that a decoder finds.
+
+    Parameters
+    ----------
+    decoder, graph, solver, limits
+        What finds it, of what, by which solver, and when to stop.
+    relax
+        Solves LP-MAP.
+    latest
+        What was found of the same scores before: the bound of a relaxation holds.
+    """
+    found = decoder.best(graph, solver, limits, lambda: relax().relaxation)
+    if isinstance(latest, Solution) and latest.is_linear and not found.proved.all():
+        known = latest.objective + latest.gap
+        lower = known < found.bound
+        found.bound = np.where(lower, np.maximum(known, found.score), found.bound)
+    return found
+
+
+def scored_graph(
+    layout: Layout,
+    factors: Sequence[Factor],
+    scores: FloatArray,
+    additionals: Sequence[FloatArray],
+) -> ScoredGraph:
+    """Return what a decoder is handed of a graph; the arguments are those of `solve`."""
+    bad = _non_finite_components(layout, factors, scores, additionals)
+    return ScoredGraph(layout, factors, scores, additionals, bad)
+
+
+def _non_finite_components(
     layout: Layout,
     factors: Sequence[Factor],
     scores: FloatArray,

@@ -1,1 +1,0 @@
-"""From a graph to one assignment: bounds, rounding, search."""

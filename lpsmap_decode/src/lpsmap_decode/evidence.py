@@ -1,0 +1,98 @@
+"""Graphs given evidence: each factor that looks at a known variable gets a copy of its own."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from lpsmap_core import Factor, Variables
+from lpsmap_core.api import BoolArray, Conditioned, FloatArray, broadcast, real_numbers
+
+__all__ = ["condition"]
+
+
+def condition(
+    graph: Any,
+    evidence: Sequence[tuple[Variables, npt.ArrayLike]],
+    scores: Sequence[Any],
+    additionals: Sequence[Any],
+    forbid: Callable[[Any, BoolArray], Any],
+) -> Conditioned:
+    """Return a graph given evidence; see `lpsmap_core.FactorGraph.condition`.
+
+    Parameters
+    ----------
+    graph
+        The graph.
+    evidence
+        Views of its variables, and what they are.
+    scores, additionals
+        Its scores as they are kept, by block of variables, and by factor.
+    forbid
+        What makes some scores of a block -inf.
+    """
+    known = _known(graph, evidence)
+    fixed, on = ~np.isnan(known), known == 1.0
+    inner, at = type(graph)(), 0
+    for block in scores:
+        shape = tuple(block.shape)
+        flags = fixed[at : at + int(np.prod(shape))].reshape(shape)
+        inner.variable_from(forbid(block, flags) if flags.any() else block)
+        at += flags.size
+    taken = [factor.links(fixed[factor.variables.index]) for factor in graph.factors]
+    n_own = sum(int(flags.sum()) for flags in taken)
+    own = np.empty(0, dtype=np.int64)
+    if n_own:
+        flat = next(block.reshape(-1) for block in scores if 0 not in block.shape)
+        alike = flat[np.zeros(n_own, dtype=np.int64)]  # of the same library and precision
+        own = inner.variable_from(forbid(alike, np.ones(n_own, dtype=bool))).index
+    found, at = {}, 0
+    for factor, flags, kept in zip(graph.factors, taken, additionals, strict=True):
+        number = int(flags.sum())
+        again = _over(factor, inner, flags, own[at : at + number], on)
+        again.additionals = kept
+        found[id(factor)] = factor, inner.add(again)
+        at += number
+    return Conditioned(inner, on, found)
+
+
+def _known(graph: Any, evidence: Sequence[tuple[Variables, npt.ArrayLike]]) -> FloatArray:
+    """Return 0 or 1 for every variable that is known, else NaN."""
+    known = np.full(graph.n_variables, np.nan)
+    for position, (view, given) in enumerate(evidence):
+        name = f"condition: evidence[{position}]"
+        if not isinstance(view, Variables) or view.graph is not graph:
+            raise ValueError(f"{name}: expected Variables of this graph, and what they are.")
+        values = broadcast(name, real_numbers(name, given).astype(np.float64), view.shape)
+        there = ~np.isnan(values)
+        values = np.where(view.negated, 1.0 - values, values)[there]
+        wrong = values[(values != 0.0) & (values != 1.0)]
+        if wrong.size:
+            raise ValueError(
+                f"{name} holds {wrong[0]:g}; expected 0, 1, or NaN for what is not known."
+            )
+        index = view.index[there]
+        before = known[index]
+        known[index] = values
+        if ((before == 1.0 - values) | (known[index] != values)).any():
+            raise ValueError(f"{name}: a variable is given as 0 and as 1; expected one of them.")
+    return known
+
+
+def _over(factor: Factor, graph: Any, flags: BoolArray, own: Any, on: BoolArray) -> Factor:
+    """Return a declaration over variables of another graph, some slots over its own."""
+    index, negated = factor.variables.index.copy(), factor.variables.negated
+    negated = negated ^ on[index]
+    if factor.keep is None:
+        index.reshape(-1)[flags] = own
+    else:
+        slots = index[factor.keep]
+        slots[flags] = own
+        index[factor.keep] = slots
+    again = copy.copy(factor)
+    again.variables = Variables(graph, index, negated).without_ownership()
+    return again

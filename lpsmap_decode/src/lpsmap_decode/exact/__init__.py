@@ -1,0 +1,1 @@
+"""From a relaxed solution to the best assignment: bounds, rounding, search."""

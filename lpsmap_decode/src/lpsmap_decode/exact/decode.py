@@ -1,0 +1,82 @@
+"""From a relaxed solution to an assignment of all variables, and what is proved of it."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from lpsmap_core import Assignment, Deadline, SolvedGraph
+from lpsmap_core.api import (
+    BoolArray,
+    FloatArray,
+    Relaxation,
+    SearchLimits,
+    Watch,
+    bring_near,
+    scored_assignment,
+)
+from lpsmap_decode.exact.component_search import decode_part
+from lpsmap_decode.exact.far_scores import as_given
+
+__all__ = ["decode"]
+
+GRACE = 0.1
+"""Seconds for one look at every component that has no assignment yet when the time is up."""
+
+
+def decode(relaxation: Relaxation, limits: SearchLimits) -> Assignment:
+    """Round a relaxed solution, and search where that is not proved to be the best."""
+    graph, values, solved = relaxation
+    part, bad = graph.layout.part, graph.non_finite
+    given = eta, eta_v = graph.of_part()
+    eta, eta_v, far = bring_near(part, eta, eta_v)
+    means = np.where(bad[part.component], 0.0, values[part.variables])
+    chosen = (means > 0.5) & ~np.isneginf(eta)
+    linear = solved.quadratic == 0.0
+    with Watch():
+        bound = np.where(bad, np.nan, _bounds_of(solved, bad))
+        if not linear:  # which solved the scores as they were given
+            bound[far] = np.inf
+        score, v = scored_assignment(part, eta, eta_v, chosen)
+    until = Deadline(GRACE) if limits.deadline.left < GRACE else limits.deadline
+    with Watch(within=until):
+        start = solved.end if linear else lambda: None
+        found = decode_part(part, eta, eta_v, chosen, score, bound, limits, start)
+    if (found.chosen != chosen).any():
+        with Watch():  # whatever was searched, the factors' own oracles have the last word
+            score, v = scored_assignment(part, eta, eta_v, found.chosen)
+    score = np.where(bad | np.isneginf(found.score), -np.inf, score)
+    score, bound = as_given(part, given, far, found.chosen, v, score, found.bound, limits.gap)
+    assigned = np.where(graph.scores > 0.0, 1.0, 0.0)  # of variables in no factor
+    assigned[part.variables] = np.where((score > -np.inf)[part.component], found.chosen, np.nan)
+    return Assignment(
+        layout=graph.layout,
+        factors=graph.factors,
+        scores=graph.scores,
+        additional_scores=graph.additional_scores,
+        values=assigned,
+        additionals=part.by_declaration(v, graph.factors),
+        score=score,
+        bound=np.maximum(bound, score),
+        n_nodes=found.n_nodes,
+        gap=limits.gap,
+        interrupted=found.interrupted or limits.deadline.cut,
+    )
+
+
+def _bounds_of(solved: SolvedGraph, bad: BoolArray) -> FloatArray:
+    """Return what no assignment scores more than, by component; `bad` ones may have any.
+
+    Raises
+    ------
+    RuntimeError
+        If the engine returned something else.
+    """
+    bound = np.asarray(solved.assignment_bound(), dtype=np.float64)
+    if bound.shape != bad.shape or (np.isnan(bound) & ~bad).any():
+        name = f"{type(solved).__module__}.{type(solved).__qualname__}"
+        raise RuntimeError(
+            f"{name}.assignment_bound returned {bound!r:.80}; expected {len(bad)} numbers, inf "
+            "where nothing is known. This is a fault of the engine, not "
+            "of the scores: tell its author, and solve with engine='auto'."
+        )
+    return bound

@@ -1,0 +1,147 @@
+"""Assignments near marginals, by the factors' own oracles.
+
+One rounds the marginals. The others have a type's factors choose the structures that are nearest to
+them. Where other factors do not allow these, they say what they would rather have, and the first
+choose again, until all agree or it takes too long. If nothing is allowed, all factors that bound
+counts choose together: the rows and columns of a matching never come to agree one by one.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+
+import numpy as np
+
+from lpsmap_core.api import (
+    FOUND,
+    BoolArray,
+    Bucket,
+    CountProgram,
+    FloatArray,
+    Part,
+    best_additionals,
+    best_obeying,
+    best_vertex,
+    scored_assignment,
+)
+
+__all__ = ["round_towards"]
+
+REPAIRS, STEP = 20, 0.2
+"""How often factors choose again, and by how much marginals move towards what others want."""
+
+MOST_COUNTED = 2000
+"""Variables of a component whose counts choose together."""
+
+
+def round_towards(
+    part: Part, eta: FloatArray, eta_v: FloatArray, towards: FloatArray, patience: float
+) -> tuple[BoolArray, FloatArray]:
+    """Return for each copy of a component the best assignment met, and its score.
+
+    Parameters
+    ----------
+    part
+        The copies.
+    eta
+        Scores of one copy's variables.
+    eta_v
+        Scores of the additionals of all copies; ``-inf`` forbids.
+    towards
+        (n_copies, n_variables) marginals less 1/2; infinite for variables that are decided.
+    patience
+        Seconds for which to go on if none is allowed.
+    """
+    best, begin = towards > 0.0, time.monotonic()
+    best_scores, _ = scored_assignment(part, eta, eta_v, best)
+    for b, bucket in enumerate(part.buckets):
+        count = np.bincount(bucket.variable)
+        if 2 * bucket.n_links < towards.size or (count > 1).any():
+            continue  # it says little of the others, or nothing certain
+        pushed = towards
+        for _ in range(REPAIRS):
+            near = best.copy()
+            near.reshape(-1)[bucket.variable] = _nearest(part, b, eta_v, pushed) != bucket.negated
+            scores, _ = scored_assignment(part, eta, eta_v, near)
+            better = scores > best_scores
+            best = np.where(better[:, None], near, best)
+            best_scores = np.where(better, scores, best_scores)
+            if (best_scores > -np.inf).any() or time.monotonic() - begin >= patience:
+                break
+            pushed = pushed + STEP * _complaints(part, b, eta_v, near, pushed)
+    if patience > 0.0 and not (best_scores > -np.inf).any():
+        best[0] = _counted_together(part, towards)
+        best_scores, _ = scored_assignment(part, eta, eta_v, best)
+    return best, best_scores
+
+
+def _nearest(part: Part, b: int, eta_v: FloatArray, towards: FloatArray) -> BoolArray:
+    """Return which slots are on in the structures of a bucket that are nearest to marginals."""
+    bucket: Bucket = part.buckets[b]
+    slots = np.where(bucket.negated, -1.0, 1.0) * towards.reshape(-1)[bucket.variable]
+    barred = np.isneginf(eta_v[part.additionals_of(b)])
+    none = np.zeros(bucket.n_additionals)
+    w, _ = best_obeying(bucket, slots, none, barred)
+    found: BoolArray = w > 0.5
+    return found
+
+
+def _counted_together(part: Part, towards: FloatArray) -> BoolArray:
+    """Return what is nearest to the first copy's marginals for all its factors that bound counts.
+
+    Their program has no other vertices where they are rows and columns, or intervals, or a tree.
+    """
+    (n_copies, n), some = towards.shape, [b for b in part.buckets if b.type.count_bounds]
+    x = np.where(towards[0] > 0.0, 1.0, 0.0)
+    if some and n <= MOST_COUNTED:
+        program = _count_program(some, n_copies, towards[0])
+        vertex = np.empty(n)
+        if best_vertex(program, vertex, np.zeros(len(program.low))) == FOUND:
+            x = vertex
+    nearest: BoolArray = x > 0.5
+    return nearest
+
+
+def _count_program(buckets: Sequence[Bucket], n_copies: int, eta: FloatArray) -> CountProgram:
+    """Return the program of the first copy's factors in buckets whose types bound counts."""
+    variable, negated, arity, bounds = [], [], [], []
+    for bucket in buckets:
+        one = bucket.select(np.arange(bucket.n_factors // n_copies))
+        low_and_high, of_slot = np.empty((2, one.n_factors)), np.diff(one.offsets)
+        low_and_high[0], low_and_high[1] = one.type.count_bounds(one.factors)  # type: ignore[misc]
+        owner = np.repeat(np.arange(one.n_factors), of_slot)
+        bounds.append(low_and_high - np.bincount(owner, one.negated, minlength=one.n_factors))
+        variable.append(one.variable)
+        negated.append(one.negated)
+        arity.append(of_slot)
+    ends = np.cumsum(np.concatenate(arity))
+    low, high = np.concatenate(bounds, axis=1)
+    return CountProgram(
+        eta=eta,
+        first=0,
+        variable=np.concatenate(variable),
+        negated=np.concatenate(negated),
+        begin=ends - np.concatenate(arity),
+        end=ends,
+        low=low,
+        high=high,
+    )
+
+
+def _complaints(
+    part: Part, leading: int, eta_v: FloatArray, chosen: BoolArray, towards: FloatArray
+) -> FloatArray:
+    """Return where factors of other buckets that do not allow an assignment want it to move to."""
+    allowed, _ = best_additionals(part, eta_v, chosen.reshape(-1))
+    wish, first = np.zeros(chosen.size), 0
+    for b, bucket in enumerate(part.buckets):
+        wrong = ~allowed[first : first + bucket.n_factors]
+        first += bucket.n_factors
+        if b == leading or not wrong.any():
+            continue
+        of_slot = np.repeat(wrong, np.diff(bucket.offsets))
+        variable = bucket.variable[of_slot]
+        wanted = (_nearest(part, b, eta_v, towards) != bucket.negated)[of_slot]
+        np.add.at(wish, variable, wanted * 1.0 - chosen.reshape(-1)[variable])
+    return wish.reshape(chosen.shape)

@@ -1,0 +1,355 @@
+"""The best assignment of a network by elimination of its nodes, one after the other.
+
+All tables over a node are joined, and the best of its states found for every choice of the others':
+a table over these, which takes their place. Going back, every node takes the state that was best
+(nonserial dynamic programming, Bertele & Brioschi 1972; bucket elimination, Dechter 1999). It takes
+as many steps as the joined tables have entries, which the order decides: that of least fill, or
+from one end of the graph to the other (Cuthill & McKee 1969), whichever is cheaper.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from lpsmap_core import interrupted, kernel, leaf
+from lpsmap_core.api import BoolArray, FloatArray, IntArray
+from lpsmap_decode.networks.network import Network
+
+__all__ = ["MOST_NODES", "MOST_STATES", "Order", "eliminate", "elimination_order", "least_fill"]
+
+Bytes = npt.NDArray[np.uint8]
+
+MOST_NODES = 5_000
+"""Nodes of networks that are looked at as a square table of who is next to whom."""
+
+MOST_STATES = 256
+"""Of a node that can be eliminated."""
+
+INNER = 256
+"""Entries of a joined table that are worked on at a time."""
+
+
+class Order(NamedTuple):
+    """In which order nodes are eliminated."""
+
+    nodes: IntArray
+    cost: float
+    """Entries of all joined tables; infinite above the limit."""
+
+
+def elimination_order(network: Network, limit: float) -> Order:
+    """Return the cheaper of two orders, of infinite cost if both are above the limit.
+
+    Or if there are more than `MOST_NODES`, or no time to find one.
+    """
+    if len(network.n_states) > MOST_NODES:
+        return Order(np.arange(len(network.n_states)), np.inf)
+    neighbours = _neighbours(network)
+    by_fill, cost = least_fill(network.n_states, neighbours.copy(), limit)
+    across = _across(neighbours)
+    other = _cost(network.n_states, neighbours, across, min(cost, limit))
+    return Order(across, other) if other < cost else Order(by_fill, cost)
+
+
+def _neighbours(network: Network) -> BoolArray:
+    """Return which nodes are in a table together."""
+    n = len(network.n_states)
+    found = np.zeros((n, n), dtype=bool)
+    sizes = np.diff(network.scope_offsets)
+    for back in range(1, int(sizes.max(initial=0))):
+        one = np.flatnonzero(network.table[back:] == network.table[:-back])
+        found[network.scope[one], network.scope[one + back]] = True
+    return found | found.T
+
+
+@kernel
+def _live_neighbours(node: int, neighbours: BoolArray, gone: BoolArray, found: IntArray) -> int:
+    """Write the neighbours of a node that are still there; return their number."""
+    n = 0
+    for j in range(len(gone)):
+        if neighbours[node, j] and not gone[j]:
+            found[n] = j
+            n += 1
+    return n
+
+
+@kernel
+def least_fill(n_states: IntArray, neighbours: BoolArray, limit: float) -> tuple[IntArray, float]:
+    """Return the order that each time joins the fewest nodes which were not, and its cost.
+
+    That is infinite above the limit, or where it was interrupted. Overwrites `neighbours`.
+    """
+    n = len(n_states)
+    gone, stale = np.zeros(n, dtype=np.bool_), np.ones(n, dtype=np.bool_)
+    near, fill, order = np.empty(n, np.int64), np.empty(n, np.int64), np.empty(n, np.int64)
+    cost = 0.0
+    for t in range(n):
+        node = -1
+        for i in range(n):
+            if gone[i]:
+                continue
+            if stale[i]:
+                k, fill[i], stale[i] = _live_neighbours(i, neighbours, gone, near), 0, False
+                for a in range(k):
+                    for b in range(a):
+                        fill[i] += not neighbours[near[a], near[b]]
+                if interrupted():
+                    return order, np.inf
+            if node < 0 or fill[i] < fill[node]:
+                node = i
+        k, size = _live_neighbours(node, neighbours, gone, near), float(n_states[node])
+        for j in near[:k]:
+            size *= n_states[j]
+        cost += size
+        if cost > limit:
+            return order, np.inf
+        order[t], gone[node] = node, True
+        for a in range(k):
+            if interrupted():
+                return order, np.inf
+            stale[near[a]] = True
+            for b in range(a):
+                if neighbours[near[a], near[b]]:
+                    continue
+                neighbours[near[a], near[b]] = neighbours[near[b], near[a]] = True
+                for j in range(n):
+                    stale[j] |= neighbours[j, near[a]] and neighbours[j, near[b]]
+    return order, cost
+
+
+@kernel
+def _across(neighbours: BoolArray) -> IntArray:
+    """Return the nodes by their distance from one that is far out, neighbours of few first."""
+    n = len(neighbours)
+    order, degree = np.empty(n, dtype=np.int64), neighbours.sum(axis=1)
+    start = 0
+    for _ in range(3):  # from anywhere, from the far end, and from the end opposite
+        seen, n_seen, head = np.zeros(n, dtype=np.bool_), 0, 0
+        for root in range(-1, n):
+            root = start if root < 0 else root
+            if seen[root]:
+                continue
+            order[n_seen], seen[root] = root, True
+            n_seen += 1
+            while head < n_seen:
+                node, fresh = order[head], n_seen
+                head += 1
+                for j in range(n):
+                    if neighbours[node, j] and not seen[j]:
+                        seen[j] = True
+                        at = n_seen
+                        while at > fresh and degree[order[at - 1]] > degree[j]:
+                            order[at] = order[at - 1]
+                            at -= 1
+                        order[at] = j
+                        n_seen += 1
+        start = order[n - 1]
+    return order
+
+
+@kernel
+def _cost(n_states: IntArray, neighbours: BoolArray, order: IntArray, limit: float) -> float:
+    """Return what an order costs; infinite above the limit, or where it was interrupted.
+
+    Overwrites `neighbours`.
+    """
+    n, cost = len(order), 0.0
+    gone, near = np.zeros(n, dtype=np.bool_), np.empty(n, np.int64)
+    for node in order:
+        k, size = _live_neighbours(node, neighbours, gone, near), float(n_states[node])
+        for j in near[:k]:
+            size *= n_states[j]
+        cost += size
+        if cost > limit or interrupted():
+            return np.inf
+        gone[node] = True
+        for a in range(k):
+            for b in range(a):
+                neighbours[near[a], near[b]] = neighbours[near[b], near[a]] = True
+    return cost
+
+
+@leaf
+def _bits(n_states: int) -> int:
+    """Return in how many bits a state is kept, a divisor of 8."""
+    if n_states > 256:
+        return 0
+    return 1 if n_states <= 2 else 2 if n_states <= 4 else 4 if n_states <= 16 else 8
+
+
+@kernel
+def _strides(
+    node: int, scope: IntArray, n_states: IntArray, others: IntArray, strides: IntArray
+) -> None:
+    """Write by how much an entry moves with each of the others' states, and with the node's."""
+    stride = 1
+    strides[:] = 0
+    for p in range(len(scope) - 1, -1, -1):
+        if scope[p] == node:
+            strides[len(others)] = stride
+        else:
+            for d in range(len(others)):
+                if others[d] == scope[p]:
+                    strides[d] = stride
+        stride *= n_states[scope[p]]
+
+
+@kernel
+def _join(
+    own: FloatArray,
+    tables: list[FloatArray],
+    strides: IntArray,
+    sizes: IntArray,
+    best: FloatArray,
+    choice: Bytes,
+) -> None:
+    """Write the best over a node's states for every choice of the others', and which it was.
+
+    Parameters
+    ----------
+    own
+        Scores of the node's states.
+    tables
+        All tables over it.
+    strides
+        (tables, others + 1) see `_strides`.
+    sizes
+        Numbers of the others' states.
+    best, choice
+        The result, an entry for each choice of the others', of which the last is the fastest.
+    """
+    n, k, m = len(tables), len(own), len(sizes)
+    cut, inner = m, 1
+    while cut > 0 and inner * sizes[cut - 1] <= INNER:
+        cut -= 1
+        inner *= sizes[cut]
+    away = np.zeros((n, inner), dtype=np.int64)
+    for t in range(n):
+        block = 1
+        for d in range(m - 1, cut - 1, -1):
+            for e in range(block * sizes[d] - 1, -1, -1):
+                away[t, e] = away[t, e % block] + (e // block) * strides[t, d]
+            block *= sizes[d]
+    state, begin = np.zeros(m, dtype=np.int64), np.zeros(n, dtype=np.int64)
+    score, most, arg = np.empty(inner), np.empty(inner), np.zeros(inner, dtype=np.uint8)
+    per = np.uint64(8 // _bits(k))
+    for at in range(np.uint64(0), np.uint64(len(best)), np.uint64(inner)):
+        for x in range(k):
+            score[:] = own[x]
+            for t in range(n):
+                table, here = tables[t], begin[t] + x * strides[t, m]
+                for e in range(inner):
+                    score[e] += table[np.uint64(here + away[t, e])]
+            for e in range(inner):
+                better = x == 0 or score[e] > most[e]
+                arg[e] = x if better else arg[e]
+                most[e] = score[e] if better else most[e]
+        for e in range(np.uint64(inner)):
+            best[at + e] = most[e]
+            here = (at + e) // per
+            choice[here] |= arg[e] << np.uint8((at + e) % per * (np.uint64(8) // per))
+        for d in range(cut - 1, -1, -1):
+            state[d] += 1
+            for t in range(n):
+                begin[t] += strides[t, d]
+            if state[d] < sizes[d]:
+                break
+            for t in range(n):
+                begin[t] -= strides[t, d] * sizes[d]
+            state[d] = 0
+        if interrupted():
+            return
+
+
+@kernel
+def eliminate(
+    n_states: IntArray,
+    first_state: IntArray,
+    scope_offsets: IntArray,
+    scope: IntArray,
+    table_offsets: IntArray,
+    states: FloatArray,
+    entries: FloatArray,
+    order: IntArray,
+    chosen: IntArray,
+) -> float:
+    """Write the best assignment's states, and return its score; NaN if it was interrupted.
+
+    Parameters
+    ----------
+    n_states, first_state, scope_offsets, scope, table_offsets
+        As in `Network`; of nodes of up to `MOST_STATES` states.
+    states, entries
+        Scores of its states and of its tables' entries, finite or ``-inf``.
+    order
+        Of its nodes.
+    chosen
+        The result, one state a node.
+    """
+    n = len(order)
+    position, n_tables = np.empty(n, dtype=np.int64), len(scope_offsets) - 1
+    for t in range(n):
+        position[order[t]] = t
+    scopes = [scope[scope_offsets[f] : scope_offsets[f + 1]] for f in range(n_tables)]
+    tables = [entries[table_offsets[f] : table_offsets[f + 1]] for f in range(n_tables)]
+    head, following = np.full(n, -1), np.full(n_tables + n, -1)
+    for f in range(n_tables):
+        soonest = position[scopes[f]].min()
+        following[f], head[order[soonest]] = head[order[soonest]], f
+    choices = [np.empty(0, dtype=np.uint8) for _ in range(0)]
+    total, met = 0.0, np.full(n, -1)
+    for t in range(n):
+        node, m, mine, f = order[t], 0, [0 for _ in range(0)], head[order[t]]
+        others = np.empty(n, dtype=np.int64)
+        while f >= 0:
+            mine.append(f)
+            for j in scopes[f]:
+                if j != node and met[j] != t:
+                    met[j], others[m] = t, j
+                    m += 1
+            f = following[f]
+        others = others[:m][np.argsort(-position[others[:m]])]  # the next to go is the fastest
+        sizes = n_states[others]
+        size = np.prod(sizes)
+        strides = np.empty((len(mine), m + 1), dtype=np.int64)
+        for a in range(len(mine)):
+            _strides(node, scopes[mine[a]], n_states, others, strides[a])
+        best = np.empty(size)
+        choice = np.zeros(size * _bits(n_states[node]) // 8 + 1, dtype=np.uint8)
+        own = states[first_state[node] : first_state[node + 1]]
+        _join(own, [tables[a] for a in mine], strides, sizes, best, choice)
+        for a in mine:
+            tables[a] = tables[a][:0].copy()  # frees the memory of what was joined
+        if interrupted():
+            return np.nan
+        scopes.append(others)
+        tables.append(best)
+        choices.append(choice)
+        if m == 0:
+            total += best[0]
+        else:
+            soonest = others[m - 1]
+            following[n_tables + t], head[soonest] = head[soonest], n_tables + t
+    _go_back(order, n_states, scopes[n_tables:], choices, chosen)
+    return total
+
+
+@kernel
+def _go_back(
+    order: IntArray,
+    n_states: IntArray,
+    scopes: list[IntArray],
+    choices: list[Bytes],
+    chosen: IntArray,
+) -> None:
+    """Write every node's best state, the last one's first."""
+    for t in range(len(order) - 1, -1, -1):
+        entry = 0
+        for j in scopes[t]:
+            entry = entry * n_states[j] + chosen[j]
+        bits = _bits(n_states[order[t]])
+        per = 8 // bits
+        chosen[order[t]] = (choices[t][entry // per] >> (entry % per * bits)) & ((1 << bits) - 1)

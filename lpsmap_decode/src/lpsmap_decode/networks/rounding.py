@@ -1,0 +1,204 @@
+"""From beliefs to answers: one state a node, or even shares of its best states."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from lpsmap_core import leaf
+from lpsmap_core.api import FloatArray, IntArray
+from lpsmap_decode.networks.messages import Potentials, Shares, count_up
+from lpsmap_decode.networks.network import Network
+
+__all__ = ["assignment_score", "round_beliefs", "share_ties", "shares_score", "split_pair"]
+__all__ += ["write_entries"]
+
+TWO, FOUR = 2, 4
+
+
+@leaf
+def round_beliefs(
+    begin: int,
+    end: int,
+    network: Network,
+    given: Potentials,
+    shares: Shares,
+    chosen: IntArray,
+    scores: FloatArray,
+    state: IntArray,
+) -> None:
+    """Choose states one node after the other, given those before and the messages of those after.
+
+    After a backward pass, as Kolmogorov (2006, section 2.3) does. `scores` is memory for
+    twice the largest number of states.
+    """
+    at, scope, first_state = network.message_offsets, network.scope, network.first_state
+    for i in range(begin, end):
+        k = network.n_states[i]
+        for x in range(k):
+            scores[x] = given.states[first_state[i] + x] + given.closed[first_state[i] + x]
+        for place in network.places[network.place_offsets[i] : network.place_offsets[i + 1]]:
+            f = network.table[place]
+            if network.first[f] == i:
+                for x in range(k):
+                    scores[x] += shares.marginals[at[place] + x]
+                continue
+            lo, hi = network.scope_offsets[f], network.scope_offsets[f + 1]
+            if hi - lo == TWO:
+                _add_chosen(place, lo + hi - 1 - place, network, given, chosen, scores)
+                continue
+            for x in range(k):
+                scores[k + x] = -np.inf
+            state[: hi - lo] = 0
+            for e in range(network.table_offsets[f], network.table_offsets[f + 1]):
+                score, fits, mine = given.entries[e], True, k + state[place - lo]
+                for p in range(lo, hi):
+                    j, y = scope[p], state[p - lo]
+                    if j < i:
+                        fits &= chosen[j] == y
+                    elif j > i:
+                        score += shares.messages[at[p] + y] + given.closed[first_state[j] + y]
+                scores[mine] = max(scores[mine], score) if fits else scores[mine]
+                count_up(network, lo, hi, state)
+            for x in range(k):
+                scores[x] += scores[k + x]
+        best, chosen[i] = -np.inf, 0
+        for x in range(k):
+            if scores[x] > best:
+                best, chosen[i] = scores[x], x
+
+
+@leaf
+def _add_chosen(
+    place: int,
+    other: int,
+    network: Network,
+    given: Potentials,
+    chosen: IntArray,
+    scores: FloatArray,
+) -> None:
+    """Add to a node's scores what a pair scores with the other node's state as it is chosen."""
+    j, k = network.scope[other], network.n_states[network.scope[place]]
+    e, y, n_other = network.table_offsets[network.table[place]], chosen[j], network.n_states[j]
+    if place < other:
+        for x in range(k):
+            scores[x] += given.entries[e + x * n_other + y]
+    else:
+        for x in range(k):
+            scores[x] += given.entries[e + y * k + x]
+
+
+@leaf
+def assignment_score(
+    begin: int, end: int, network: Network, given: Potentials, chosen: IntArray
+) -> float:
+    """Return what the states chosen for the nodes `begin` to ``end - 1`` score."""
+    total = 0.0
+    for i in range(begin, end):
+        total += given.states[network.first_state[i] + chosen[i]]
+        for place in network.places[network.place_offsets[i] : network.place_offsets[i + 1]]:
+            f = network.table[place]
+            lo, hi = network.scope_offsets[f], network.scope_offsets[f + 1]
+            if network.scope[lo] != i:
+                continue
+            e = 0
+            for p in range(lo, hi):
+                j = network.scope[p]
+                e = e * network.n_states[j] + chosen[j]
+            total += given.entries[network.table_offsets[f] + e]
+    return total
+
+
+@leaf
+def share_ties(
+    begin: int,
+    end: int,
+    network: Network,
+    given: Potentials,
+    shares: Shares,
+    tied: float,
+    marginals: FloatArray,
+) -> bool:
+    """Write marginals that give every node's best states equal shares; return whether any tie.
+
+    Those do whose beliefs differ by `tied` at most, relative to the best one.
+    """
+    any_tie = False
+    for i in range(begin, end):
+        first, last, most, n = network.first_state[i], network.first_state[i + 1], -np.inf, 0.0
+        for s in range(first, last):
+            most = max(most, shares.beliefs[s] + given.closed[s])
+        least = most - tied * max(1.0, abs(most))
+        for s in range(first, last):
+            marginals[s] = 1.0 if shares.beliefs[s] + given.closed[s] >= least else 0.0
+            n += marginals[s]
+        any_tie |= n > 1.0
+        for s in range(first, last):
+            marginals[s] /= n
+    return any_tie
+
+
+@leaf
+def split_pair(f: int, network: Network, given: Potentials, marginals: FloatArray) -> float:
+    """Return how much of the last entry of a pair of binary nodes fits their marginals best.
+
+    The other three follow; what the pair scores is linear in it.
+    """
+    p, e = network.scope_offsets[f], network.table_offsets[f]
+    a = marginals[network.first_state[network.scope[p]] + 1]
+    b = marginals[network.first_state[network.scope[p + 1]] + 1]
+    gain = given.entries[e] - given.entries[e + 1] - given.entries[e + 2] + given.entries[e + 3]
+    both: float = min(a, b) if gain > 0.0 else max(0.0, a + b - 1.0)
+    return both
+
+
+@leaf
+def write_entries(
+    network: Network, given: Potentials, marginals: FloatArray, entries: FloatArray
+) -> None:
+    """Write the marginals of all tables' entries, where nodes have whole or tied marginals.
+
+    Tied ones are split only in pairs of binary nodes; elsewhere those of whole nodes are right.
+    """
+    for f in range(len(network.scope_offsets) - 1):
+        lo, hi = network.scope_offsets[f], network.scope_offsets[f + 1]
+        first, last = network.table_offsets[f], network.table_offsets[f + 1]
+        if hi - lo == TWO and last - first == FOUR and network.n_states[network.scope[lo]] == TWO:
+            a = marginals[network.first_state[network.scope[lo]] + 1]
+            b = marginals[network.first_state[network.scope[lo + 1]] + 1]
+            both = split_pair(f, network, given, marginals)
+            entries[first], entries[first + 1] = 1.0 - a - b + both, b - both
+            entries[first + 2], entries[first + 3] = a - both, both
+            continue
+        entries[first:last] = 1.0
+        stride = last - first
+        for p in range(lo, hi):
+            i = network.scope[p]
+            k, stride = network.n_states[i], stride // network.n_states[i]
+            for e in range(last - first):
+                entries[first + e] *= marginals[network.first_state[i] + e // stride % k]
+
+
+@leaf
+def shares_score(
+    begin: int, end: int, network: Network, given: Potentials, marginals: FloatArray
+) -> float:
+    """Return what marginals of the nodes `begin` to ``end - 1`` score; all tables are pairs of two.
+
+    Nothing that outweighs all else is part of it, unless the score is as low.
+    """
+    total = 0.0
+    for i in range(begin, end):
+        for s in range(network.first_state[i], network.first_state[i + 1]):
+            if marginals[s] > 0.0:
+                total += marginals[s] * given.states[s]
+        for place in network.places[network.place_offsets[i] : network.place_offsets[i + 1]]:
+            f = network.table[place]
+            p, e = network.scope_offsets[f], network.table_offsets[f]
+            if p != place:
+                continue
+            both = split_pair(f, network, given, marginals)
+            a = marginals[network.first_state[i] + 1]
+            b = marginals[network.first_state[network.scope[p + 1]] + 1]
+            total += (1.0 - a - b + both) * given.entries[e] + (b - both) * given.entries[e + 1]
+            total += (a - both) * given.entries[e + 2] + both * given.entries[e + 3]
+    return total

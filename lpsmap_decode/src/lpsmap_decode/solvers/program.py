@@ -1,0 +1,267 @@
+"""Graphs as integer linear programs: what solvers of whole graphs are handed."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+
+from lpsmap_core import Factor
+from lpsmap_core.api import (
+    BoolArray,
+    FloatArray,
+    IntArray,
+    Layout,
+    LinearConstraints,
+    LinearlyConstrained,
+    Program,
+)
+
+__all__ = ["WithMasks", "masked_bound", "programs", "with_masks", "without_description"]
+
+DECISIVE = 4.0
+"""Negative scores so many times as large as the sum of all smaller magnitudes are masks: solvers,
+which compare up to tolerances, leave them out. Nothing with a mask is as good as all without."""
+
+
+def masked_bound(program: Program) -> float:
+    """Return what no assignment scores more than that uses a mask; ``-inf`` if there is none."""
+    if not program.masks.any():
+        return -np.inf
+    gains = program.scores[program.scores > 0.0].sum()
+    return float(gains + program.masks[program.masks < 0.0].max())
+
+
+def with_masks(program: Program) -> WithMasks | None:
+    """Return the program for who cannot do without masks; None if not just their number counts.
+
+    Its masks are as small as they can be to decide still, since others are compared with them.
+    """
+    there = program.masks < 0.0
+    size = float(-program.masks[there].max(initial=-np.inf))
+    rest = np.where(there, program.masks + size, program.scores)
+    spread = float(np.abs(rest).sum())
+    if not 0.5 * size > spread:
+        return None
+    counted = min(size, DECISIVE * max(spread, np.finfo(np.float64).tiny))
+    counting = dataclasses.replace(
+        program,
+        scores=np.where(there, rest - counted, rest),
+        upper=np.where(there, 1.0, program.upper),
+        masks=np.zeros(len(there)),
+    )
+    return WithMasks(counting, size, counted, spread)
+
+
+class WithMasks(NamedTuple):
+    """A program in which masks count less than they do, and all else as much as it does."""
+
+    program: Program
+    size: float
+    """What a mask counts, and what it counts in the program."""
+    counted: float
+    spread: float
+    """The magnitudes of all else, summed."""
+
+    def bound(self, bound: float) -> float:
+        """Return what assignments score at most that score so much at most in the program."""
+        if bound == -np.inf:
+            return bound
+        fewest = max(0.0, np.ceil((-self.spread - bound) / self.counted))
+        rounding = 4.0 * np.finfo(np.float64).eps * fewest * self.size
+        return float(bound - fewest * (self.size - self.counted) + rounding)
+
+
+@dataclass(frozen=True)
+class _Whole:
+    """The program of a whole graph, whose columns and rows are told apart by components."""
+
+    scores: FloatArray
+    upper: FloatArray
+    component: IntArray
+    n_plain: int
+    row: IntArray
+    column: IntArray
+    coefficient: FloatArray
+    low: FloatArray
+    high: FloatArray
+    row_component: IntArray
+
+
+def without_description(factors: Sequence[Factor]) -> list[str]:
+    """Return the names of the types that have no linear constraints."""
+    names = (type(f).__name__ for f in factors if not isinstance(f, LinearlyConstrained))
+    return list(dict.fromkeys(names))
+
+
+def programs(
+    layout: Layout,
+    factors: Sequence[Factor],
+    scores: FloatArray,
+    additional_scores: Sequence[FloatArray],
+    components: IntArray,
+) -> list[Program]:
+    """Return the programs of some components of a graph.
+
+    Parameters
+    ----------
+    layout, factors
+        The graph, all of whose types have linear constraints.
+    scores, additional_scores
+        Those of its variables, and of every declaration's additionals; ``-inf`` forbids.
+    components
+        Which components.
+    """
+    whole = _whole(layout, factors, scores, additional_scores)
+    columns, first_column = _grouped(whole.component, layout.n_components)
+    rows, first_row = _grouped(whole.row_component, layout.n_components)
+    entries, first_entry = _grouped(whole.row_component[whole.row], layout.n_components)
+    place = np.empty(len(whole.component), dtype=np.int64)
+    row_place = np.empty(len(whole.row_component), dtype=np.int64)
+    place[columns], row_place[rows] = np.arange(len(columns)), np.arange(len(rows))
+    found = []
+    for c in components.tolist():
+        mine, own = columns[first_column[c] : first_column[c + 1]], slice(*first_row[c : c + 2])
+        some = entries[first_entry[c] : first_entry[c + 1]]
+        variables = mine[mine < layout.n_variables]
+        kept, upper, masks = _without_masks(whole.scores[mine], whole.upper[mine])
+        row, column, coefficient = _summed(
+            row_place[whole.row[some]] - first_row[c],
+            place[whole.column[some]] - first_column[c],
+            whole.coefficient[some],
+            len(mine),
+        )
+        found.append(
+            Program(
+                variables=variables,
+                scores=kept,
+                upper=upper,
+                n_auxiliary=int((mine >= whole.n_plain).sum()),
+                row=row,
+                column=column,
+                coefficient=coefficient,
+                low=whole.low[rows[own]],
+                high=whole.high[rows[own]],
+                masks=masks,
+            )
+        )
+    return found
+
+
+def _whole(
+    layout: Layout,
+    factors: Sequence[Factor],
+    scores: FloatArray,
+    additional_scores: Sequence[FloatArray],
+) -> _Whole:
+    """Return the program of a graph: its variables, all additionals, all auxiliary columns."""
+    n = layout.n_variables
+    described = [_of_variables(factor) for factor in factors]
+    n_additionals = [f.n_factors * f.n_additionals for f in factors]
+    n_plain = n + sum(n_additionals)
+    n_columns = n_plain + sum(constraints.n_auxiliary for constraints, _ in described)
+    component = np.full(n_columns, -1)
+    component[:n] = layout.component
+    gains = [scores, *(x.reshape(-1) for x in additional_scores), np.zeros(n_columns - n_plain)]
+    row, column, at, auxiliary, first_row = [], [], n, n_plain, 0
+    for factor, (constraints, index), extra in zip(factors, described, n_additionals, strict=True):
+        owner = np.full(factor.n_factors, -1)
+        filled = np.diff(factor.offsets) > 0
+        owner[filled] = layout.component[index[factor.offsets[:-1][filled]]]
+        component[at : at + extra] = np.repeat(owner, factor.n_additionals)
+        ids = [index, np.arange(at, at + extra)]
+        ids.append(np.arange(auxiliary, auxiliary + constraints.n_auxiliary))
+        row.append(constraints.row + first_row)
+        column.append(np.concatenate(ids)[constraints.column])
+        at, auxiliary = at + extra, auxiliary + constraints.n_auxiliary
+        first_row += len(constraints.low)
+    rows, columns = np.concatenate([_NONE, *row]), np.concatenate([_NONE, *column])
+    row_component = _spread(rows, columns, component, first_row)
+    flat, forbidden = np.concatenate(gains), np.isneginf(np.concatenate(gains))
+    return _Whole(
+        scores=np.where(forbidden, 0.0, flat),
+        upper=np.where(forbidden, 0.0, 1.0),
+        component=component,
+        n_plain=n_plain,
+        row=rows,
+        column=columns,
+        coefficient=np.concatenate([np.empty(0), *(c.coefficient for c, _ in described)]),
+        low=np.concatenate([np.empty(0), *(c.low for c, _ in described)]),
+        high=np.concatenate([np.empty(0), *(c.high for c, _ in described)]),
+        row_component=row_component,
+    )
+
+
+_NONE = np.empty(0, dtype=np.int64)
+
+
+def _of_variables(factor: Factor) -> tuple[LinearConstraints, IntArray]:
+    """Return a declaration's constraints in terms of variables, and the variable of every slot.
+
+    A negated slot is 1 less its variable.
+    """
+    assert isinstance(factor, LinearlyConstrained)
+    given = factor.linear_constraints()
+    slots = np.zeros(
+        int(factor.offsets[-1]) + factor.n_factors * factor.n_additionals + given.n_auxiliary, bool
+    )
+    slots[: factor.offsets[-1]] = factor.links(factor.variables.negated)
+    flipped: BoolArray = slots[given.column]
+    shift = np.bincount(
+        given.row, np.where(flipped, given.coefficient, 0.0), minlength=len(given.low)
+    )
+    mirrored = LinearConstraints(
+        given.row,
+        given.column,
+        np.where(flipped, -given.coefficient, given.coefficient),
+        given.low - shift,
+        given.high - shift,
+        given.n_auxiliary,
+    )
+    return mirrored, factor.links(factor.variables.index)
+
+
+def _spread(rows: IntArray, columns: IntArray, component: IntArray, n_rows: int) -> IntArray:
+    """Return the component of every row, and write that of auxiliary columns."""
+    of_row = np.full(n_rows, -1)
+    while True:
+        np.maximum.at(of_row, rows, component[columns])
+        unknown = (component[columns] < 0) & (of_row[rows] >= 0)
+        if not unknown.any():
+            return of_row
+        component[columns[unknown]] = of_row[rows[unknown]]
+
+
+def _grouped(component: IntArray, n: int) -> tuple[IntArray, IntArray]:
+    """Return positions ordered by component, and where each component's begin among them."""
+    order = np.argsort(component, kind="stable")
+    order = order[np.searchsorted(component[order], 0) :]
+    return order, np.searchsorted(component[order], np.arange(n + 1))
+
+
+def _summed(
+    row: IntArray, column: IntArray, coefficient: FloatArray, n_columns: int
+) -> tuple[IntArray, IntArray, FloatArray]:
+    """Return entries row by row, one a place: a variable may be in several slots of a factor."""
+    places, which = np.unique(row * n_columns + column, return_inverse=True)
+    summed: FloatArray = np.bincount(which, coefficient, len(places)).astype(np.float64)
+    return places // n_columns, places % n_columns, summed
+
+
+def _without_masks(
+    scores: FloatArray, upper: FloatArray
+) -> tuple[FloatArray, FloatArray, FloatArray]:
+    """Forbid what is hugely negative beside all else, and return what that scores."""
+    magnitude = np.abs(scores)
+    order = np.argsort(magnitude, kind="stable")
+    smaller = np.append(0.0, np.cumsum(magnitude[order]))[:-1]
+    decisive = (smaller > 0.0) & (magnitude[order] > DECISIVE * smaller)
+    decisive[: np.flatnonzero(scores[order] > 0.0).max(initial=-1) + 1] = False
+    masks = np.zeros(len(scores))
+    first = np.flatnonzero(decisive)[:1]
+    if first.size:
+        masks[order[first[0] :]] = scores[order[first[0] :]]
+    return np.where(masks < 0.0, 0.0, scores), np.where(masks < 0.0, 0.0, upper), masks
