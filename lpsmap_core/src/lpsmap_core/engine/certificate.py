@@ -29,7 +29,6 @@ from lpsmap_core.kernels.arrays import BoolArray, FloatArray
 from lpsmap_core.kernels.interrupts import interruptible
 from lpsmap_core.layout.layout import Bucket
 from lpsmap_core.local.active.limits import AS_NEEDED
-from lpsmap_core.local.active.sets import ActiveSets
 from lpsmap_core.local.oracles import best_structures, with_finite_scores
 from lpsmap_core.local.solvers import local_solver
 
@@ -78,7 +77,7 @@ def check_optimality(state: PartState) -> Optimality:
     violation, size, squares = np.zeros(n), np.ones(n), np.zeros(n)
     for b, (bucket, solver) in enumerate(zip(part.buckets, state.solvers, strict=True)):
         links = part.links_of(b)
-        has_oracle = bucket.type.map_kernel is not None or isinstance(solver, ActiveSets)
+        has_oracle = bucket.type.map_kernel is not None or solver.lists_structures
         check = _ask_oracle if has_oracle or not quadratic else _project_again
         gaps, sizes, moves = check(state, b, a[links], forced[links])
         violation += sums(bucket.component, np.maximum(gaps, 0.0), n)
