@@ -231,8 +231,8 @@ def _best_structures(
 ) -> tuple[FloatArray, FloatArray]:
     """Return the best structures of some components' factors, dense, for scores of their slots.
 
-    Where no oracle solves, it is the solution of the local problem around the last one, which holds what
-    the best structure would add.
+    Of a solver that asks no oracle it is the solution of the local problem around the last one,
+    which holds what the best structure would add.
     """
     part, problem = state.part, state.problem
     slots, scores_v = _bounded(state, slots, scores_v)

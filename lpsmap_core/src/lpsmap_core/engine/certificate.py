@@ -183,7 +183,8 @@ def _project_again(
     solver.solve(rows, a, eta_v, best, best_v, AS_NEEDED)
     solver.raise_error()
     move = best - z
-    gains = _by_factor(bucket, (a - 0.5 * (best + z)) * move, eta_v * (best_v - v))
+    mean_slope = np.where(move != 0.0, a - 0.5 * (best + z), 0.0)  # infinite in forced slots
+    gains = _by_factor(bucket, mean_slope * move, eta_v * (best_v - v))
     slope = np.where(forced, 0.0, np.abs(a - z))
     sizes = _by_factor(bucket, slope * (best + z), np.abs(eta_v) * (best_v + v))
     return gains, sizes, _by_factor(bucket, move**2, np.zeros_like(v))

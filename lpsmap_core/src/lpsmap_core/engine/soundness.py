@@ -1,6 +1,6 @@
-"""What local solvers without an oracle wrote, looked at when a solve has ended.
+"""What local solvers wrote that ask no oracle, looked at when a solve has ended.
 
-Nothing else holds a closed form, or a type's own solver, to the box of its marginals: a wrong one would be a wrong answer
+Nothing else holds a closed form to the box of its marginals: a wrong one would be a wrong answer
 that counts as solved, and a number that is none would be passed on until the iterations run out.
 """
 

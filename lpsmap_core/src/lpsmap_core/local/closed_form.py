@@ -26,7 +26,7 @@ from lpsmap_core.kernels.records import Direction, Factors, LocalScores, LocalSo
 from lpsmap_core.layout.layout import Bucket
 from lpsmap_core.layout.ragged import ranges
 from lpsmap_core.local.forced import decide_rows
-from lpsmap_core.local.protocol import OWN_ARRAYS, Description, LocalSolver
+from lpsmap_core.local.protocol import OWN_ARRAYS, LocalSolver, SolverDescription
 from lpsmap_core.model.factor import Factor
 
 __all__ = ["ArrayForm", "CompiledForm"]
@@ -61,12 +61,12 @@ class CompiledForm(_ClosedForm):
         super().__init__(bucket, delta, barred)
 
     @classmethod
-    def describe(cls, factor_type: type[Factor]) -> Description:
+    def describe(cls, factor_type: type[Factor]) -> SolverDescription:
         """Return what `FactorGraph.plan` says of it."""
         project = factor_type.projection_kernel
         assert project is not None
         name = "closed form, compiled" if hasattr(project, "overloads") else "closed form, Python"
-        return Description(name, project, "kernels for whole buckets")
+        return SolverDescription(name, project, "kernels for whole buckets")
 
     def _write_record(self) -> None:
         project = address_of(self._project, "projection_kernel")
@@ -117,10 +117,10 @@ class ArrayForm(_ClosedForm):
         self._n_additionals = np.diff(bucket.additional_offsets)
 
     @classmethod
-    def describe(cls, factor_type: type[Factor]) -> Description:
+    def describe(cls, factor_type: type[Factor]) -> SolverDescription:
         """Return what `FactorGraph.plan` says of it."""
         function = factor_type.solve_sparsemap
-        return Description("closed form, array code", function, "array code, no kernels")
+        return SolverDescription("closed form, array code", function, "array code, no kernels")
 
     def solve(
         self,

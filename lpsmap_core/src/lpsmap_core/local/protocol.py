@@ -47,7 +47,7 @@ __all__ = [
     "OWN_ARRAYS",
     "RUNNING",
     "STALLED",
-    "Description",
+    "SolverDescription",
     "LocalSolver",
     "ask_solver",
     "multiply_by",
@@ -72,7 +72,7 @@ OWN_ARRAYS = OWN + 1
 and the first position that these may take."""
 
 
-class Description(NamedTuple):
+class SolverDescription(NamedTuple):
     """What `FactorGraph.plan` says of a solver."""
 
     name: str
@@ -128,6 +128,9 @@ class LocalSolver:
     function: ClassVar[str] = "local_solver"
     """What of the factor type an error about a wrong solution names."""
 
+    _own: ClassVar[int] = OWN_ARRAYS
+    """Where `own_arrays` begin in the record."""
+
     def __init__(self, bucket: Bucket, delta: FloatArray, barred: ByteArray | None = None) -> None:
         """Keep what the local problems are made of.
 
@@ -143,9 +146,9 @@ class LocalSolver:
             self._write_record()
 
     @classmethod
-    def describe(cls, factor_type: type[Factor]) -> Description:
+    def describe(cls, factor_type: type[Factor]) -> SolverDescription:
         """Return what `FactorGraph.plan` says of it."""
-        return Description(cls.__name__, cls.solve, "the type's own solver")
+        return SolverDescription(cls.__name__, cls.solve, "the type's own solver")
 
     def solve(
         self,
@@ -210,9 +213,9 @@ class LocalSolver:
         """Forget what an earlier solve of `rows` has found: other structures are allowed now."""
 
     def own_arrays(self) -> tuple[Any, ...]:
-        """Return the arrays that `own_integers` and `own_floats` read by their numbers, one axis each.
+        """Return the arrays that `own_integers` and `own_floats` read by their numbers.
 
-        They must stay where they are as long as the solver lives.
+        They have one axis each, and stay where they are as long as the solver lives.
         """
         return ()
 
@@ -246,6 +249,7 @@ class LocalSolver:
         record[CALL], record[FORBIDS], record[OWN] = self._callback.address, self.forbids, self._own
         if self.iterates:
             pack(record, STATUS, (self.status,))
+        self._check_kernels()
         (solve, multiply), *further = self.kernels or in_python
         record[SOLVE], record[JVP] = address_of(solve, "solve"), later(multiply, "jvp")
         for k, (solve, multiply) in enumerate(further):
@@ -255,7 +259,14 @@ class LocalSolver:
         if own:
             pack(record, self._own, own)
 
-    _own = OWN_ARRAYS
+    def _check_kernels(self) -> None:
+        """Raise unless `kernels` can be called by address."""
+        compiled = [hasattr(function, "overloads") for pair in self.kernels for function in pair]
+        if len(self.kernels) > 1 + MOST_FURTHER or not all(compiled):
+            raise TypeError(
+                f"{type(self).__name__}.kernels: got {self.kernels!r:.80}; expected up to "
+                f"{1 + MOST_FURTHER} pairs of functions that @kernel or @leaf has compiled."
+            )
 
     def _called(self, what: int, argument: int) -> None:
         """Do for a compiled loop what only Python can."""

@@ -104,8 +104,8 @@ def check_override_is_generic(factor: Factor, *, seed: int = 0, draws: int = DRA
             gain = float(problems.eta_v[extra] @ (found.v[extra] - generic.v[extra]))
             if error > EXACT * sizes[f] or abs(gain) > EXACT * sizes[f]:
                 raise broken(
-                    "a closed form or a local solver agrees with the generic active set on solve_map, "
-                    "because it is only a faster way to the same unique solution",
+                    "a closed form, or a local solver, agrees with the generic active set on "
+                    "solve_map, because it is only a faster way to the same unique solution",
                     f"{name}: z = {found.z[slots].tolist()}, v = {found.v[extra].tolist()}",
                     f"z = {generic.z[slots].tolist()}, v = {generic.v[extra].tolist()} (or a v of "
                     "equal score)",

@@ -10,7 +10,7 @@ weights move to the optimum of the set, and structures whose weight falls to zer
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -49,7 +49,7 @@ from lpsmap_core.local.active.steps import (
     solve_active_sets,
 )
 from lpsmap_core.local.active.ties import complete_faces
-from lpsmap_core.local.protocol import ANSWER, RUNNING, Description, LocalSolver
+from lpsmap_core.local.protocol import ANSWER, RUNNING, LocalSolver, SolverDescription
 from lpsmap_core.local.vertices import Vertices
 from lpsmap_core.model.factor import Factor
 
@@ -87,7 +87,7 @@ class ActiveSets(LocalSolver):
         For each additional, whether it is forbidden; without, no slot is forced either.
     """
 
-    kernels = ((solve_active_sets, multiply_active_sets),)
+    kernels: ClassVar[tuple[tuple[Any, Any], ...]] = ((solve_active_sets, multiply_active_sets),)
     vectorised = False
     iterates = True
     lists_structures = True
@@ -116,12 +116,12 @@ class ActiveSets(LocalSolver):
         super().__init__(bucket, delta, barred)
 
     @classmethod
-    def describe(cls, factor_type: type[Factor]) -> Description:
+    def describe(cls, factor_type: type[Factor]) -> SolverDescription:
         """Return what `FactorGraph.plan` says of it."""
         oracle = factor_type.map_kernel
         compiled = "compiled" if hasattr(oracle, "overloads") else "Python"
         function = oracle or factor_type.solve_map
-        return Description(f"active set, {compiled} oracle", function, "no closed form")
+        return SolverDescription(f"active set, {compiled} oracle", function, "no closed form")
 
     def complete_faces(
         self, rows: IntArray, a: FloatArray, eta_v: FloatArray, z: FloatArray
