@@ -147,7 +147,7 @@ class LocalSolver:
 
     @classmethod
     def describe(cls, factor_type: type[Factor]) -> SolverDescription:
-        """Return what `FactorGraph.plan` says of it."""
+        """Return what `FactorGraph.plan` says of it where it serves `factor_type`."""
         return SolverDescription(cls.__name__, cls.solve, "the type's own solver")
 
     def solve(
@@ -169,8 +169,8 @@ class LocalSolver:
             Scores of all slots and of all additionals. Those of forced slots are infinite;
             `make_finite` replaces them.
         z, v
-            Scaled marginals of the slots, and marginals of the additionals. When an iterative
-            solver is first called, `z` holds nothing of use.
+            Scaled marginals of the slots, and marginals of the additionals. What they hold before
+            is of no use.
         max_iterations
             A limit for solvers that iterate; 0 for as many as it takes, -1 for a few.
         """
@@ -182,9 +182,18 @@ class LocalSolver:
     def jvp(
         self, rows: IntArray, d_u: FloatArray, d_v: FloatArray, out_u: FloatArray, out_v: FloatArray
     ) -> None:
-        """Write the products of the local Jacobians of `rows` with ``(d_u, d_v)``.
+        """Write the products of the local Jacobians of `rows` with vectors.
 
         The Jacobians of ``(z, v)`` in ``(a, eta_v)``, on the faces that `solve` found last.
+
+        Parameters
+        ----------
+        rows
+            Numbers of factors.
+        d_u, d_v
+            The vectors: a number for every slot, and one for every additional.
+        out_u, out_v
+            The products, likewise; only entries of `rows` are written.
         """
         if not self.kernels:
             raise NotImplementedError
@@ -193,20 +202,20 @@ class LocalSolver:
     def complete_faces(
         self, rows: IntArray, a: FloatArray, eta_v: FloatArray, z: FloatArray
     ) -> None:
-        """Prepare solved `rows` for `jvp`; the arguments are those of `solve`."""
+        """Prepare solved `rows` for `jvp`; `a`, `eta_v` and `z` are those of `solve`."""
 
     def structures(self, rows: IntArray) -> Vertices:
         """Return the structures that make the solutions of `rows`, with their weights.
 
-        Asked only if `lists_structures`.
+        Called only if `lists_structures`.
         """
         raise NotImplementedError
 
     def copy_from(self, other: LocalSolver) -> None:
-        """Start from what another solver of the same factors ended with.
+        """Start from what the solver `other` ended with.
 
-        Called once, before `solve`, with what solved factors of the same structures over variables
-        of the same degrees. Asked only if `starts_warm`.
+        It solved factors of the same structures, over variables of the same degrees; it may be of
+        another class. Called before the first `solve`, only if `starts_warm`.
         """
 
     def forget(self, rows: IntArray) -> None:
@@ -223,7 +232,10 @@ class LocalSolver:
         """Do for compiled kernels what only Python can, when they call `ask_solver`."""
 
     def make_finite(self, rows: IntArray, a: FloatArray, eta_v: FloatArray) -> None:
-        """Replace the infinite scores of forced slots by finite ones that decide."""
+        """Replace infinite scores by finite ones that decide: those in `a` of forced slots.
+
+        Finite ones of the slots and in `eta_v` of the additionals of `rows` say how large they are.
+        """
         if self.forbids:
             decide_rows(rows, self.bucket.factors, a, eta_v, self.barred)
 

@@ -74,8 +74,8 @@ class ActiveSets(LocalSolver):
     are ``[W; N] Q [W; N]^T`` with ``Q`` the inverse of the Gram matrix on the weights that sum to
     zero (Niculae & Martins 2020, Eq. 38 and 39).
 
-    A subclass that begins with active sets, or falls back on them, calls `solve_active_sets` and
-    `multiply_active_sets` in kernels of its own.
+    A subclass that begins with active sets, or falls back on them, has kernels of its own, which
+    call `solve_active_sets` and `multiply_active_sets`.
 
     Parameters
     ----------
@@ -117,7 +117,7 @@ class ActiveSets(LocalSolver):
 
     @classmethod
     def describe(cls, factor_type: type[Factor]) -> SolverDescription:
-        """Return what `FactorGraph.plan` says of it."""
+        """Return what `FactorGraph.plan` says of it where it serves `factor_type`."""
         oracle = factor_type.map_kernel
         compiled = "compiled" if hasattr(oracle, "overloads") else "Python"
         function = oracle or factor_type.solve_map
@@ -158,7 +158,7 @@ class ActiveSets(LocalSolver):
         return Vertices(owner, weight, offsets, entry, value)
 
     def set_of(self, f: int) -> ActiveSet:
-        """Return the active set of a factor."""
+        """Return the active set of factor `f`."""
         return carve_set(self._block(f), self.width[f], self.capacity[f], *self._counts(f))
 
     @property
@@ -242,7 +242,7 @@ class ActiveSets(LocalSolver):
     def give_back(self, rows: IntArray) -> None:
         """Free the triangles of large sets, which can be made again, where all take much memory.
 
-        Only those of factors that share no variable: others are soon asked again.
+        Only those of `rows` that share no variable: others are soon asked again.
         """
         for f in rows[self.active[rows] >= LARGE_SET].tolist():
             slots = slice(self.bucket.offsets[f], self.bucket.offsets[f + 1])
@@ -281,7 +281,7 @@ class ActiveSets(LocalSolver):
         self.grow(np.arange(len(self.active)))  # which the end of the time may have left to do
 
     def solve_map(self, rows: IntArray, eta_v: FloatArray) -> None:
-        """Write the best structure of every factor in `rows` under the current scores."""
+        """Write the best structures of `rows`, for the current scores of slots and `eta_v`."""
         if self.bucket.type.map_kernel is not None:
             ask_kernel(self.bucket, rows, Scores(self.scores, eta_v), self.candidates)
             return
