@@ -37,9 +37,10 @@ INHERITED = {
     *("solve_map", "vertex", "decode", "examples", "hypergraph"),
     *("vertex_sizes", "map_kernel", "solve_sparsemap", "jvp", "projection_kernel", "jvp_kernel"),
     *("read", "devices", "asarray", "to_numpy", "declare", "solve"),
+    *("describe", "complete_faces", "copy_from", "forget", "structures"),
 }
-"""What `Factor` and its kin, `FileFormat`, `Backend`, `Layer` and `Engine` document for what
-derives."""
+"""What `Factor` and its kin, `FileFormat`, `Backend`, `Layer`, `Engine` and `LocalSolver` document
+for what derives."""
 
 
 def public() -> dict[str, tuple[Any, str]]:

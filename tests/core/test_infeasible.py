@@ -24,8 +24,8 @@ from lpsmap import (
     Xor,
 )
 from lpsmap_core import ConvergenceWarning, Factor
+from lpsmap_core.api import ActiveSets
 from lpsmap_core.engine.infeasible import FIRST_TEST
-from lpsmap_core.local.active.sets import ActiveSets
 from random_graphs import Polytope, random_graph
 from warned import details_of
 

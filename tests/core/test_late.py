@@ -120,7 +120,7 @@ SOLVES = """
 import numpy as np
 from lpsmap import FactorGraph, Pair, Sequence, Xor
 from lpsmap_core.engine import anderson, first_duals, polish
-from lpsmap_core.local.flows import forest_steps, steps
+from lpsmap_factors_struct.flows import forest_steps, steps
 
 def compiled():
     units = first_duals.start_from_multipliers, polish.polish_settled, anderson.accelerate

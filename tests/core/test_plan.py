@@ -17,13 +17,13 @@ from click.testing import CliRunner
 from environments import ROOT
 from lpsmap import AtMostOne, Budget, DepTree, ModifierBudget, Nand, Or, Pair, Sequence, Xor
 from lpsmap_core import Factor, FactorGraph
+from lpsmap_core.api import ActiveSets
 from lpsmap_core.command.cli import main
 from lpsmap_core.command.explain import FILE
 from lpsmap_core.kernels.compile import COMPILED
 from lpsmap_core.kernels.late import compile_all
 from lpsmap_core.layout import layout_cache
 from lpsmap_core.layout.layout import build_layout
-from lpsmap_core.local.active.sets import ActiveSets
 from lpsmap_core.local.solvers import choose_solver, local_solver
 from lpsmap_core.solution.never_bind import never_binding
 from pages import execute
@@ -110,7 +110,7 @@ def test_the_solver_is_the_one_that_serves(
     assert (row.solver, row.reason) == (name, reason)
     solver = graph.solve(max_inner_iter=100 if limited else None).solved.state.solvers[0]
     choice = choose_solver(factor_type, limited=limited)
-    assert type(solver) is choice.make
+    assert type(solver) is choice.solver
     assert row.function.endswith(f".{choice.function.__qualname__}")
 
 

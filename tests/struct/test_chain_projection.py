@@ -14,15 +14,18 @@ import judges
 from chain_solvers import flows_of, forests_of, make_bucket
 from checks import SLOW
 from lpsmap_core import FactorGraph, Status
-from lpsmap_core.api import Bucket, build_layout
-from lpsmap_core.local.active.limits import AS_NEEDED
-from lpsmap_core.local.active.sets import ActiveSets
-from lpsmap_core.local.flows.first_paths import begin_with_best_paths
-from lpsmap_core.local.flows.forest import ForestChain, carve_forest, forest_size, make_forest_room
-from lpsmap_core.local.flows.handle import FLOW, FOREST, NO_CHAIN, SMALL
+from lpsmap_core.api import AS_NEEDED, ActiveSets, Bucket, build_layout
 from lpsmap_core.local.solvers import choose_solver
 from lpsmap_factors_logic import AtMostOne
 from lpsmap_factors_struct import Sequence, SequenceBudget
+from lpsmap_factors_struct.flows.first_paths import begin_with_best_paths
+from lpsmap_factors_struct.flows.forest import (
+    ForestChain,
+    carve_forest,
+    forest_size,
+    make_forest_room,
+)
+from lpsmap_factors_struct.flows.handle import FLOW, FOREST, NO_CHAIN, SMALL
 
 FloatArray = npt.NDArray[np.float64]
 
@@ -368,7 +371,7 @@ def test_other_structures_are_no_chains() -> None:
         SequenceBudget(graph.variable((3, 2)), np.zeros((2, 2)), 1),
     ):
         bucket = build_layout(graph.n_variables, [factor]).buckets[0]
-        assert choose_solver(bucket.type).make is ActiveSets
+        assert choose_solver(bucket.type).solver is ActiveSets
 
 
 def test_contradictions_stay_contradictions() -> None:

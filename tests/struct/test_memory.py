@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from lpsmap_core import FactorGraph, Solution
-from lpsmap_core.local.active.sets import ActiveSets
+from lpsmap_core.api import ActiveSets
 from lpsmap_factors_logic import Budget
 from lpsmap_factors_struct import DepTree, Sequence
 

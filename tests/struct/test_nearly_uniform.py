@@ -18,8 +18,8 @@ import pytest
 
 import judges
 from lpsmap_core import FactorGraph, Solution, Status
+from lpsmap_core.api import ActiveSets
 from lpsmap_core.local.active import sets
-from lpsmap_core.local.active.sets import ActiveSets
 from lpsmap_factors_logic import Budget
 from lpsmap_factors_struct import (
     Alignment,

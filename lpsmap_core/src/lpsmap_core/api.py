@@ -26,13 +26,35 @@ from lpsmap_core.kernels.by_address import by_address
 from lpsmap_core.kernels.callers import stacklevel
 from lpsmap_core.kernels.compile import COMPILED, general_position, interpreted_by, summing_leaf
 from lpsmap_core.kernels.ctrl_c import raised_by_ctrl_c
-from lpsmap_core.kernels.interrupts import Watch, interruptible, out_of_time, raise_interrupt
+from lpsmap_core.kernels.interrupts import (
+    Watch,
+    interruptible,
+    out_of_time,
+    raise_interrupt,
+    stopped,
+)
+from lpsmap_core.kernels.native import floats as floats_at_address
 from lpsmap_core.kernels.viterbi import best_arrivals, best_source
 from lpsmap_core.layout.copies import copies_of
 from lpsmap_core.layout.layout import Bucket, Layout, Part, build_layout
 from lpsmap_core.layout.ragged import offsets_of, ranges
+from lpsmap_core.local.active.handle import LocalProblem, problem_of, set_of, status_of
+from lpsmap_core.local.active.limits import AS_NEEDED, iteration_limit
+from lpsmap_core.local.active.sets import ActiveSets
+from lpsmap_core.local.active.steps import multiply_active_sets, solve_active_sets
 from lpsmap_core.local.oracles import best_obeying
-from lpsmap_core.local.vertices import Vertices
+from lpsmap_core.local.protocol import (
+    OPTIMAL,
+    RUNNING,
+    LocalSolver,
+    SolverDescription,
+    ask_solver,
+    multiply_by,
+    own_floats,
+    own_integers,
+    solve_by,
+)
+from lpsmap_core.local.vertices import Vertices, join_vertices
 from lpsmap_core.model.evidence import Conditioned
 from lpsmap_core.model.inputs import (
     broadcast,
@@ -132,8 +154,10 @@ __all__ += [
     "best_arrivals",
     "best_source",
     "by_address",
+    "floats_at_address",
     "general_position",
     "interpreted_by",
+    "stopped",
     "summing_leaf",
 ]
 
@@ -152,6 +176,33 @@ __all__ += [
     "project_simplex_rows",
     "simplex_threshold",
     "sum_constrained_jvp",
+]
+
+# Local solvers: how a factor type solves its local problems itself.
+__all__ += [
+    "AS_NEEDED",
+    "OPTIMAL",
+    "RUNNING",
+    "LocalSolver",
+    "SolverDescription",
+    "ask_solver",
+    "multiply_by",
+    "own_floats",
+    "own_integers",
+    "solve_by",
+]
+
+# The active set: what a local solver that begins with it, or falls back on it, is made of.
+__all__ += [
+    "ActiveSets",
+    "LocalProblem",
+    "iteration_limit",
+    "join_vertices",
+    "multiply_active_sets",
+    "problem_of",
+    "set_of",
+    "solve_active_sets",
+    "status_of",
 ]
 
 # Linear constraints: what a factor type tells solvers of whole graphs.

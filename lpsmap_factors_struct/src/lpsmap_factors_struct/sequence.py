@@ -25,11 +25,13 @@ from lpsmap_core.api import (
     IndexArray,
     IntArray,
     LinearConstraints,
+    LocalSolver,
     best_arrivals,
     best_source,
     one_of_each_group,
 )
 from lpsmap_dynamic import DynamicProgram, HypergraphBuilder, Row
+from lpsmap_factors_struct.flows.chains import ChainFlows
 from lpsmap_factors_struct.transitions import flat_transitions
 
 __all__ = ["Sequence", "reduced_states", "write_path"]
@@ -197,7 +199,6 @@ class Sequence(DynamicProgram):
     length_axes = (0,)
     row_parameters: ClassVar[tuple[str, ...]] = ("n_states",)
     map_kernel = staticmethod(_best_sequences)
-    chain_states: ClassVar[str | None] = "n_states"
 
     def __init__(
         self,
@@ -312,6 +313,11 @@ class Sequence(DynamicProgram):
     def vertex_sizes(cls, factors: Factors) -> IntArray:
         """Return twice the lengths and one: a state and a step a position, and the last state."""
         return 2 * np.diff(factors.offsets) // factors.parameters[:, 0].astype(np.int64) + 1
+
+    @classmethod
+    def local_solver(cls) -> type[LocalSolver]:
+        """Return what solves chains on forests, and by flows where active sets would grow large."""
+        return ChainFlows
 
     def _flat(
         self,

@@ -201,7 +201,6 @@ class SequenceBudget(Sequence):
         "counted_state",
     )
     map_kernel = staticmethod(_best_sequences)
-    chain_states = None
 
     def __init__(
         self,

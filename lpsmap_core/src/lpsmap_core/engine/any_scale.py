@@ -42,7 +42,6 @@ from lpsmap_core.kernels.arrays import BoolArray, FloatArray
 from lpsmap_core.kernels.interrupts import out_of_time
 from lpsmap_core.layout.layout import Part
 from lpsmap_core.local.active.limits import AS_NEEDED
-from lpsmap_core.local.active.sets import ActiveSets
 from lpsmap_core.local.forced import ORACLE
 from lpsmap_core.local.oracles import HELD, best_structures
 from lpsmap_core.local.solvers import local_solver
@@ -232,8 +231,8 @@ def _best_structures(
 ) -> tuple[FloatArray, FloatArray]:
     """Return the best structures of some components' factors, dense, for scores of their slots.
 
-    Of a closed form it is the solution of the local problem around the last one, which holds what
-    the best structure would add.
+    Of a solver that asks no oracle it is the solution of the local problem around the last one,
+    which holds what the best structure would add.
     """
     part, problem = state.part, state.problem
     slots, scores_v = _bounded(state, slots, scores_v)
@@ -243,7 +242,7 @@ def _best_structures(
         links, additionals = part.links_of(b), part.additionals_of(b)
         if not rows.size:
             continue
-        if isinstance(solver, ActiveSets):
+        if solver.lists_structures:
             w[links], n[additionals] = best_structures(bucket, slots[links], scores_v[additionals])
             continue
         delta, z = part.delta[links], problem.iterate.z[links]

@@ -29,7 +29,6 @@ from lpsmap_core.kernels.arrays import BoolArray, FloatArray
 from lpsmap_core.kernels.interrupts import interruptible
 from lpsmap_core.layout.layout import Bucket
 from lpsmap_core.local.active.limits import AS_NEEDED
-from lpsmap_core.local.active.sets import ActiveSets
 from lpsmap_core.local.oracles import best_structures, with_finite_scores
 from lpsmap_core.local.solvers import local_solver
 
@@ -78,7 +77,7 @@ def check_optimality(state: PartState) -> Optimality:
     violation, size, squares = np.zeros(n), np.ones(n), np.zeros(n)
     for b, (bucket, solver) in enumerate(zip(part.buckets, state.solvers, strict=True)):
         links = part.links_of(b)
-        has_oracle = bucket.type.map_kernel is not None or isinstance(solver, ActiveSets)
+        has_oracle = bucket.type.map_kernel is not None or solver.lists_structures
         check = _ask_oracle if has_oracle or not quadratic else _project_again
         gaps, sizes, moves = check(state, b, a[links], forced[links])
         violation += sums(bucket.component, np.maximum(gaps, 0.0), n)
@@ -184,7 +183,8 @@ def _project_again(
     solver.solve(rows, a, eta_v, best, best_v, AS_NEEDED)
     solver.raise_error()
     move = best - z
-    gains = _by_factor(bucket, (a - 0.5 * (best + z)) * move, eta_v * (best_v - v))
+    mean_slope = np.where(move != 0.0, a - 0.5 * (best + z), 0.0)  # infinite in forced slots
+    gains = _by_factor(bucket, mean_slope * move, eta_v * (best_v - v))
     slope = np.where(forced, 0.0, np.abs(a - z))
     sizes = _by_factor(bucket, slope * (best + z), np.abs(eta_v) * (best_v + v))
     return gains, sizes, _by_factor(bucket, move**2, np.zeros_like(v))

@@ -25,7 +25,7 @@ from lpsmap_core.kernels.tiers import interpreted, interprets
 from lpsmap_core.layout.layout import Part
 from lpsmap_core.layout.ragged import ranges
 from lpsmap_core.local.active.limits import AS_NEEDED
-from lpsmap_core.local.active.sets import ActiveSets
+from lpsmap_core.local.solvers import local_solver
 from lpsmap_core.local.vertices import Vertices, join_vertices
 
 __all__ = ["CompiledEngine", "SolvedPart"]
@@ -94,18 +94,19 @@ class SolvedPart(SolvedGraph):
 
     @interruptible
     def structures(self, b: int, rows: IntArray) -> Vertices:
-        """Return rows' structures; those of a closed form are found from its last local scores."""
+        """Return rows' structures; where a solver lists none, from its last local scores."""
         state, solver = self.state, self.state.solvers[b]
         if not rows.size:
             return join_vertices([])
-        if isinstance(solver, ActiveSets):
+        if solver.lists_structures:
             return solver.structures(rows)
         part, whole, problem = state.part, state.part.buckets[b], state.problem
         bucket = whole.select(rows)
         links = part.first_link[b] + ranges(whole.offsets, rows)
         extra = ranges(whole.additional_offsets, rows)
         barred = problem.extras.barred[part.additionals_of(b)]
-        sets = ActiveSets(bucket, part.delta[links], barred[extra] if state.forbids else None)
+        forbidden = barred[extra] if state.forbids else None
+        sets = local_solver(bucket, part.delta[links], generic=True, barred=forbidden)
         z, v = np.empty(bucket.n_links), np.empty(bucket.n_additionals)
         everything = np.arange(len(rows))
         eta_v = problem.extras.scaled[part.additionals_of(b)][extra]

@@ -18,7 +18,6 @@ from lpsmap_core.kernels.interrupts import out_of_time
 from lpsmap_core.layout.layout import Bucket
 from lpsmap_core.layout.ragged import ranges
 from lpsmap_core.local.active.limits import AS_NEEDED
-from lpsmap_core.local.active.sets import ActiveSets
 from lpsmap_core.local.oracles import best_structures, with_finite_scores
 from lpsmap_core.local.solvers import local_solver
 
@@ -133,7 +132,7 @@ class InfeasibilityTest:
             links = part.first_link[b] + ranges(bucket.offsets, rows)
             extra = problem.blocks.first_additional[b] + ranges(bucket.additional_offsets, rows)
             of_bucket = bucket.select(rows), links, extra
-            if type(state.solvers[b]) is ActiveSets:
+            if state.solvers[b].lists_structures:
                 z[links], v[extra] = self._best(*of_bucket, scores, scores_v)
             else:
                 z[links], v[extra], unsolved = self._project(*of_bucket, scores, scores_v)

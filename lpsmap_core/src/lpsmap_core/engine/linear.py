@@ -18,7 +18,6 @@ from lpsmap_core.kernels.arrays import BoolArray, FloatArray
 from lpsmap_core.kernels.interrupts import out_of_time
 from lpsmap_core.layout.layout import Part
 from lpsmap_core.local.active.limits import AS_NEEDED
-from lpsmap_core.local.active.sets import ActiveSets
 from lpsmap_core.local.oracles import HELD, best_structures, with_finite_scores
 
 __all__ = ["linear_bounds", "solve_linear"]
@@ -69,14 +68,12 @@ def solve_linear(
 
 
 def _forget_structures(state: PartState, chosen: BoolArray) -> None:
-    """Empty the active sets of components, which may hold structures that are forbidden.
+    """Let solvers forget what they know of components: it may be structures that are forbidden.
 
     They were taken in while nothing else was allowed, and the loop does not drop them.
     """
     for bucket, solver in zip(state.part.buckets, state.solvers, strict=True):
-        if isinstance(solver, ActiveSets):
-            for f in np.flatnonzero(chosen[bucket.component]).tolist():
-                solver.forget(f)
+        solver.forget(np.flatnonzero(chosen[bucket.component]))
 
 
 def _could_gain(state: PartState, withheld: tuple[FloatArray, FloatArray]) -> BoolArray:
@@ -137,7 +134,7 @@ def _take_best_structures(state: PartState, alone: BoolArray) -> None:
         reach = 1.0 + 2.0 * float(np.abs(eta_v[~barred]).sum())
         a[chosen] = np.where(w <= 0.0, -reach, np.where(w >= 1.0, 1.0 + reach, w))[chosen]
         extras.scaled[additionals][chosen_v] = eta_v[chosen_v]
-        if isinstance(solver, ActiveSets):
+        if solver.lists_structures:
             solver.solve(rows, a.copy(), eta_v, z.copy(), v.copy(), AS_NEEDED)
     iterate.u[alone[part.component]] = state.marginals()[alone[part.component]]
     progress.primal_residual[alone] = progress.dual_residual[alone] = 0.0

@@ -1,4 +1,4 @@
-"""What closed forms wrote, looked at when a solve has ended.
+"""What local solvers wrote that ask no oracle, looked at when a solve has ended.
 
 Nothing else holds a closed form to the box of its marginals: a wrong one would be a wrong answer
 that counts as solved, and a number that is none would be passed on until the iterations run out.
@@ -17,7 +17,7 @@ from lpsmap_core.engine.state import PartState
 from lpsmap_core.kernels.arrays import FloatArray, IntArray
 from lpsmap_core.kernels.compile import leaf
 from lpsmap_core.local.active.limits import AS_NEEDED
-from lpsmap_core.local.closed_form import ArrayForm, CompiledForm
+from lpsmap_core.local.protocol import LocalSolver
 
 __all__ = ["refuse_unsound_solutions"]
 
@@ -26,7 +26,7 @@ OUTSIDE = 1e-6
 
 
 def refuse_unsound_solutions(state: PartState) -> None:
-    """Hold the latest solutions of closed forms to what all marginals are.
+    """Hold the latest solutions of such solvers to what all marginals are.
 
     Raises
     ------
@@ -34,7 +34,7 @@ def refuse_unsound_solutions(state: PartState) -> None:
         If one is not finite, or that of a component that has converged is outside of [0, 1].
     """
     for b, solver in enumerate(state.solvers):
-        if isinstance(solver, (ArrayForm, CompiledForm)):
+        if not solver.lists_structures:
             f = first_unsound(state.handle, b, solver.bucket.offsets, solver.delta)
             if f >= 0 and (_has_converged(state, b, f) or _fails_alone(state, b, solver, f)):
                 _refuse(state, b, solver, f)
@@ -45,8 +45,8 @@ def _has_converged(state: PartState, b: int, f: int) -> bool:
     return bool(state.problem.progress.converged[component])
 
 
-def _fails_alone(state: PartState, b: int, solver: ArrayForm | CompiledForm, f: int) -> bool:
-    """Whether a closed form has no solution for a factor's own scores, either.
+def _fails_alone(state: PartState, b: int, solver: LocalSolver, f: int) -> bool:
+    """Whether a solver has no solution for a factor's own scores, either.
 
     Else what it was asked with in the loop may have been none.
     """
@@ -60,13 +60,13 @@ def _fails_alone(state: PartState, b: int, solver: ArrayForm | CompiledForm, f: 
     return not np.isfinite(z).all()
 
 
-def _places(solver: ArrayForm | CompiledForm, f: int) -> tuple[slice, slice]:
+def _places(solver: LocalSolver, f: int) -> tuple[slice, slice]:
     """Return where a factor's slots and additionals are in those of its bucket."""
     slots, extra = solver.bucket.offsets[f : f + 2], solver.bucket.additional_offsets[f : f + 2]
     return slice(*slots.tolist()), slice(*extra.tolist())
 
 
-def _refuse(state: PartState, b: int, solver: ArrayForm | CompiledForm, f: int) -> NoReturn:
+def _refuse(state: PartState, b: int, solver: LocalSolver, f: int) -> NoReturn:
     bucket, name, (slots, extra) = solver.bucket, solver.bucket.type.__name__, _places(solver, f)
     means = solver.delta[slots] * state.problem.iterate.z[state.part.links_of(b)][slots]
     counts = state.problem.extras.v[state.part.additionals_of(b)][extra]

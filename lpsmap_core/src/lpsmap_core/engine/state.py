@@ -15,8 +15,8 @@ from lpsmap_core.kernels.arrays import BoolArray, ByteArray, FloatArray, IntArra
 from lpsmap_core.kernels.compile import leaf
 from lpsmap_core.kernels.memory import Memory
 from lpsmap_core.layout.layout import Bucket, Part
-from lpsmap_core.local.active.sets import ActiveSets
-from lpsmap_core.local.solvers import LocalSolver, local_solver, make_solver_table
+from lpsmap_core.local.protocol import LocalSolver
+from lpsmap_core.local.solvers import local_solver, make_solver_table
 
 __all__ = [
     "EXACT",
@@ -70,7 +70,7 @@ class PartState:
         self.solver_table = make_solver_table(self.solvers)
         self.together = any(solver.vectorised for solver in self.solvers)
         """Whether any solver serves many rows at once much faster."""
-        self.faces_complete = not any(isinstance(solver, ActiveSets) for solver in self.solvers)
+        self.faces_complete = all(solver.faces_complete for solver in self.solvers)
 
     @property
     def forbids(self) -> bool:
@@ -88,10 +88,10 @@ class PartState:
             return
         iterate, converged = self.problem.iterate, self.problem.progress.converged
         for b, (bucket, solver) in enumerate(zip(self.part.buckets, self.solvers, strict=True)):
-            if not isinstance(solver, ActiveSets):
+            if solver.faces_complete:
                 continue
             links, additionals = self.part.links_of(b), self.part.additionals_of(b)
-            rows = solver.incomplete(np.flatnonzero(converged[bucket.component]))
+            rows = np.flatnonzero(converged[bucket.component])
             scaled = self.problem.extras.scaled[additionals]
             solver.complete_faces(rows, iterate.a[links], scaled, iterate.z[links])
         self.faces_complete = True
@@ -155,7 +155,7 @@ def initial_state(
     if warm is not None:
         _set_out_from(warm, part, state.problem)
         if isinstance(warm.solved, PartState):
-            _take_active_sets(warm.solved, state.solvers, state.problem)
+            _start_warm(warm.solved, state.solvers, state.problem)
     return state
 
 
@@ -196,17 +196,15 @@ def _set_out_from(warm: WarmStart, part: Part, problem: LoopProblem) -> None:
     problem.progress.warm[:] = known
 
 
-def _take_active_sets(old: PartState, solvers: list[LocalSolver], problem: LoopProblem) -> None:
-    """Copy active sets, unless other structures are allowed or forbidden than before."""
+def _start_warm(old: PartState, solvers: list[LocalSolver], problem: LoopProblem) -> None:
+    """Let solvers start warm, unless other structures are allowed or forbidden than before."""
     score = problem.iterate.score
     if not np.array_equal(np.where(np.isinf(score), score, 0.0), old.decided):
         return
     if not np.array_equal(problem.extras.barred, old.problem.extras.barred):
         return
     for solver, other in zip(solvers, old.solvers, strict=True):
-        if not (isinstance(solver, ActiveSets) and isinstance(other, ActiveSets)):
-            continue
-        if _allow_the_same(solver.bucket, other.bucket):
+        if solver.starts_warm and _allow_the_same(solver.bucket, other.bucket):
             solver.copy_from(other)
 
 

@@ -376,6 +376,11 @@ def signature_of(function: Any, kind: str) -> Any:
     signature = SIGNATURES[kind]
     taken = inspect.signature(function.py_func).parameters
     if len(taken) != len(signature):
+        if kind not in KERNELS:
+            raise TypeError(
+                f"{kind} kernel {function.py_func.__qualname__}: takes {len(taken)} arguments; "
+                f"expected {len(signature)}: the solver, then those of LocalSolver.{kind}."
+            )
         records = ", ".join(record.__name__ for record in KERNELS[kind])
         raise TypeError(
             f"{kind} {function.py_func.__qualname__}: takes {len(taken)} arguments; expected "

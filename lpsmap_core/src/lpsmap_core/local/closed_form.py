@@ -1,8 +1,4 @@
-"""Closed forms of a bucket's local problems: compiled kernels, and code on arrays.
-
-Compiled loops reach both by their record (see `lpsmap_core.kernels.native`): the first straight,
-the second through Python.
-"""
+"""Closed forms of a bucket's local problems: compiled kernels, and code on arrays."""
 
 from __future__ import annotations
 
@@ -12,21 +8,13 @@ from typing import Any
 import numpy as np
 
 from lpsmap_core.kernels.arrays import ByteArray, FloatArray, IntArray
-from lpsmap_core.kernels.compile import kernel, leaf
-from lpsmap_core.kernels.interrupts import halt, raise_interrupt
+from lpsmap_core.kernels.compile import leaf
 from lpsmap_core.kernels.late import kernel_at, later
 from lpsmap_core.kernels.native import (
-    CALL,
-    FAILED,
-    FIRST_FREE,
     FORBIDS,
     JVP,
-    RECORD_SIZE,
     SOLVE,
-    Callback,
     address_of,
-    arrays_at,
-    ask_python,
     bytes_at,
     factors_at,
     floats_at,
@@ -35,92 +23,29 @@ from lpsmap_core.kernels.native import (
     words_of,
 )
 from lpsmap_core.kernels.records import Direction, Factors, LocalScores, LocalSolution, Product
-from lpsmap_core.kernels.tiers import interprets
 from lpsmap_core.layout.layout import Bucket
 from lpsmap_core.layout.ragged import ranges
-from lpsmap_core.local.forced import NOTHING_BARRED, decide_rows
+from lpsmap_core.local.forced import decide_rows
+from lpsmap_core.local.protocol import OWN_ARRAYS, LocalSolver, SolverDescription
+from lpsmap_core.model.factor import Factor
 
 __all__ = ["ArrayForm", "CompiledForm"]
 
-_NONE, _NOTHING = np.empty(0, dtype=np.int64), np.empty(0)
+_NOTHING = np.empty(0)
 
-_SOLVE, _MULTIPLY = 0, 1
-"""What compiled loops call Python for."""
-
-_PROJECT, _DIFFERENTIATE, _FACTORS = FIRST_FREE, FIRST_FREE + 1, FIRST_FREE + 2
+_PROJECT, _DIFFERENTIATE, _FACTORS = OWN_ARRAYS, OWN_ARRAYS + 1, OWN_ARRAYS + 2
 _DELTA = _FACTORS + words_of(Factors)
 _FACE, _BRANCH, _BARRED = _DELTA + 2, _DELTA + 4, _DELTA + 6
 """Positions in the record: addresses of the type's kernels, and of arrays."""
 
 
-class _ClosedForm:
-    """What the two kinds of closed form share: their faces, and how compiled loops reach them."""
-
-    vectorised = True
-
-    function: str
-    """What of the factor type it calls."""
+class _ClosedForm(LocalSolver):
+    """What the two kinds of closed form share: their faces."""
 
     def __init__(self, bucket: Bucket, delta: FloatArray, barred: ByteArray | None = None) -> None:
-        self.bucket = bucket
-        self.delta = delta
-        self.forbids = barred is not None
-        self.barred = NOTHING_BARRED if barred is None else barred
         self.face = np.zeros(bucket.n_links, dtype=np.int8)
         self.branch = np.zeros(bucket.n_factors, dtype=np.int8)
-        self.record = np.zeros(RECORD_SIZE, dtype=np.int64)
-        self._callback: Callback | None = None
-        if not interprets():
-            self._write_record()
-
-    def solve(
-        self,
-        rows: IntArray,
-        a: FloatArray,
-        eta_v: FloatArray,
-        z: FloatArray,
-        v: FloatArray,
-        max_iterations: int,
-    ) -> None:
-        raise NotImplementedError
-
-    def jvp(
-        self, rows: IntArray, d_u: FloatArray, d_v: FloatArray, out_u: FloatArray, out_v: FloatArray
-    ) -> None:
-        raise NotImplementedError
-
-    def unsolved(self) -> IntArray:
-        return _NONE
-
-    def complete_faces(
-        self, rows: IntArray, a: FloatArray, eta_v: FloatArray, z: FloatArray
-    ) -> None:
-        """Do nothing: a closed form reports the whole face."""
-
-    def raise_error(self) -> None:
-        raise_interrupt()
-        if self._callback is not None:
-            self._callback.raise_error()
-
-    def _make_finite(self, rows: IntArray, a: FloatArray, eta_v: FloatArray) -> None:
-        """Replace the infinite local scores of forced slots, which are the caller's."""
-        if self.forbids:
-            decide_rows(rows, self.bucket.factors, a, eta_v, self.barred)
-
-    def _write_record(self) -> None:
-        """Let compiled loops come back to Python."""
-        self._callback = Callback(self._called)
-        self.record[SOLVE] = address_of(_solve_in_python, "solve")
-        self.record[JVP] = address_of(_multiply_in_python, "jvp")
-        self.record[CALL] = self._callback.address
-
-    def _called(self, what: int, argument: int) -> None:
-        kinds = (np.int64, np.float64, np.float64, np.float64, np.float64)
-        rows, first, second, third, fourth = arrays_at(argument, kinds)
-        if what == _SOLVE:
-            self.solve(rows, first, second, third, fourth, 0)
-        else:
-            self.jvp(rows, first, second, third, fourth)
+        super().__init__(bucket, delta, barred)
 
 
 class CompiledForm(_ClosedForm):
@@ -134,6 +59,14 @@ class CompiledForm(_ClosedForm):
         self._project: Callable[..., None] = bucket.type.projection_kernel
         self._multiply: Callable[..., None] = bucket.type.jvp_kernel
         super().__init__(bucket, delta, barred)
+
+    @classmethod
+    def describe(cls, factor_type: type[Factor]) -> SolverDescription:
+        """Return what `FactorGraph.plan` says of it."""
+        project = factor_type.projection_kernel
+        assert project is not None
+        name = "closed form, compiled" if hasattr(project, "overloads") else "closed form, Python"
+        return SolverDescription(name, project, "kernels for whole buckets")
 
     def _write_record(self) -> None:
         project = address_of(self._project, "projection_kernel")
@@ -159,8 +92,8 @@ class CompiledForm(_ClosedForm):
         v: FloatArray,
         max_iterations: int,
     ) -> None:
-        """Solve the local problems of `rows`; see `lpsmap_core.local.solvers.LocalSolver`."""
-        self._make_finite(rows, a, eta_v)
+        """Solve the local problems of `rows`; see `LocalSolver`."""
+        self.make_finite(rows, a, eta_v)
         scores = LocalScores(a, self.delta, eta_v)
         solution = LocalSolution(z, v, self.face, self.branch)
         self._project(rows, self.bucket.factors, scores, solution)
@@ -183,6 +116,12 @@ class ArrayForm(_ClosedForm):
         self._arity = np.diff(bucket.offsets)
         self._n_additionals = np.diff(bucket.additional_offsets)
 
+    @classmethod
+    def describe(cls, factor_type: type[Factor]) -> SolverDescription:
+        """Return what `FactorGraph.plan` says of it."""
+        function = factor_type.solve_sparsemap
+        return SolverDescription("closed form, array code", function, "array code, no kernels")
+
     def solve(
         self,
         rows: IntArray,
@@ -192,8 +131,8 @@ class ArrayForm(_ClosedForm):
         v: FloatArray,
         max_iterations: int,
     ) -> None:
-        """Solve the local problems of `rows`; see `lpsmap_core.local.solvers.LocalSolver`."""
-        self._make_finite(rows, a, eta_v)
+        """Solve the local problems of `rows`; see `LocalSolver`."""
+        self.make_finite(rows, a, eta_v)
         for group, slots, extra in self._groups(rows):
             solution = self.bucket.type.solve_sparsemap(
                 a[slots], eta_v[extra], self.delta[slots], *self._parameters(group, slots)
@@ -287,44 +226,3 @@ def _multiply_closed_form(
     address = kernel_at(record[_DIFFERENTIATE])
     if address != 0:
         invoke(address, (rows, factors_at(record, _FACTORS), direction, product))
-
-
-@kernel
-def _ask_python(
-    record: IntArray,
-    what: int,
-    rows: IntArray,
-    first: FloatArray,
-    second: FloatArray,
-    third: FloatArray,
-    fourth: FloatArray,
-) -> None:
-    given = np.ascontiguousarray(rows), first, second, third, fourth
-    record[FAILED] = ask_python(record[CALL], what, given)
-    if record[FAILED]:
-        halt()
-
-
-@leaf
-def _solve_in_python(
-    record: IntArray,
-    rows: IntArray,
-    a: FloatArray,
-    eta_v: FloatArray,
-    z: FloatArray,
-    v: FloatArray,
-    max_iterations: int,
-) -> None:
-    _ask_python(record, _SOLVE, rows, a, eta_v, z, v)
-
-
-@leaf
-def _multiply_in_python(
-    record: IntArray,
-    rows: IntArray,
-    d_u: FloatArray,
-    d_v: FloatArray,
-    out_u: FloatArray,
-    out_v: FloatArray,
-) -> None:
-    _ask_python(record, _MULTIPLY, rows, d_u, d_v, out_u, out_v)

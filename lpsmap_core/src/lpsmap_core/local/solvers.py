@@ -1,14 +1,12 @@
-"""Solvers of a bucket's local problems: closed form compiled, closed form on arrays, active set.
+"""Which solver serves a bucket's local problems: closed form, active set, or the type's own.
 
-Each can be called from Python, and from compiled loops through the functions `solve_rows`,
-`multiply_rows` and `mark_unsolved`. Compiled loops find a solver by its record (see
-`lpsmap_core.kernels.native`); where they are interpreted, they hold the solvers themselves.
+Compiled loops call solvers through the functions `solve_rows`, `multiply_rows` and `mark_unsolved`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -19,14 +17,12 @@ from lpsmap_core.kernels.native import FAILED, JVP, RECORD_SIZE, SOLVE, STATUS, 
 from lpsmap_core.kernels.tiers import interprets
 from lpsmap_core.layout.layout import Bucket
 from lpsmap_core.local.active.sets import ActiveSets
-from lpsmap_core.local.active.steps import RUNNING
 from lpsmap_core.local.closed_form import ArrayForm, CompiledForm
-from lpsmap_core.local.flows.chains import ChainFlows
+from lpsmap_core.local.protocol import RUNNING, LocalSolver
 from lpsmap_core.model.factor import Factor
 from lpsmap_core.model.levels import has_array_code
 
 __all__ = [
-    "LocalSolver",
     "SolverChoice",
     "choose_solver",
     "every_solver",
@@ -34,53 +30,18 @@ __all__ = [
     "make_solver_table",
     "mark_unsolved",
     "multiply_rows",
+    "own_solver",
     "solve_rows",
 ]
 
-
-class LocalSolver(Protocol):
-    """Solves and differentiates local problems; keeps the faces that it found."""
-
-    record: IntArray
-    """Where compiled loops find it."""
-    vectorised: bool
-    """Whether it serves many rows at once much faster than one by one."""
-
-    def solve(
-        self,
-        rows: IntArray,
-        a: FloatArray,
-        eta_v: FloatArray,
-        z: FloatArray,
-        v: FloatArray,
-        max_iterations: int,
-    ) -> None:
-        """Solve the local problems of the factors in `rows`; write their slots of `z` and `v`.
-
-        The scores `a` of forced slots are infinite; they can have become finite afterwards.
-        """
-
-    def jvp(
-        self, rows: IntArray, d_u: FloatArray, d_v: FloatArray, out_u: FloatArray, out_v: FloatArray
-    ) -> None:
-        """Write the products of the local Jacobians of `rows` with ``(d_u, d_v)``."""
-
-    def unsolved(self) -> IntArray:
-        """Return the factors whose latest local problem hit the iteration limit."""
-
-    def complete_faces(
-        self, rows: IntArray, a: FloatArray, eta_v: FloatArray, z: FloatArray
-    ) -> None:
-        """Bring the faces of solved rows from what represents `z` to all that it could move on."""
-
-    def raise_error(self) -> None:
-        """Raise what was raised inside a compiled loop: by Python code, or for an interruption."""
+SAME = ("map_kernel", "solve_map", "vertex", "projection_kernel", "jvp_kernel")
+"""What a subclass may not replace without losing the local solver that it inherits."""
 
 
 class SolverChoice(NamedTuple):
     """The solver of a bucket's local problems, and why it is this one."""
 
-    make: Callable[[Bucket, FloatArray, ByteArray | None], LocalSolver]
+    solver: type[LocalSolver]
     name: str
     function: Callable[..., Any]
     """What it calls of the factor type."""
@@ -88,13 +49,8 @@ class SolverChoice(NamedTuple):
 
     @property
     def vectorised(self) -> bool:
-        """Whether it is array code, which is much faster on many factors at once."""
-        return not self.by_structures and not hasattr(self.function, "overloads")
-
-    @property
-    def by_structures(self) -> bool:
-        """Whether it is an active set on the MAP oracle, or begins with one."""
-        return self.make in (ActiveSets, ChainFlows)
+        """Whether it is much faster on many factors at once."""
+        return self.solver.vectorised and not hasattr(self.function, "overloads")
 
 
 def choose_solver(
@@ -107,41 +63,47 @@ def choose_solver(
     factor_type
         The type.
     generic
-        Use the active set on the MAP oracle even where there is a closed form.
+        Use the active set on the MAP oracle even where there is another solver.
     limited
-        Whether iterations are limited, which not all closed forms can obey.
+        Whether iterations are limited, which only the active set among all that iterate can obey.
     """
+    own = None if generic else own_solver(factor_type)
     reason = "no closed form"
     if generic:
         reason = "asked for"
+    elif own is not None and not (limited and own.iterates):
+        return SolverChoice(own, *own.describe(factor_type))
     elif limited and factor_type.iterates:
         reason = "iterations are limited"
     elif factor_type.projection_kernel is not None and factor_type.jvp_kernel is not None:
-        project = factor_type.projection_kernel
-        name = f"closed form, {_compiled(project)}"
-        return SolverChoice(CompiledForm, name, project, "kernels for whole buckets")
+        return SolverChoice(CompiledForm, *CompiledForm.describe(factor_type))
     elif has_array_code(factor_type):
-        name, function = "closed form, array code", factor_type.solve_sparsemap
-        return SolverChoice(ArrayForm, name, function, "array code, no kernels")
-    oracle = factor_type.map_kernel
-    name = f"active set, {_compiled(oracle)} oracle"
-    if _is_chain(factor_type) and not (generic or limited):
-        name, reason = f"forests, or {name}, then flows", "a chain"
-        return SolverChoice(ChainFlows, name, oracle or factor_type.solve_map, reason)
-    return SolverChoice(ActiveSets, name, oracle or factor_type.solve_map, reason)
+        return SolverChoice(ArrayForm, *ArrayForm.describe(factor_type))
+    return SolverChoice(ActiveSets, *ActiveSets.describe(factor_type))._replace(reason=reason)
 
 
-def _is_chain(factor_type: type[Factor]) -> bool:
-    """Return whether a type's structures are what the class said that has `chain_states`."""
-    said = next(cls for cls in factor_type.__mro__ if "chain_states" in vars(cls))
-    same = ("map_kernel", "solve_map", "vertex")
-    return factor_type.chain_states is not None and all(
-        getattr(factor_type, name) is getattr(said, name) for name in same
-    )
+def own_solver(factor_type: type[Factor]) -> type[LocalSolver] | None:
+    """Return the local solver that a type brings, or None.
 
+    It serves the structures of the class that names it: a subclass that replaces the oracle or the
+    closed form goes without, unless it names one itself.
 
-def _compiled(function: Callable[..., None] | None) -> str:
-    return "compiled" if hasattr(function, "overloads") else "Python"
+    Raises
+    ------
+    TypeError
+        If what the type returns is no class of local solvers.
+    """
+    own = factor_type.local_solver()
+    if own is None:
+        return None
+    if not (isinstance(own, type) and issubclass(own, LocalSolver)):
+        raise TypeError(
+            f"{factor_type.__name__}.local_solver returned {own!r:.60}; expected a subclass of "
+            "lpsmap_core.api.LocalSolver, or None."
+        )
+    names_it = next(cls for cls in factor_type.__mro__ if "local_solver" in vars(cls))
+    same = all(getattr(factor_type, name) is getattr(names_it, name) for name in SAME)
+    return own if same else None
 
 
 def local_solver(
@@ -164,7 +126,7 @@ def local_solver(
     barred
         For each additional, whether it is forbidden; without, no slot is forced either.
     """
-    return choose_solver(bucket.type, generic, limited).make(bucket, delta, barred)
+    return choose_solver(bucket.type, generic, limited).solver(bucket, delta, barred)
 
 
 def every_solver(bucket: Bucket, delta: FloatArray) -> dict[str, LocalSolver]:
@@ -175,8 +137,9 @@ def every_solver(bucket: Bucket, delta: FloatArray) -> dict[str, LocalSolver]:
     solvers: dict[str, LocalSolver] = {"active set": ActiveSets(bucket, delta)}
     if bucket.type.projection_kernel is not None and bucket.type.jvp_kernel is not None:
         solvers["compiled closed form"] = CompiledForm(bucket, delta)
-    if _is_chain(bucket.type):
-        solvers["forests, or active set, then flows"] = ChainFlows(bucket, delta)
+    own = own_solver(bucket.type)
+    if own is not None:
+        solvers[own.describe(bucket.type).name] = own(bucket, delta)
     if has_array_code(bucket.type):
         solvers["array closed form"] = ArrayForm(bucket, delta)
     return solvers

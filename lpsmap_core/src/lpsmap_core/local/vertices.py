@@ -61,7 +61,7 @@ class Vertices(NamedTuple):
 
 
 def join_vertices(groups: Sequence[Vertices]) -> Vertices:
-    """Return all structures sorted by their factors, the likeliest of a factor first.
+    """Return the structures of all `groups` sorted by their factors, a factor's likeliest first.
 
     Leaves out structures whose weight is rounding.
     """

@@ -20,6 +20,7 @@ from lpsmap_core.model.inputs import (
     finite_numbers,
     given_scores,
     integer_array,
+    n_additionals,
     whole_numbers,
 )
 from lpsmap_core.model.lengths import checked_lengths, checked_mask, within_lengths
@@ -107,10 +108,6 @@ class Factor(abc.ABC):
     count_bounds: ClassVar[Callable[..., tuple[npt.ArrayLike, npt.ArrayLike]] | None] = None
     """For types that ask only how many slots are on. The smallest and largest numbers."""
 
-    chain_states: ClassVar[str | None] = None
-    """The row parameter that is the number of states, of types laid out as ``Sequence`` is, whose
-    structures are all sequences of one state a layer: large active sets give way to flows."""
-
     expected_failures: ClassVar[Mapping[str, str]] = {}
     """Checks of the conformance kit that the type cannot pass, each with the reason in words."""
 
@@ -143,7 +140,7 @@ class Factor(abc.ABC):
             else np.append(0, np.cumsum(self.keep.sum(axis=tuple(range(split, self.keep.ndim)))))
         )
         self.additionals = given_scores(f"{name}: additionals", additionals)
-        self.n_additionals = self._count_additionals()
+        self.n_additionals: int = n_additionals(name, self.additionals, self.batch_shape)
 
     @property
     def additionals_value(self) -> Any:
@@ -271,6 +268,15 @@ class Factor(abc.ABC):
             (F, K) and (F, A) the product.
         """
         raise NotImplementedError
+
+    @classmethod
+    def local_solver(cls) -> type[Any] | None:
+        """Return the type's own solver of local problems, a ``lpsmap_core.api.LocalSolver``.
+
+        None leaves it to core: the closed form if there is one, else the active set. A subclass
+        that replaces oracle or closed form does not inherit it.
+        """
+        return None
 
     def unused(self) -> tuple[npt.NDArray[np.bool_] | None, npt.NDArray[np.bool_] | None]:
         """Return which entries no structure ever has on, so that their scores may be anything.
@@ -481,16 +487,3 @@ class Factor(abc.ABC):
             chosen = checked_mask(name, mask, shape)
             keep = chosen if keep is None else keep & chosen
         return checked, keep
-
-    def _count_additionals(self) -> int:
-        """Check the additionals' leading axes; return how many additionals each factor has."""
-        if self.additionals is None:
-            return 0
-        shape = tuple(getattr(self.additionals, "shape", ()))
-        batch = len(self.batch_shape)
-        if shape[:batch] != self.batch_shape:
-            raise ValueError(
-                f"{type(self).__name__}: additionals has shape {shape}; expected it to start with "
-                f"the batch shape {self.batch_shape}. Broadcast it first."
-            )
-        return math.prod(shape[batch:])

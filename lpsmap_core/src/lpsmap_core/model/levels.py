@@ -12,7 +12,7 @@ from lpsmap_core.model.factor import Factor
 
 __all__ = ["check_overrides", "has_array_code", "override_level"]
 
-CLASS_METHODS = ("vertex_sizes", "solve_sparsemap", "jvp")
+CLASS_METHODS = ("vertex_sizes", "solve_sparsemap", "jvp", "local_solver")
 """Overrides that serve many factors, and so are called on the type."""
 
 

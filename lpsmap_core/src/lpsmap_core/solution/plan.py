@@ -322,7 +322,9 @@ def _memory(layout: Layout, found: list[Chosen], threads: int) -> Memory:
     numbers += (PER_ADDITIONAL + PER_ADDITIONAL_POLISHED * polished) * additionals
     numbers += PER_FACTOR * factors
     numbers += PER_LINK_ACCELERATED * threads * int(accelerated)
-    sets = sum(_active_set_bytes(bucket) for bucket, choice in found if choice.by_structures)
+    sets = sum(
+        _active_set_bytes(bucket) for bucket, choice in found if choice.solver.lists_structures
+    )
     return Memory(_array_bytes(layout), FLOAT * numbers, sets)
 
 

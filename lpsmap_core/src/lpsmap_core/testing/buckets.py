@@ -8,7 +8,7 @@ import numpy as np
 
 from lpsmap_core.kernels.arrays import FloatArray, IntArray
 from lpsmap_core.layout.layout import Bucket, build_layout
-from lpsmap_core.local.solvers import LocalSolver
+from lpsmap_core.local.protocol import LocalSolver
 from lpsmap_core.model.factor import Factor
 from lpsmap_core.testing.draws import random_degrees, random_scores
 from lpsmap_core.testing.oracle import oracles_of

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Protocol
 
+from lpsmap_core.local.solvers import own_solver
 from lpsmap_core.model.factor import Factor
 from lpsmap_core.model.levels import has_array_code, override_level
 from lpsmap_core.testing.best import (
@@ -166,4 +167,6 @@ def checks_of(factor: Factor) -> list[Check]:
         checks = [*checks, check_devices]
     if cls.map_kernel is None:
         checks = [c for c in checks if c not in (check_vertex_sizes, check_map_kernel)]
-    return [*checks, *CLOSED_FORM] if override_level(cls) == 3 else checks
+    if override_level(cls) == 3:
+        return [*checks, *CLOSED_FORM]
+    return checks if own_solver(cls) is None else [*checks, check_override_is_generic]

@@ -7,7 +7,8 @@ from collections.abc import Iterator
 import numpy as np
 
 from lpsmap_core.kernels.arrays import FloatArray
-from lpsmap_core.local.solvers import LocalSolver, every_solver
+from lpsmap_core.local.protocol import LocalSolver
+from lpsmap_core.local.solvers import every_solver
 from lpsmap_core.model.factor import Factor
 from lpsmap_core.testing.buckets import LocalProblems, Solved, inner_problems, local_problems
 from lpsmap_core.testing.draws import DRAWS

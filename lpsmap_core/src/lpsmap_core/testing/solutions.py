@@ -9,7 +9,9 @@ import numpy.typing as npt
 
 from lpsmap_core.kernels.arrays import ByteArray, FloatArray
 from lpsmap_core.kernels.records import LOWER, UPPER
-from lpsmap_core.local.solvers import LocalSolver, every_solver
+from lpsmap_core.local.closed_form import ArrayForm, CompiledForm
+from lpsmap_core.local.protocol import LocalSolver
+from lpsmap_core.local.solvers import every_solver
 from lpsmap_core.model.factor import Factor
 from lpsmap_core.model.levels import has_array_code
 from lpsmap_core.testing.buckets import LocalProblems, Solved, local_problems
@@ -89,7 +91,7 @@ def check_override_is_complete(factor: Factor, *, seed: int = 0, draws: int = DR
 
 
 def check_override_is_generic(factor: Factor, *, seed: int = 0, draws: int = DRAWS) -> None:
-    """Closed forms find what the generic active set finds on the MAP oracle."""
+    """Closed forms, and a type's own solver, find what the active set finds on the MAP oracle."""
     problems = local_problems(factor, np.random.default_rng(seed), draws)
     solvers, sizes = _solvers(problems), problems.largest()
     generic = problems.solve(solvers.pop("active set"))
@@ -102,8 +104,8 @@ def check_override_is_generic(factor: Factor, *, seed: int = 0, draws: int = DRA
             gain = float(problems.eta_v[extra] @ (found.v[extra] - generic.v[extra]))
             if error > EXACT * sizes[f] or abs(gain) > EXACT * sizes[f]:
                 raise broken(
-                    "a closed form agrees with the generic active set on solve_map, because it is "
-                    "only a faster way to the same unique solution",
+                    "a closed form, or a local solver, agrees with the generic active set on "
+                    "solve_map, because it is only a faster way to the same unique solution",
                     f"{name}: z = {found.z[slots].tolist()}, v = {found.v[extra].tolist()}",
                     f"z = {generic.z[slots].tolist()}, v = {generic.v[extra].tolist()} (or a v of "
                     "equal score)",
@@ -119,10 +121,10 @@ def check_faces(factor: Factor, *, seed: int = 0, draws: int = DRAWS) -> None:
     rng = np.random.default_rng(seed)
     problems = local_problems(factor, rng, draws)
     solvers = _solvers(problems)
-    del solvers["active set"]  # has no faces of slots
     for name, solver in solvers.items():
-        found, upper = problems.solve(solver), 1.0 / problems.delta
-        face = solver.face  # type: ignore[attr-defined]
+        if not isinstance(solver, (ArrayForm, CompiledForm)):
+            continue  # has no faces of slots
+        found, upper, face = problems.solve(solver), 1.0 / problems.delta, solver.face
         d_u, d_v = rng.standard_normal(len(problems.a)), rng.standard_normal(len(problems.eta_v))
         moved = Solved(np.full_like(d_u, np.nan), np.full_like(d_v, np.nan))
         solver.jvp(problems.everything, d_u, d_v, *moved)

@@ -16,7 +16,6 @@ from lpsmap_core.kernels.interrupts import halt, interrupted
 from lpsmap_core.kernels.native import (
     CALL,
     FAILED,
-    FIRST_FREE,
     FORBIDS,
     STATUS,
     ask_python,
@@ -32,6 +31,7 @@ from lpsmap_core.kernels.native import (
 from lpsmap_core.kernels.records import Factors, Scores, Structures
 from lpsmap_core.local.active.answers import first_unsound, forget_sizes
 from lpsmap_core.local.active.memory import ActiveSet, carve_set
+from lpsmap_core.local.protocol import OWN_ARRAYS
 
 __all__ = [
     "AFTER",
@@ -81,13 +81,14 @@ GROW, ASK, GIVE_BACK, REFUSE = 0, 1, 2, 3
 LARGE_SET = 1_000
 """Structures from which on a triangle is worth giving back: four megabytes."""
 
-MAP, ARRAYS = FIRST_FREE, FIRST_FREE + 1
+MAP, ARRAYS = OWN_ARRAYS, OWN_ARRAYS + 1
 _INVERSE_DELTA = ARRAYS + words_of(Factors)
 _SCORES, _CANDIDATES = _INVERSE_DELTA + 2, _INVERSE_DELTA + 4
 _SETS = _CANDIDATES + words_of(Structures)
 _BARRED = _SETS + 12
 AFTER = _BARRED + 2
-"""Positions in the record: the oracle's address, where arrays are, and what follows them."""
+"""Positions in the record: the oracle's address, where arrays are, and what follows them, which a
+subclass may have."""
 
 
 def _problem_of(sets: Any, a: FloatArray, eta_v: FloatArray) -> LocalProblem:

@@ -10,27 +10,13 @@ weights move to the optimum of the set, and structures whose weight falls to zer
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
 from lpsmap_core.kernels.arrays import ByteArray, FloatArray, IntArray
-from lpsmap_core.kernels.interrupts import raise_interrupt
-from lpsmap_core.kernels.late import later
-from lpsmap_core.kernels.native import (
-    CALL,
-    FORBIDS,
-    JVP,
-    RECORD_SIZE,
-    SOLVE,
-    STATUS,
-    Callback,
-    address_of,
-    arrays_at,
-    pack,
-)
+from lpsmap_core.kernels.native import address_of, arrays_at, pack
 from lpsmap_core.kernels.records import Scores
-from lpsmap_core.kernels.tiers import interprets
 from lpsmap_core.layout.layout import Bucket
 from lpsmap_core.local.active.answers import (
     PythonOracles,
@@ -39,7 +25,15 @@ from lpsmap_core.local.active.answers import (
     room_for_structures,
     vertex_sizes,
 )
-from lpsmap_core.local.active.handle import ARRAYS, GIVE_BACK, GROW, LARGE_SET, MAP, REFUSE
+from lpsmap_core.local.active.handle import (
+    AFTER,
+    ARRAYS,
+    GIVE_BACK,
+    GROW,
+    LARGE_SET,
+    MAP,
+    REFUSE,
+)
 from lpsmap_core.local.active.memory import (
     MOST_NEWCOMERS,
     ActiveSet,
@@ -49,15 +43,15 @@ from lpsmap_core.local.active.memory import (
     room,
 )
 from lpsmap_core.local.active.steps import (
-    RUNNING,
     measure,
     multiply_active_sets,
     read_out,
     solve_active_sets,
 )
 from lpsmap_core.local.active.ties import complete_faces
-from lpsmap_core.local.forced import NOTHING_BARRED
+from lpsmap_core.local.protocol import ANSWER, RUNNING, LocalSolver, SolverDescription
 from lpsmap_core.local.vertices import Vertices
+from lpsmap_core.model.factor import Factor
 
 __all__ = ["ActiveSets", "first_capacity"]
 
@@ -72,8 +66,16 @@ MOST_KEPT = 1 << 25
 """Words of all blocks beyond which large sets give their triangles back: 256 megabytes."""
 
 
-class ActiveSets:
+class ActiveSets(LocalSolver):
     """The active sets of a bucket: solve, differentiate and read the distributions.
+
+    Solves are warm-started from the latest sets. A factor whose iterations ran out keeps the status
+    ``RUNNING``; one that cannot improve in floating point has ``STALLED``. Products on the faces
+    are ``[W; N] Q [W; N]^T`` with ``Q`` the inverse of the Gram matrix on the weights that sum to
+    zero (Niculae & Martins 2020, Eq. 38 and 39).
+
+    A subclass that begins with active sets, or falls back on them, has kernels of its own, which
+    call `solve_active_sets` and `multiply_active_sets`.
 
     Parameters
     ----------
@@ -85,14 +87,15 @@ class ActiveSets:
         For each additional, whether it is forbidden; without, no slot is forced either.
     """
 
-    _kernels: tuple[Any, Any] = (solve_active_sets, multiply_active_sets)
-
+    kernels: ClassVar[tuple[tuple[Any, Any], ...]] = ((solve_active_sets, multiply_active_sets),)
     vectorised = False
+    iterates = True
+    lists_structures = True
+    faces_complete = False
+    starts_warm = True
+    _own = AFTER
 
     def __init__(self, bucket: Bucket, delta: FloatArray, barred: ByteArray | None = None) -> None:
-        self.bucket = bucket
-        self.forbids = barred is not None
-        self.barred = NOTHING_BARRED if barred is None else barred
         self.inverse_delta = 1.0 / delta
         self.width = np.maximum(vertex_sizes(bucket), 1)
         n = len(self.width)
@@ -100,7 +103,6 @@ class ActiveSets:
         self.capacity = self._first_capacity.copy()
         self.active = np.zeros(n, dtype=np.int64)
         self.waiting = np.zeros(n, dtype=np.int64)
-        self.status = np.zeros(n, dtype=np.int64)
         self._first_length = block_size(self.width, self.capacity)
         self._first_ends = np.cumsum(self._first_length)
         self._first = np.empty(self._first_ends[-1] if n else 0)
@@ -110,47 +112,16 @@ class ActiveSets:
         self.candidates = room_for_structures(self.width)
         self.scores = np.empty(bucket.n_links)
         self._oracles: PythonOracles | None = None
-        self._callback = Callback(self._called)
-        self.record = np.zeros(RECORD_SIZE, dtype=np.int64)
         self._write_addresses()
-        self._write_record()
+        super().__init__(bucket, delta, barred)
 
-    def solve(
-        self,
-        rows: IntArray,
-        a: FloatArray,
-        eta_v: FloatArray,
-        z: FloatArray,
-        v: FloatArray,
-        max_iterations: int,
-    ) -> None:
-        """Solve the local problems of `rows`, warm-started from their latest active sets.
-
-        The scores `a` of forced slots are infinite. Writes `z` and `v` of these factors. One whose
-        iterations ran out keeps status ``RUNNING``; one that cannot improve in floating point has
-        ``STALLED``.
-        """
-        solve_active_sets(self._handle, rows, a, eta_v, z, v, max_iterations)
-        self.raise_error()
-
-    def jvp(
-        self,
-        rows: IntArray,
-        d_u: FloatArray,
-        d_v: FloatArray,
-        out_u: FloatArray,
-        out_v: FloatArray,
-    ) -> None:
-        """Multiply the Jacobians of `rows` on their faces with ``(d_u, d_v)``.
-
-        ``[W; N] Q [W; N]^T`` with ``Q`` the inverse of the Gram matrix on the weights that sum to
-        zero (Niculae & Martins 2020, Eq. 38 and 39).
-        """
-        multiply_active_sets(self._handle, rows, d_u, d_v, out_u, out_v)
-
-    def unsolved(self) -> IntArray:
-        """Return the factors whose latest solve ran out of iterations."""
-        return np.flatnonzero(self.status == RUNNING)
+    @classmethod
+    def describe(cls, factor_type: type[Factor]) -> SolverDescription:
+        """Return what `FactorGraph.plan` says of it where it serves `factor_type`."""
+        oracle = factor_type.map_kernel
+        compiled = "compiled" if hasattr(oracle, "overloads") else "Python"
+        function = oracle or factor_type.solve_map
+        return SolverDescription(f"active set, {compiled} oracle", function, "no closed form")
 
     def complete_faces(
         self, rows: IntArray, a: FloatArray, eta_v: FloatArray, z: FloatArray
@@ -169,7 +140,7 @@ class ActiveSets:
         large = self.active[rows] >= LARGE_SET
         for some in (rows[~large], *rows[large].reshape(-1, 1)):  # large ones one at a time
             self.grow(some)  # which an interruption may have left to do
-            complete_faces(self._handle, some, a, eta_v, z)
+            complete_faces(self.handle, some, a, eta_v, z)
             self.raise_error()
 
     def incomplete(self, rows: IntArray) -> IntArray:
@@ -177,22 +148,17 @@ class ActiveSets:
         ended: IntArray = rows[self.status[rows] != RUNNING]
         return ended
 
-    def raise_error(self) -> None:
-        """Raise what was raised inside a compiled loop: by Python code, or for an interruption."""
-        raise_interrupt()
-        self._callback.raise_error()
-
     def structures(self, rows: IntArray) -> Vertices:
         """Return the structures of positive weight of the factors in `rows`."""
-        n_structures, n_entries = measure(self._handle, rows)
+        n_structures, n_entries = measure(self.handle, rows)
         owner, weight = np.empty(n_structures, dtype=np.int64), np.empty(n_structures)
         offsets = np.zeros(n_structures + 1, dtype=np.int64)
         entry, value = np.empty(n_entries, dtype=np.int64), np.empty(n_entries)
-        read_out(self._handle, rows, owner, weight, offsets, entry, value)
+        read_out(self.handle, rows, owner, weight, offsets, entry, value)
         return Vertices(owner, weight, offsets, entry, value)
 
     def set_of(self, f: int) -> ActiveSet:
-        """Return the active set of a factor."""
+        """Return the active set of factor `f`."""
         return carve_set(self._block(f), self.width[f], self.capacity[f], *self._counts(f))
 
     @property
@@ -214,22 +180,11 @@ class ActiveSets:
 
     # ---------------------------------------------------------------- what compiled loops need
 
-    @property
-    def _handle(self) -> Any:
-        return self if interprets() else self.record
-
     def _write_record(self) -> None:
         """Write what compiled loops need to know of these sets."""
-        if interprets():
-            return
-        bucket, record = self.bucket, self.record
-        solve, multiply = self._kernels
-        record[SOLVE], record[JVP] = address_of(solve, "solve"), later(multiply, "jvp")
-        record[CALL] = self._callback.address
-        oracle = bucket.type.map_kernel
+        super()._write_record()
+        bucket, record, oracle = self.bucket, self.record, self.bucket.type.map_kernel
         record[MAP] = 0 if oracle is None else address_of(oracle, "map_kernel")
-        record[FORBIDS] = self.forbids
-        pack(record, STATUS, (self.status,))
         arrays = (
             *bucket.factors,
             self.inverse_delta,
@@ -255,6 +210,9 @@ class ActiveSets:
 
     def _called(self, what: int, argument: int) -> None:
         """Do for a compiled loop what only Python can."""
+        if what == ANSWER:
+            super()._called(what, argument)
+            return
         rows, eta_v = arrays_at(argument, (np.int64, np.float64))
         if what == GROW:
             self.grow(rows)
@@ -284,7 +242,7 @@ class ActiveSets:
     def give_back(self, rows: IntArray) -> None:
         """Free the triangles of large sets, which can be made again, where all take much memory.
 
-        Only those of factors that share no variable: others are soon asked again.
+        Only those of `rows` that share no variable: others are soon asked again.
         """
         for f in rows[self.active[rows] >= LARGE_SET].tolist():
             slots = slice(self.bucket.offsets[f], self.bucket.offsets[f + 1])
@@ -303,15 +261,18 @@ class ActiveSets:
         self._grown[f], self.capacity[f] = block, capacity
         self.address[f], self.length[f] = at, length
 
-    def forget(self, f: int) -> None:
-        """Empty the active set of a factor, and give its memory back."""
-        self.active[f], self.capacity[f] = 0, self._first_capacity[f]
-        block = self._first[self._first_ends[f] - self._first_length[f] : self._first_ends[f]]
-        self.address[f], self.length[f] = block.ctypes.data, len(block)
-        self._grown.pop(f, None)
+    def forget(self, rows: IntArray) -> None:
+        """Empty the active sets of factors, and give their memory back."""
+        for f in rows.tolist():
+            self.active[f], self.capacity[f] = 0, self._first_capacity[f]
+            block = self._first[self._first_ends[f] - self._first_length[f] : self._first_ends[f]]
+            self.address[f], self.length[f] = block.ctypes.data, len(block)
+            self._grown.pop(f, None)
 
-    def copy_from(self, other: ActiveSets) -> None:
+    def copy_from(self, other: LocalSolver) -> None:
         """Start from the sets that another solve of the same factors ended with."""
+        if not isinstance(other, ActiveSets):
+            return
         self._first = other._first.copy()
         self._grown = {f: block.copy() for f, block in other._grown.items()}
         self.capacity[:], self.active[:] = other.capacity, other.active
@@ -320,7 +281,7 @@ class ActiveSets:
         self.grow(np.arange(len(self.active)))  # which the end of the time may have left to do
 
     def solve_map(self, rows: IntArray, eta_v: FloatArray) -> None:
-        """Write the best structure of every factor in `rows` under the current scores."""
+        """Write the best structures of `rows`, for the current scores of slots and `eta_v`."""
         if self.bucket.type.map_kernel is not None:
             ask_kernel(self.bucket, rows, Scores(self.scores, eta_v), self.candidates)
             return

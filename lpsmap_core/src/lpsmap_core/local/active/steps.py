@@ -33,10 +33,10 @@ from lpsmap_core.local.active.limits import iteration_limit
 from lpsmap_core.local.active.memory import ActiveSet, has_triangle, is_full, newcomers
 from lpsmap_core.local.active.weights import mix, refine, settle, welcome
 from lpsmap_core.local.forced import ORACLE, decide, limit
+from lpsmap_core.local.protocol import OPTIMAL, RUNNING, STALLED
 
 __all__ = [
     "GAP_ROUNDING",
-    "RUNNING",
     "copy_candidate",
     "make_finite",
     "measure",
@@ -46,9 +46,6 @@ __all__ = [
     "read_out",
     "solve_active_sets",
 ]
-
-RUNNING, OPTIMAL, STALLED = 0, 1, 2
-"""Status of a factor's local problem."""
 
 GAP_ROUNDING = 1e-13
 """An optimality gap below this multiple of the summed magnitudes is rounding."""

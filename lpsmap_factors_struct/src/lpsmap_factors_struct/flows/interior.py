@@ -2,18 +2,18 @@
 
 Mehrotra's (1992) predictor and corrector. Marginals are eliminated, so that what is left of the
 Newton equations is a network whose edges have the conductances flow / slack, see
-`lpsmap_core.local.flows.network`. Slacks are those of the potentials throughout, so that only the
-flows' balance is to be found.
+`lpsmap_factors_struct.flows.network`. Slacks are those of the potentials throughout, so that only
+the flows' balance is to be found.
 """
 
 from __future__ import annotations
 
 import numpy as np
 
-from lpsmap_core.kernels.compile import leaf
-from lpsmap_core.local.flows.chain import Chain, sizes, write_marginals
-from lpsmap_core.local.flows.network import eliminate_network, solve_network
-from lpsmap_core.local.flows.vectors import stretch_sum
+from lpsmap_core import leaf
+from lpsmap_factors_struct.flows.chain import Chain, sizes, write_marginals
+from lpsmap_factors_struct.flows.network import eliminate_network, solve_network
+from lpsmap_factors_struct.flows.vectors import stretch_sum
 
 __all__ = ["follow_path"]
 

@@ -6,21 +6,27 @@ from typing import Any
 
 import numpy as np
 
-from lpsmap_core.kernels.arrays import FloatArray, IntArray
-from lpsmap_core.kernels.by_address import by_address
-from lpsmap_core.kernels.compile import interpreted_by, kernel, leaf
-from lpsmap_core.kernels.interrupts import stopped
-from lpsmap_core.kernels.late import kernel_at
-from lpsmap_core.kernels.native import invoke
-from lpsmap_core.local.active.handle import LocalProblem, problem_of, set_of, status_of
-from lpsmap_core.local.active.limits import AS_NEEDED, iteration_limit
-from lpsmap_core.local.active.steps import (
+from lpsmap_core import kernel, leaf
+from lpsmap_core.api import (
+    AS_NEEDED,
     OPTIMAL,
     RUNNING,
+    FloatArray,
+    IntArray,
+    LocalProblem,
+    ask_solver,
+    by_address,
+    iteration_limit,
     multiply_active_sets,
+    multiply_by,
+    problem_of,
+    set_of,
     solve_active_sets,
+    solve_by,
+    status_of,
+    stopped,
 )
-from lpsmap_core.local.flows.chain import (
+from lpsmap_factors_struct.flows.chain import (
     BARRED,
     KNOWN,
     Chain,
@@ -30,25 +36,21 @@ from lpsmap_core.local.flows.chain import (
     make_room,
     sizes,
 )
-from lpsmap_core.local.flows.face import solve_on_face
-from lpsmap_core.local.flows.forest_steps import multiply_forests, solve_forests
-from lpsmap_core.local.flows.handle import (
+from lpsmap_factors_struct.flows.face import solve_on_face
+from lpsmap_factors_struct.flows.handle import (
     FLOW,
+    FLOW_KERNELS,
     FOREST,
-    MULTIPLY_FLOWS,
-    MULTIPLY_FORESTS,
+    FOREST_KERNELS,
     NO_CHAIN,
     SMALL,
-    SOLVE_FLOWS,
-    SOLVE_FORESTS,
     block_of,
     largest_chain,
-    make_blocks,
     methods_of,
     states_of,
 )
-from lpsmap_core.local.flows.reading import bar_nodes, read_node_scores, read_weights
-from lpsmap_core.local.flows.solve import solve_chain
+from lpsmap_factors_struct.flows.reading import bar_nodes, read_node_scores, read_weights
+from lpsmap_factors_struct.flows.solve import solve_chain
 
 __all__ = ["most_structures", "multiply_chains", "multiply_flows", "solve_chains", "solve_flows"]
 
@@ -88,14 +90,14 @@ def solve_chains(
     v: FloatArray,
     max_iterations: int,
 ) -> None:
-    """Solve the local problems of `rows`; see `ChainFlows.solve`."""
+    """Solve the local problems of `rows`; the limit of iterations is for active sets only."""
     problem = problem_of(chains, a, eta_v)
     alone = max_iterations == AS_NEEDED
     if alone:
         methods_of(chains)[_fresh(chains, rows, problem)] = FOREST
     forests = _solved_by(chains, rows, FOREST)
     if len(forests) > 0:
-        call_kernel(chains, SOLVE_FORESTS, forests, a, eta_v, z, v)
+        solve_by(chains, FOREST_KERNELS, forests, a, eta_v, z, v, AS_NEEDED)
     small = _solved_by(chains, rows, SMALL)
     if len(small) > 0:
         longest, n_states = largest_chain(chains, small, problem)
@@ -106,13 +108,13 @@ def solve_chains(
         untried = _untried(grown, problem)
         if alone and len(untried) > 0 and not stopped():
             methods_of(chains)[untried] = FOREST
-            call_kernel(chains, SOLVE_FORESTS, untried, a, eta_v, z, v)
+            solve_by(chains, FOREST_KERNELS, untried, a, eta_v, z, v, AS_NEEDED)
             grown = _solved_by(chains, grown, SMALL)
-        if len(grown) > 0 and (stopped() or not make_blocks(chains, grown)):
+        if len(grown) > 0 and (stopped() or not ask_solver(chains, grown)):
             return
     flows = _solved_by(chains, rows, FLOW)
     if len(flows) > 0:
-        call_kernel(chains, SOLVE_FLOWS, flows, a, eta_v, z, v)
+        solve_by(chains, FLOW_KERNELS, flows, a, eta_v, z, v, AS_NEEDED)
     others = _solved_by(chains, rows, NO_CHAIN)
     if len(others) > 0:
         solve_active_sets(chains, others, a, eta_v, z, v, max_iterations)
@@ -127,58 +129,15 @@ def multiply_chains(
     out_u: FloatArray,
     out_v: FloatArray,
 ) -> None:
-    """Multiply the Jacobians of `rows`; see `ChainFlows.jvp`."""
+    """Multiply the Jacobians of `rows`."""
     for method in (SMALL, NO_CHAIN):
         sets = _solved_by(chains, rows, method)
         if len(sets) > 0:
             multiply_active_sets(chains, sets, d_u, d_v, out_u, out_v)
-    for method, product in ((FLOW, MULTIPLY_FLOWS), (FOREST, MULTIPLY_FORESTS)):
+    for method, kernels in ((FLOW, FLOW_KERNELS), (FOREST, FOREST_KERNELS)):
         others = _solved_by(chains, rows, method)
         if len(others) > 0:
-            call_product(chains, product, others, d_u, d_v, out_u, out_v)
-
-
-def _call_kernel(chains: Any, solve: int, *arguments: Any) -> None:
-    kernel: Any = solve_flows if solve == SOLVE_FLOWS else solve_forests
-    kernel(chains, *arguments, 0)
-
-
-def _call_product(chains: Any, multiply: int, *arguments: Any) -> None:
-    (multiply_flows if multiply == MULTIPLY_FLOWS else multiply_forests)(chains, *arguments)
-
-
-@interpreted_by(_call_kernel)
-@leaf
-def call_kernel(
-    chains: Any,
-    solve: int,
-    rows: IntArray,
-    a: FloatArray,
-    eta_v: FloatArray,
-    z: FloatArray,
-    v: FloatArray,
-) -> None:
-    """Solve chains by the kernel of their flows, or forests."""
-    address = kernel_at(chains[solve])
-    if address != 0:
-        invoke(address, (chains, rows, a, eta_v, z, v, np.int64(0)))
-
-
-@interpreted_by(_call_product)
-@leaf
-def call_product(
-    chains: Any,
-    multiply: int,
-    rows: IntArray,
-    d_u: FloatArray,
-    d_v: FloatArray,
-    out_u: FloatArray,
-    out_v: FloatArray,
-) -> None:
-    """Multiply the Jacobians of chains by the kernel of their flows, or forests."""
-    address = kernel_at(chains[multiply])
-    if address != 0:
-        invoke(address, (chains, rows, d_u, d_v, out_u, out_v))
+            multiply_by(chains, kernels, others, d_u, d_v, out_u, out_v)
 
 
 @kernel

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
-from lpsmap_core.kernels.compile import leaf
-from lpsmap_core.local.flows.chain import BARRED, KNOWN, Chain
-from lpsmap_core.local.flows.cycles import cancel_cycles
-from lpsmap_core.local.flows.face import choose_face, settle_face
-from lpsmap_core.local.flows.interior import follow_path
-from lpsmap_core.local.flows.start import leave_out, move_potentials, reduce_scores, start_inside
+from lpsmap_core import leaf
+from lpsmap_factors_struct.flows.chain import BARRED, KNOWN, Chain
+from lpsmap_factors_struct.flows.cycles import cancel_cycles
+from lpsmap_factors_struct.flows.face import choose_face, settle_face
+from lpsmap_factors_struct.flows.interior import follow_path
+from lpsmap_factors_struct.flows.start import (
+    leave_out,
+    move_potentials,
+    reduce_scores,
+    start_inside,
+)
 
 __all__ = ["solve_chain"]
 

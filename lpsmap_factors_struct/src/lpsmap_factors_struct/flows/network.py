@@ -20,10 +20,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from lpsmap_core.kernels.arrays import FloatArray
-from lpsmap_core.kernels.compile import leaf
-from lpsmap_core.kernels.interrupts import interrupted
-from lpsmap_core.local.flows.vectors import add_multiple, inner_product, stretch_sum
+from lpsmap_core import interrupted, leaf
+from lpsmap_core.api import FloatArray
+from lpsmap_factors_struct.flows.vectors import add_multiple, inner_product, stretch_sum
 
 __all__ = ["Network", "eliminate_network", "solve_network"]
 

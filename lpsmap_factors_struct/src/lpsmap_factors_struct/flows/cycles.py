@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from lpsmap_core.kernels.arrays import ByteArray, FloatArray, IntArray
-from lpsmap_core.kernels.compile import leaf
-from lpsmap_core.local.flows.chain import DIMENSION, ELIMINATED, Chain, sizes
+from lpsmap_core import leaf
+from lpsmap_core.api import ByteArray, FloatArray, IntArray
+from lpsmap_factors_struct.flows.chain import DIMENSION, ELIMINATED, Chain, sizes
 
 __all__ = ["cancel_cycles"]
 

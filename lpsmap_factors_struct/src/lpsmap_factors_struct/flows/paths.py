@@ -6,11 +6,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from lpsmap_core.kernels.arrays import FloatArray, IntArray
-from lpsmap_core.kernels.compile import kernel, leaf
-from lpsmap_core.local.flows.chain import carve_flow, make_room
-from lpsmap_core.local.flows.forest import carve_forest
-from lpsmap_core.local.vertices import Vertices
+from lpsmap_core import kernel, leaf
+from lpsmap_core.api import FloatArray, IntArray, Vertices
+from lpsmap_factors_struct.flows.chain import carve_flow, make_room
+from lpsmap_factors_struct.flows.forest import carve_forest
 
 __all__ = ["MOST_POSITIONS", "Edges", "flow_edges", "forest_edges", "n_paths", "read_paths"]
 

@@ -4,9 +4,16 @@ from __future__ import annotations
 
 import numpy as np
 
-from lpsmap_core.kernels.compile import leaf
-from lpsmap_core.kernels.viterbi import best_arrivals, best_source
-from lpsmap_core.local.flows.forest import NEW, UNUSED, USED, ForestChain, append_edge, unite_trees
+from lpsmap_core import leaf
+from lpsmap_core.api import best_arrivals, best_source
+from lpsmap_factors_struct.flows.forest import (
+    NEW,
+    UNUSED,
+    USED,
+    ForestChain,
+    append_edge,
+    unite_trees,
+)
 
 __all__ = ["join_best_paths", "join_ties"]
 

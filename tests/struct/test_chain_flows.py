@@ -1,6 +1,6 @@
 """Flows and forests of tiny chains, which are quick where kernels are interpreted, too.
 
-What is larger is in ``tests/struct/test_chain_projection.py``.
+What is larger is in ``test_chain_projection.py``.
 """
 
 from __future__ import annotations
@@ -12,8 +12,7 @@ import numpy.typing as npt
 import pytest
 
 from chain_solvers import flows_of, forests_of, make_bucket
-from lpsmap_core.local.active.limits import AS_NEEDED
-from lpsmap_core.local.active.sets import ActiveSets
+from lpsmap_core.api import AS_NEEDED, ActiveSets
 
 FloatArray = npt.NDArray[np.float64]
 Way = Callable[..., ActiveSets]

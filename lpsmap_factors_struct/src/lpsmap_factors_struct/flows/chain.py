@@ -10,7 +10,7 @@ problem is, with ``w = delta^2`` and scores c of the nodes and t of the edges,
 
 With multipliers *in* and *out* of every node, ``m = w (c + out - in)``, and an edge has the slack
 ``out - in - t >= 0``, of the node where it begins and of that where it ends. These are potentials
-of an electric network, see `lpsmap_core.local.flows.network`. *In* of the first layer is one
+of an electric network, see `lpsmap_factors_struct.flows.network`. *In* of the first layer is one
 number, and *out* of the last is zero.
 """
 
@@ -20,9 +20,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from lpsmap_core.kernels.arrays import ByteArray, FloatArray, IntArray
-from lpsmap_core.kernels.compile import kernel, leaf
-from lpsmap_core.local.flows.network import Network
+from lpsmap_core import kernel, leaf
+from lpsmap_core.api import ByteArray, FloatArray, IntArray
+from lpsmap_factors_struct.flows.network import Network
 
 __all__ = [
     "BARRED",

@@ -4,17 +4,17 @@ An edge without slack has one potential on both its ends but for its score, so t
 of a tree are its level and what is known. A node is a resistor from its tree of the edges before,
 or the source, to its tree of the edges behind, or the ground, and as much flows into a tree as out
 of it. Between two layers there are few trees: of twenty states five at most scales. Resistances are
-degrees of variables, so that, unlike those of `lpsmap_core.local.flows.network`, plain elimination
-loses no digits.
+degrees of variables, so that, unlike those of `lpsmap_factors_struct.flows.network`, plain
+elimination loses no digits.
 """
 
 from __future__ import annotations
 
 import numpy as np
 
-from lpsmap_core.kernels.arrays import FloatArray
-from lpsmap_core.kernels.compile import leaf
-from lpsmap_core.local.flows.forest import ForestChain
+from lpsmap_core import leaf
+from lpsmap_core.api import FloatArray
+from lpsmap_factors_struct.flows.forest import ForestChain
 
 __all__ = ["centre_potentials", "refine_flows", "solve_levels", "write_flows"]
 

@@ -3,7 +3,7 @@
 Between two layers, the flow of given marginals that scores most is a basic solution of a
 transportation problem: its edges are a forest on the nodes of both layers. On a forest, flows
 follow from marginals, from the leaves on. Edges without slack fix all potentials in a tree but for
-one number, its *level*, so that few equations are left, see `lpsmap_core.local.flows.levels`.
+one number, its *level*, so that few equations are left, see `lpsmap_factors_struct.flows.levels`.
 
 Between two layers of S nodes, the nodes of the first one are the vertices 0 to S - 1, and those of
 the second the vertices S to 2 S - 1.
@@ -15,8 +15,8 @@ from typing import NamedTuple, TypeVar
 
 import numpy as np
 
-from lpsmap_core.kernels.arrays import FloatArray, IndexArray, IntArray
-from lpsmap_core.kernels.compile import kernel, leaf
+from lpsmap_core import kernel, leaf
+from lpsmap_core.api import FloatArray, IndexArray, IntArray
 
 __all__ = [
     "LEAVES",
@@ -79,7 +79,7 @@ class ForestRoom(NamedTuple):
     Attributes
     ----------
     score, weight
-        (L, S) the nodes' c and w, as in `lpsmap_core.local.flows.chain`.
+        (L, S) the nodes' c and w, as in `lpsmap_factors_struct.flows.chain`.
     step
         (L - 1, S, S) the edges' t where some are barred, by their beginnings.
     out, into, m
@@ -101,7 +101,7 @@ class ForestRoom(NamedTuple):
     worst
         (L - 1,) least flow, or the most that a path gains, between two layers.
     equations, level
-        The equations of the levels, and the levels; see `lpsmap_core.local.flows.levels`.
+        The equations of the levels, and the levels; see `lpsmap_factors_struct.flows.levels`.
     mark
         (L, S) see `USED`.
     n_used, used

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from lpsmap_core.kernels.arrays import FloatArray
-from lpsmap_core.kernels.compile import leaf
-from lpsmap_core.local.flows.chain import BARRED, Chain, sizes
+from lpsmap_core import leaf
+from lpsmap_core.api import FloatArray
+from lpsmap_factors_struct.flows.chain import BARRED, Chain, sizes
 
 __all__ = ["leave_out", "move_potentials", "reduce_scores", "start_inside"]
 

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from lpsmap_core.kernels.arrays import FloatArray
-from lpsmap_core.kernels.compile import leaf
-from lpsmap_core.local.active.handle import LocalProblem
-from lpsmap_core.local.flows.chain import BARRED
+from lpsmap_core import leaf
+from lpsmap_core.api import FloatArray, LocalProblem
+from lpsmap_factors_struct.flows.chain import BARRED
 
 __all__ = ["bar_nodes", "read_node_scores", "read_weights"]
 

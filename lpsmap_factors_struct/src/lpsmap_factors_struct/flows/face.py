@@ -10,9 +10,16 @@ from __future__ import annotations
 
 import numpy as np
 
-from lpsmap_core.kernels.compile import leaf
-from lpsmap_core.local.flows.chain import DIMENSION, ELIMINATED, N_ON, Chain, sizes, write_marginals
-from lpsmap_core.local.flows.network import eliminate_network, solve_network
+from lpsmap_core import leaf
+from lpsmap_factors_struct.flows.chain import (
+    DIMENSION,
+    ELIMINATED,
+    N_ON,
+    Chain,
+    sizes,
+    write_marginals,
+)
+from lpsmap_factors_struct.flows.network import eliminate_network, solve_network
 
 __all__ = ["choose_face", "settle_face", "solve_on_face"]
 

@@ -11,19 +11,18 @@ from __future__ import annotations
 
 import numpy as np
 
-from lpsmap_core.kernels.compile import leaf
-from lpsmap_core.kernels.interrupts import interrupted
-from lpsmap_core.local.flows.better_paths import join_best_paths, join_ties
-from lpsmap_core.local.flows.chain import BARRED
-from lpsmap_core.local.flows.first_paths import begin_with_best_paths
-from lpsmap_core.local.flows.forest import (
+from lpsmap_core import interrupted, leaf
+from lpsmap_factors_struct.flows.better_paths import join_best_paths, join_ties
+from lpsmap_factors_struct.flows.chain import BARRED
+from lpsmap_factors_struct.flows.first_paths import begin_with_best_paths
+from lpsmap_factors_struct.flows.forest import (
     LEAVES,
     SOLVED,
     ForestChain,
     find_trees,
     keep_whole_paths,
 )
-from lpsmap_core.local.flows.levels import (
+from lpsmap_factors_struct.flows.levels import (
     centre_potentials,
     refine_flows,
     solve_levels,

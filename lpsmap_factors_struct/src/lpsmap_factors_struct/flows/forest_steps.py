@@ -6,29 +6,35 @@ from typing import Any
 
 import numpy as np
 
-from lpsmap_core.kernels.arrays import FloatArray, IntArray
-from lpsmap_core.kernels.by_address import by_address
-from lpsmap_core.kernels.compile import kernel, leaf
-from lpsmap_core.kernels.interrupts import stopped
-from lpsmap_core.local.active.handle import LocalProblem, problem_of, status_of
-from lpsmap_core.local.active.steps import OPTIMAL, RUNNING
-from lpsmap_core.local.flows.chain import BARRED
-from lpsmap_core.local.flows.first_paths import begin_with_best_paths
-from lpsmap_core.local.flows.forest import (
+from lpsmap_core import kernel, leaf
+from lpsmap_core.api import (
+    OPTIMAL,
+    RUNNING,
+    FloatArray,
+    IntArray,
+    LocalProblem,
+    by_address,
+    problem_of,
+    status_of,
+    stopped,
+)
+from lpsmap_factors_struct.flows.chain import BARRED
+from lpsmap_factors_struct.flows.first_paths import begin_with_best_paths
+from lpsmap_factors_struct.flows.forest import (
     ForestChain,
     ForestRoom,
     carve_forest,
     make_forest_room,
 )
-from lpsmap_core.local.flows.forests import multiply_on_forest, solve_on_forest
-from lpsmap_core.local.flows.handle import (
+from lpsmap_factors_struct.flows.forests import multiply_on_forest, solve_on_forest
+from lpsmap_factors_struct.flows.handle import (
     SMALL,
     block_of,
     largest_chain,
     methods_of,
     states_of,
 )
-from lpsmap_core.local.flows.reading import bar_nodes, read_node_scores, read_weights
+from lpsmap_factors_struct.flows.reading import bar_nodes, read_node_scores, read_weights
 
 __all__ = ["multiply_forests", "solve_forests"]
 

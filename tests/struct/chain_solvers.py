@@ -6,9 +6,9 @@ import numpy as np
 import numpy.typing as npt
 
 from lpsmap import FactorGraph, Sequence
-from lpsmap_core.layout.layout import Bucket, build_layout
-from lpsmap_core.local.flows.chains import ChainFlows
-from lpsmap_core.local.flows.handle import FOREST
+from lpsmap_core.api import Bucket, build_layout
+from lpsmap_factors_struct.flows.chains import ChainFlows
+from lpsmap_factors_struct.flows.handle import FOREST
 
 FloatArray = npt.NDArray[np.float64]
 
@@ -24,7 +24,7 @@ def make_bucket(length: int, n_states: int) -> Bucket:
 def flows_of(bucket: Bucket, delta: FloatArray, barred: npt.ArrayLike | None = None) -> ChainFlows:
     """A solver that has given its active sets up."""
     solver = forests_of(bucket, delta, barred)
-    solver.make_blocks(np.arange(bucket.n_factors))
+    solver.answer(np.arange(bucket.n_factors))
     return solver
 
 

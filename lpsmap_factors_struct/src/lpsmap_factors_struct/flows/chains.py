@@ -4,42 +4,41 @@ from __future__ import annotations
 
 import numpy as np
 
-from lpsmap_core.kernels.arrays import ByteArray, FloatArray, IntArray
-from lpsmap_core.kernels.late import later
-from lpsmap_core.kernels.native import arrays_at, pack
-from lpsmap_core.kernels.tiers import interprets
-from lpsmap_core.layout.layout import Bucket
-from lpsmap_core.local.active.handle import AFTER
-from lpsmap_core.local.active.sets import ActiveSets
-from lpsmap_core.local.flows.chain import DIMENSION, KNOWN, flow_size
-from lpsmap_core.local.flows.forest import SOLVED, forest_size
-from lpsmap_core.local.flows.forest_steps import multiply_forests, solve_forests
-from lpsmap_core.local.flows.handle import (
+from lpsmap_core import Factor
+from lpsmap_core.api import (
+    ActiveSets,
+    Bucket,
+    ByteArray,
+    FloatArray,
+    IntArray,
+    LocalSolver,
+    SolverDescription,
+    Vertices,
+    join_vertices,
+)
+from lpsmap_factors_struct.flows.chain import DIMENSION, KNOWN, flow_size
+from lpsmap_factors_struct.flows.forest import SOLVED, forest_size
+from lpsmap_factors_struct.flows.forest_steps import multiply_forests, solve_forests
+from lpsmap_factors_struct.flows.handle import (
     FLOW,
     FOREST,
-    MAKE_ROOM,
-    MULTIPLY_FLOWS,
-    MULTIPLY_FORESTS,
     NO_CHAIN,
     SMALL,
-    SOLVE_FLOWS,
-    SOLVE_FORESTS,
 )
-from lpsmap_core.local.flows.paths import (
+from lpsmap_factors_struct.flows.paths import (
     MOST_POSITIONS,
     flow_edges,
     forest_edges,
     n_paths,
     read_paths,
 )
-from lpsmap_core.local.flows.steps import (
+from lpsmap_factors_struct.flows.steps import (
     most_structures,
     multiply_chains,
     multiply_flows,
     solve_chains,
     solve_flows,
 )
-from lpsmap_core.local.vertices import Vertices, join_vertices
 
 __all__ = ["ChainFlows"]
 
@@ -63,17 +62,19 @@ class ChainFlows(ActiveSets):
     Parameters
     ----------
     bucket
-        Factors whose type has `chain_states`.
+        Chains laid out as those of ``Sequence``, whose first row parameter is the number of states.
     delta, barred
         As of `ActiveSets`.
     """
 
-    _kernels = (solve_chains, multiply_chains)
+    kernels = (
+        (solve_chains, multiply_chains),
+        (solve_flows, multiply_flows),
+        (solve_forests, multiply_forests),
+    )
 
     def __init__(self, bucket: Bucket, delta: FloatArray, barred: ByteArray | None = None) -> None:
-        assert bucket.type.chain_states is not None
-        column = bucket.type.row_parameters.index(bucket.type.chain_states)
-        self.states = bucket.factors.parameters[:, column].astype(np.int64)
+        self.states = bucket.factors.parameters[:, 0].astype(np.int64)
         self.lengths = np.diff(bucket.offsets) // self.states
         fit = self.lengths > 1
         self.methods = np.where(fit, SMALL, NO_CHAIN)
@@ -86,32 +87,11 @@ class ChainFlows(ActiveSets):
         self.block_address = self._forests.ctypes.data + self._forests.itemsize * words
         super().__init__(bucket, delta, barred)
 
-    def solve(
-        self,
-        rows: IntArray,
-        a: FloatArray,
-        eta_v: FloatArray,
-        z: FloatArray,
-        v: FloatArray,
-        max_iterations: int,
-    ) -> None:
-        """Solve the local problems of `rows`, warm-started from their latest faces.
-
-        The limit of iterations is for active sets only; otherwise as of `ActiveSets`.
-        """
-        solve_chains(self._handle, rows, a, eta_v, z, v, max_iterations)
-        self.raise_error()
-
-    def jvp(
-        self,
-        rows: IntArray,
-        d_u: FloatArray,
-        d_v: FloatArray,
-        out_u: FloatArray,
-        out_v: FloatArray,
-    ) -> None:
-        """Multiply the Jacobians of `rows` on their faces with ``(d_u, d_v)``."""
-        multiply_chains(self._handle, rows, d_u, d_v, out_u, out_v)
+    @classmethod
+    def describe(cls, factor_type: type[Factor]) -> SolverDescription:
+        """Return what `FactorGraph.plan` says of it."""
+        name, function, _ = super().describe(factor_type)
+        return SolverDescription(f"forests, or {name}, then flows", function, "a chain")
 
     def incomplete(self, rows: IntArray) -> IntArray:
         """Return the factors of `rows` that have active sets: flows and forests are complete."""
@@ -144,7 +124,7 @@ class ChainFlows(ActiveSets):
                 "(solution.decode())."
             )
 
-    def copy_from(self, other: ActiveSets) -> None:
+    def copy_from(self, other: LocalSolver) -> None:
         """Start from what another solve of the same factors ended with.
 
         A chain whose flow has become that of few structures starts with an active set.
@@ -167,7 +147,7 @@ class ChainFlows(ActiveSets):
         """Bytes of all arrays."""
         return super().nbytes + sum(block.nbytes for block in self.blocks.values())
 
-    def make_blocks(self, rows: IntArray) -> None:
+    def answer(self, rows: IntArray) -> None:
         """Make room for the flows of chains that outgrew their active sets, and forget these.
 
         The largest chains keep their active sets.
@@ -178,7 +158,7 @@ class ChainFlows(ActiveSets):
                 self.methods[f] = NO_CHAIN
                 continue
             self._keep_block(f, np.zeros(flow_size(length, n_states)))
-            self.forget(f)
+            self.forget(np.array([f]))
             self.methods[f] = FLOW
 
     def block_of(self, f: int) -> FloatArray:
@@ -191,20 +171,6 @@ class ChainFlows(ActiveSets):
         self.blocks[f] = block
         self.block_address[f], self.block_length[f] = block.ctypes.data, len(block)
 
-    def _called(self, what: int, argument: int) -> None:
-        if what == MAKE_ROOM:
-            rows, _ = arrays_at(argument, (np.int64, np.float64))
-            self.make_blocks(rows)
-        else:
-            super()._called(what, argument)
-
-    def _write_record(self) -> None:
-        super()._write_record()
-        if not interprets():
-            record = self.record
-            record[SOLVE_FLOWS] = later(solve_flows, "solve")
-            record[MULTIPLY_FLOWS] = later(multiply_flows, "jvp")
-            record[SOLVE_FORESTS] = later(solve_forests, "solve")
-            record[MULTIPLY_FORESTS] = later(multiply_forests, "jvp")
-            arrays = (self.states, self.methods, self.block_address, self.block_length)
-            pack(record, AFTER, arrays)
+    def own_arrays(self) -> tuple[IntArray, ...]:
+        """Return what `states_of`, `methods_of` and `block_of` read."""
+        return self.states, self.methods, self.block_address, self.block_length
