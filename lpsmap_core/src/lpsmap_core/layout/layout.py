@@ -13,11 +13,11 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from lpsmap_core.kernels.arrays import BoolArray, FloatArray, IntArray
+from lpsmap_core.kernels.arrays import BoolArray, FloatArray, FloatTable, IntArray
 from lpsmap_core.kernels.memory import Memory
 from lpsmap_core.kernels.records import Factors
 from lpsmap_core.layout.arrangement import Arrangement, Blocks, Links, Table, arrange
-from lpsmap_core.layout.counts import Counts, find_counts, no_counts
+from lpsmap_core.layout.counts import Counts, count_bounds, find_counts, no_counts
 from lpsmap_core.layout.layout_cache import arranged
 from lpsmap_core.layout.network import Networks, build_networks
 from lpsmap_core.layout.ragged import concatenated, offsets_of, ranges
@@ -86,6 +86,10 @@ class Bucket:
             negated=self.negated[slots],
             component=self.component[rows],
         )
+
+    def count_bounds(self) -> FloatTable | None:
+        """Return how many slots of each factor are on, at least and at most, if that is all."""
+        return count_bounds(self.declarations, self.declaration, self.row)
 
     @functools.cached_property
     def is_declaration(self) -> bool:
@@ -167,9 +171,12 @@ class Part:
         """The components whose factors all bound counts."""
         if self.all_direct:
             return no_counts(self.n_components)
-        types, factors = [b.type for b in self.buckets], [b.factors for b in self.buckets]
+        bounds, offsets = (
+            (b.count_bounds() for b in self.buckets),
+            [b.offsets for b in self.buckets],
+        )
         links = self.links, self.link_variable, self.negated
-        return find_counts(types, factors, self.blocks, *links, self.direct)
+        return find_counts(bounds, offsets, self.blocks, *links, self.direct)
 
     @functools.cached_property
     def networks(self) -> Networks:

@@ -20,9 +20,11 @@ from lpsmap_core.model.inputs import (
     finite_numbers,
     given_scores,
     integer_array,
+    n_additionals,
     whole_numbers,
 )
 from lpsmap_core.model.lengths import checked_lengths, checked_mask, within_lengths
+from lpsmap_core.model.linear import LinearConstraints
 from lpsmap_core.model.tables import Tables
 from lpsmap_core.model.variables import Variables, as_variables
 
@@ -108,9 +110,6 @@ class Factor(abc.ABC):
     as_tables: ClassVar[Callable[..., Tables | None] | None] = None
     """What factors are as `Tables`, for types that are such. Messages and elimination use them."""
 
-    count_bounds: ClassVar[Callable[..., tuple[npt.ArrayLike, npt.ArrayLike]] | None] = None
-    """For types that ask only how many slots are on. The smallest and largest numbers."""
-
     chain_states: ClassVar[str | None] = None
     """The row parameter that is the number of states, of types laid out as ``Sequence`` is, whose
     structures are all sequences of one state a layer: large active sets give way to flows."""
@@ -147,7 +146,7 @@ class Factor(abc.ABC):
             else np.append(0, np.cumsum(self.keep.sum(axis=tuple(range(split, self.keep.ndim)))))
         )
         self.additionals = given_scores(f"{name}: additionals", additionals)
-        self.n_additionals = self._count_additionals()
+        self.n_additionals: int = n_additionals(name, self.additionals, self.batch_shape)
 
     @property
     def additionals_value(self) -> Any:
@@ -288,6 +287,14 @@ class Factor(abc.ABC):
             (n_factors, n_additionals), or None likewise.
         """
         return None, None
+
+    def linear_constraints(self) -> LinearConstraints | None:
+        """Return the linear constraints whose solutions are the hull of the structures, or None.
+
+        Exactly it, of all the declaration's factors. They are about slots: where these are negated,
+        core negates the constraints. `bounded_sums` makes those on sums.
+        """
+        return None
 
     def log_partition(self) -> LogPartition:
         """Return what sums over the structures of this declaration's factors; see `inference`."""
@@ -485,16 +492,3 @@ class Factor(abc.ABC):
             chosen = checked_mask(name, mask, shape)
             keep = chosen if keep is None else keep & chosen
         return checked, keep
-
-    def _count_additionals(self) -> int:
-        """Check the additionals' leading axes; return how many additionals each factor has."""
-        if self.additionals is None:
-            return 0
-        shape = tuple(getattr(self.additionals, "shape", ()))
-        batch = len(self.batch_shape)
-        if shape[:batch] != self.batch_shape:
-            raise ValueError(
-                f"{type(self).__name__}: additionals has shape {shape}; expected it to start with "
-                f"the batch shape {self.batch_shape}. Broadcast it first."
-            )
-        return math.prod(shape[batch:])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import operator
 import os
 from collections.abc import Callable
@@ -24,6 +25,7 @@ __all__ = [
     "finite_numbers",
     "checked_flag",
     "given_scores",
+    "n_additionals",
     "integer_array",
     "kind_of",
     "checked_number",
@@ -162,6 +164,19 @@ def given_scores(name: str, value: Any) -> Any:
         check_readable(name, value)
         return value
     return real_numbers(name, value).astype(np.float64)
+
+
+def n_additionals(name: str, additionals: Any, batch: tuple[int, ...]) -> int:
+    """Return how many additionals each factor has, once their leading axes are the batch."""
+    if additionals is None:
+        return 0
+    shape = tuple(additionals.shape)
+    if shape[: len(batch)] != batch:
+        raise ValueError(
+            f"{name}: additionals has shape {shape}; expected it to start with the batch shape "
+            f"{batch}. Broadcast it first."
+        )
+    return math.prod(shape[len(batch) :])
 
 
 def finite_numbers(
