@@ -85,7 +85,9 @@ class RowsSolution(SolvedGraph):
 
     def status(self) -> npt.NDArray[np.object_]:
         """Return whether the residuals are small."""
-        return np.where(self.converged, Status.CONVERGED, Status.ITERATION_LIMIT)
+        status = np.full(self.part.n_components, Status.ITERATION_LIMIT, dtype=object)
+        status[self.converged] = Status.CONVERGED
+        return status
 
     def marginals(self) -> FloatArray:
         """Return the variables, within their bounds."""
@@ -99,8 +101,8 @@ class RowsSolution(SolvedGraph):
         self, d: FloatArray, d_v: FloatArray, chosen: BoolArray | None, threads: int
     ) -> tuple[FloatArray, FloatArray]:
         """Project a vector onto the directions along which all tight rows stay as they are."""
-        mask = True if chosen is None else chosen[self.part.component]
-        given, rows = np.where(mask, d, 0.0), self.matrix[self.tight]
+        given = d if chosen is None else np.where(chosen[self.part.component], d, 0.0)
+        rows = self.matrix[self.tight]
         return given - np.linalg.pinv(rows) @ (rows @ given), d_v
 
     def structures(self, b: int, rows: IntArray) -> Vertices:
