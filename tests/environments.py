@@ -9,7 +9,8 @@ import subprocess
 import sys
 from pathlib import Path
 
-__all__ = ["PLUGINS", "ROOT", "WHEELS", "borrow_torch", "build", "install", "run", "venv"]
+__all__ = ["ALONE", "PLUGINS", "ROOT", "WHEELS"]
+__all__ += ["borrow_torch", "build", "install", "lend_torch", "run", "venv"]
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -24,6 +25,21 @@ WHEELS = {
     "lpsmap_torch": "lpsmap_torch",
 }
 """Folders of our distributions, and the package of each, whose name its wheel begins with."""
+
+ALONE = {
+    folder: ROOT / "tests" / tests / "alone"
+    for folder, tests in {
+        "lpsmap_core": "core",
+        "lpsmap_dynamic": "dynamic",
+        "lpsmap_decode": "decode",
+        "lpsmap_face": "face",
+        "lpsmap_factors_logic": "logic",
+        "lpsmap_factors_struct": "struct",
+        "lpsmap_search": "search",
+        "lpsmap_torch": "adapter",
+    }.items()
+}
+"""For each of these folders, tests that need the distribution, what it depends on, and pytest."""
 
 PLUGINS = sorted(path.name for path in (ROOT / "examples" / "plugins").iterdir() if path.is_dir())
 """Folders of the example plugins."""
@@ -62,11 +78,19 @@ def install(python: Path, links: Path, *names: str | Path) -> None:
     run(python, "-m", "pip", "install", "--quiet", "--find-links", links, *names)
 
 
+def lend_torch(python: Path) -> None:
+    """Lend an environment, given by its Python, this one's torch, and nothing else of ours."""
+    site = Path(run(python, "-c", "import sysconfig; print(sysconfig.get_path('purelib'))").strip())
+    folder = site.parent / "borrowed"
+    folder.mkdir()
+    borrow_torch(folder)
+    (site / "borrowed.pth").write_text(f"{folder}\n", encoding="utf-8")
+
+
 def borrow_torch(folder: Path) -> None:
     """Fill a folder with links to this environment's torch and what it requires.
 
-    It is too large to install again. A path file in another environment that names the folder lends
-    it this torch, and nothing else of ours.
+    It is too large to install again.
     """
     todo, met = ["torch"], set()
     while todo:

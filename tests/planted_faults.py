@@ -7,7 +7,7 @@ import time
 import numpy as np
 
 from lpsmap_core import LOWER, Factor, FactorGraph
-from lpsmap_core.model.linear import bounded_sums, one_of_each_group
+from lpsmap_core.model.sums import bounded_sums, one_of_each_group
 from lpsmap_factors_logic import AtMostOne, Pair
 from sound_types import Allowed, Block, Closed, ClosedKernel, Compiled, OneOf
 
@@ -81,6 +81,12 @@ class HidesRow(OneOf):
 @caught_by("check_parameters")
 class HidesLinks(OneOf):
     links = 0
+
+
+class EarlierCounts(OneOf):
+    @staticmethod
+    def count_bounds(factors):
+        return 1.0, 1.0
 
 
 @caught_by("check_indices")
@@ -342,30 +348,34 @@ class KnownByAnObject(OneOf):
         return super().solve_map(sign * eta_u, eta_v)
 
 
-# counts
+# linear constraints
 
 
-@caught_by("check_count_bounds")
-class BoundsOfOthers(OneOf):
-    @staticmethod
-    def count_bounds(factors):
-        return 0, 1
+@caught_by("check_linear_constraints")
+class ConstraintsOfOthers(OneOf):
+    def linear_constraints(self):
+        return bounded_sums(self, 0.0, 1.0)
 
 
-@caught_by("check_count_bounds")
-class BoundsOfMore(AtMostOne):
-    @staticmethod
-    def count_bounds(factors):
-        return 0, 2
-
-
-@caught_by("check_constraints")
+@caught_by("check_linear_constraints")
 class ConstraintsOfMore(AtMostOne):
     def linear_constraints(self):
         return bounded_sums(self, 1.0, 1.0)
 
 
-@caught_by("check_constraints")
+@caught_by("check_linear_constraints")
+class FractionsOfMore(AtMostOne):
+    def linear_constraints(self):
+        return bounded_sums(self, 0.0, 1.5)
+
+
+@caught_by("check_linear_constraints")
+class NothingFits(AtMostOne):
+    def linear_constraints(self):
+        return bounded_sums(self, 9.0, 9.0)
+
+
+@caught_by("check_necessary_constraints")
 class EverySlotIsOn(OneOf):
     def necessary_constraints(self):
         return one_of_each_group(self, 1)

@@ -6,6 +6,7 @@ import numpy as np
 from array_api_compat import array_namespace
 
 from lpsmap_core import FREE, LOWER, Factor, FactorGraph, LocalSolution
+from lpsmap_core.model.sums import bounded_sums
 
 
 class OneOf(Factor):
@@ -93,9 +94,8 @@ class Closed(OneOf):
         u = FactorGraph().variable((3, 4))
         return [cls(u), cls(u, lengths=[4, 1, 2])]
 
-    @staticmethod
-    def count_bounds(factors):
-        return 1, 1
+    def linear_constraints(self):
+        return bounded_sums(self, 1.0, 1.0)
 
     @classmethod
     def solve_sparsemap(cls, a, eta_v, delta, parameters, link_parameter):

@@ -112,6 +112,13 @@ def test_links_lead_to_files(page: Path) -> None:
         assert target.exists() or target.is_relative_to(DOCS / "gallery"), link
 
 
+def test_files_that_the_architecture_names_are_there() -> None:
+    text = (DOCS / "explanation" / "architecture.md").read_text(encoding="utf-8")
+    named = re.findall(r"`((?:lpsmap_|tests/|examples/)[\w./-]+\.py)`", text)
+    assert len(named) > 10
+    assert not [path for path in named if not (ROOT / path).is_file()]
+
+
 def test_broken_links_of_a_site_are_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.syspath_prepend(str(DOCS / "_ext"))
     broken = importlib.import_module("links").broken

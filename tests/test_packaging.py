@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import ast
 import re
+import shutil
 import subprocess
 import sys
 import tarfile
@@ -12,29 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from environments import PLUGINS, ROOT, WHEELS, borrow_torch, install, run, venv
-
-USERS_FACTOR = """
-import numpy as np
-from lpsmap_core import Factor, FactorGraph
-
-
-class ExactlyOne(Factor):
-    def solve_map(self, eta_u, eta_v):
-        return int(np.argmax(eta_u))
-
-    def vertex(self, y):
-        return np.eye(self.variables.shape[-1])[y], np.zeros(0)
-
-
-fg = FactorGraph()
-u = fg.variable_from(np.array([0.6, 0.4, -3.0]))
-fg.add(ExactlyOne(u))
-fg.add(ExactlyOne(~u[1:]))
-fg.solve(tol=1e-9)
-np.testing.assert_allclose(u.value, [0.0, 1.0, 0.0], atol=1e-6)
-"""
-
+from environments import ALONE, PLUGINS, ROOT, WHEELS, install, lend_torch, run, venv
 
 CORES_DEPENDENCIES = {"filelock", "numba", "numpy", "pluggy"}
 BROUGHT_BY_NUMBA = {"llvmlite"}
@@ -110,14 +90,49 @@ def test_lower_bounds_are_those_that_are_tested() -> None:
 
 
 @pytest.mark.slow
-def test_core_alone_solves_a_users_factor(distributions: Path, empty: Path) -> None:
+def test_core_alone_brings_little_and_its_command_says_so(distributions: Path, empty: Path) -> None:
     install(empty, distributions, "lpsmap-core")
     assert installed_in(empty) == {"lpsmap_core", *CORES_DEPENDENCIES, *BROUGHT_BY_NUMBA}
-    run(empty, "-c", USERS_FACTOR)
     ended = subprocess.run([empty.parent / "lpsmap", "factors"], capture_output=True, text=True)
     assert (ended.returncode, ended.stdout, ended.stderr) == (1, "", WITHOUT_CLICK)
     install(empty, distributions, "lpsmap-core[cli]")
     assert "No factor types" in run(empty.parent / "lpsmap", "factors")
+
+
+@pytest.mark.parametrize("folder", WHEELS)
+def test_tests_of_a_distribution_alone_import_what_it_declares(folder: str) -> None:
+    text = (ROOT / folder / "pyproject.toml").read_text(encoding="utf-8")
+    (declared,) = re.findall(r"^dependencies = \[\n(.*?)^\]", text, flags=re.MULTILINE | re.DOTALL)
+    libraries = {name.replace("-", "_") for name in re.findall(r'^ *"([\w-]+)', declared, re.M)}
+    if "lpsmap-core[cli]" in declared:
+        libraries.add("click")
+    paths = sorted(ALONE[folder].glob("test_*.py"))
+    assert paths
+    for path in paths:
+        modules = set()
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Import):
+                modules |= {alias.name for alias in node.names}
+            elif isinstance(node, ast.ImportFrom):
+                modules.add(str(node.module))
+        tops = {module.partition(".")[0] for module in modules} - set(sys.stdlib_module_names)
+        assert tops <= {"pytest", WHEELS[folder], *libraries}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("folder", WHEELS)
+def test_a_distribution_passes_its_tests_with_what_it_declares(
+    distributions: Path, empty: Path, tmp_path: Path, folder: str
+) -> None:
+    if folder == "lpsmap_torch":
+        pytest.importorskip("torch")
+        lend_torch(empty)
+    install(empty, distributions, next(distributions.glob(f"{WHEELS[folder]}-*.whl")))
+    ours = {name for name in installed_in(empty) if name.startswith("lpsmap")}
+    run(empty, "-m", "pip", "install", "--quiet", "pytest")
+    shutil.copytree(ALONE[folder], tmp_path / "alone")
+    assert " passed" in run(empty, "-m", "pytest", "-q", tmp_path / "alone", cwd=tmp_path)
+    assert ours == {name for name in installed_in(empty) if name.startswith("lpsmap")}
 
 
 @pytest.mark.slow
@@ -183,10 +198,7 @@ def test_packs_are_found_alone_and_together_without_torch(
 def test_adapter_alone_is_found(distributions: Path, empty: Path) -> None:
     pytest.importorskip("torch")
     site = run(empty, "-c", "import sysconfig; print(sysconfig.get_path('purelib'))").strip()
-    borrowed = Path(site).parent / "borrowed"
-    borrowed.mkdir()
-    borrow_torch(borrowed)
-    Path(site, "borrowed.pth").write_text(f"{borrowed}\n", encoding="utf-8")
+    lend_torch(empty)
     install(empty, distributions, "lpsmap-torch")
     run(
         empty,

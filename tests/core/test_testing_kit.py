@@ -26,6 +26,7 @@ from planted_faults import (
     BonusOfTheFirstRow,
     DecodesToArrays,
     DropsLengths,
+    EarlierCounts,
     Halves,
     HidesLinks,
     HidesRow,
@@ -261,6 +262,7 @@ def test_pytest_is_imported_only_to_parametrise():
         (MisspeltLengths, "the class attribute 'lenght_axes' .*expected 'length_axes'"),
         (HidesRow, "self.row hides the method Factor.row, which core calls; expected another name"),
         (HidesLinks, "the class attribute links = 0 hides the method Factor.links, which core"),
+        (EarlierCounts, "count_bounds has left .*; expected a method linear_constraints, which"),
     ],
 )
 def test_names_that_core_would_pass_over_are_refused_where_a_factor_is_declared(cls, words):

@@ -73,6 +73,14 @@ def test_there_is_one_for_each_faster_level(monkeypatch: pytest.MonkeyPatch) -> 
     assert sorted(map(override_level, types)) == [2, 2, 2, 3]
 
 
+def test_there_is_one_for_each_part_that_is_hard_to_guess() -> None:
+    sources = "".join(path.read_text("utf-8") for path in FOLDER.glob("*/src/*/plugin.py"))
+    for kind in ("factors", "engines", "formats", "commands", "solvers"):
+        assert f"def lpsmap_{kind}()" in sources
+    engine = FOLDER / "lpsmap-rows" / "src" / "lpsmap_rows" / "engine.py"
+    assert len(engine.read_text("utf-8").splitlines()) < 150
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("name", PLUGINS)
 def test_it_passes_its_tests_in_an_environment_of_its_own(

@@ -70,13 +70,8 @@ from lpsmap_core.model.inputs import (
     whole_numbers,
 )
 from lpsmap_core.model.lengths import checked_lengths, refuse_ambiguous_lengths
-from lpsmap_core.model.linear import (
-    LinearConstraints,
-    LinearlyConstrained,
-    PartlyConstrained,
-    bounded_sums,
-    one_of_each_group,
-)
+from lpsmap_core.model.linear import LinearConstraints
+from lpsmap_core.model.sums import PartlyConstrained, bounded_sums, one_of_each_group
 from lpsmap_core.model.unused import forget_unused
 from lpsmap_core.plugins.backends import Backend, NumpyBackend
 from lpsmap_core.plugins.blame import error_with_origin, raised_by_core
@@ -208,7 +203,6 @@ __all__ += [
 # Linear constraints: what a factor type tells solvers of whole graphs.
 __all__ += [
     "LinearConstraints",
-    "LinearlyConstrained",
     "PartlyConstrained",
     "bounded_sums",
     "one_of_each_group",

@@ -108,51 +108,6 @@ def _disjunctions(factors: Factors) -> TableFields | None:
     return TableFields(arity, sizes, False, fixed, np.full(n_entries, -1))
 
 
-def _ones(factors: Factors) -> tuple[float, float]:
-    """Return the least and the most slots that are on: one.
-
-    Parameters
-    ----------
-    factors
-        All of a bucket.
-    """
-    return 1.0, 1.0
-
-
-def _one_at_most(factors: Factors) -> tuple[float, float]:
-    """Return the least and the most slots that are on: none, and one.
-
-    Parameters
-    ----------
-    factors
-        All of a bucket.
-    """
-    return 0.0, 1.0
-
-
-def _one_at_least(factors: Factors) -> tuple[float, FloatArray]:
-    """Return the least and the most slots that are on: one, and all.
-
-    Parameters
-    ----------
-    factors
-        All of a bucket.
-    """
-    return 1.0, np.diff(factors.offsets)
-
-
-def _budgets(factors: Factors) -> tuple[FloatArray, FloatArray]:
-    """Return the least and the most slots that are on: none, or the budget where it is forced.
-
-    Parameters
-    ----------
-    factors
-        All of a bucket.
-    """
-    budget, forced = factors.parameters.T
-    return np.where(forced != 0.0, budget, 0.0), budget
-
-
 class _Counting(LogicFactor):
     """A constraint ``sum_i delta_i z_i <= B``, ``= B`` or ``>= B``."""
 
@@ -212,7 +167,6 @@ class Xor(_Counting):
 
     map_kernel = staticmethod(oracles.one)
     as_tables = staticmethod(_exactly_one)
-    count_bounds = staticmethod(_ones)
     projection_kernel = staticmethod(_xor)
 
     needs_variables = "because exactly one of them must be on"
@@ -252,7 +206,6 @@ class Or(_Counting):
 
     map_kernel = staticmethod(oracles.one_or_more)
     as_tables = staticmethod(_disjunctions)
-    count_bounds = staticmethod(_one_at_least)
     projection_kernel = staticmethod(_or)
 
     needs_variables = "because at least one of them must be on"
@@ -288,7 +241,6 @@ class AtMostOne(_Counting):
 
     map_kernel = staticmethod(oracles.at_most_one)
     as_tables = staticmethod(_one_or_none)
-    count_bounds = staticmethod(_one_at_most)
     projection_kernel = staticmethod(_at_most_one)
 
     def solve_map(self, eta_u: FloatArray, eta_v: FloatArray) -> Assignment:
@@ -338,7 +290,6 @@ class Budget(_Counting):
 
     row_parameters = ("budget", "force_budget")
     map_kernel = staticmethod(oracles.budget)
-    count_bounds = staticmethod(_budgets)
     projection_kernel = staticmethod(project_budget_rows)
 
     def __init__(

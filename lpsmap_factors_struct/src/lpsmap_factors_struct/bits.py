@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from lpsmap_core import Factor, FactorGraph, Factors, Scores, Structures, Variables, leaf
-from lpsmap_core.api import FloatArray, IntArray
+from lpsmap_core.api import FloatArray, IntArray, LinearConstraints
 
 __all__ = ["Bits"]
 
@@ -84,3 +84,7 @@ class Bits(Factor):
     def vertex(self, y: tuple[int, ...]) -> tuple[FloatArray, FloatArray]:
         """Return the bits as an array."""
         return np.array(y, dtype=np.float64), np.empty(0)
+
+    def linear_constraints(self) -> LinearConstraints:
+        """Return no constraints."""
+        return LinearConstraints([], [], [], [], [])

@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from lpsmap_core import Factor, FactorGraph, Factors, Scores, Structures, Variables, kernel, leaf
-from lpsmap_core.api import FloatArray, IndexArray, IntArray
+from lpsmap_core.api import FloatArray, IndexArray, IntArray, LinearConstraints
 from lpsmap_factors_struct.assignment import Assignment, assign, assignment_memory
 from lpsmap_factors_struct.rectangle import pairs_vertex, rectangles
 
@@ -187,3 +187,20 @@ class Matching(Factor):
     def vertex_sizes(cls, factors: Factors) -> IntArray:
         """Return the shorter sides: a pair for each row or column at most."""
         return np.minimum(factors.parameters[:, 0], factors.parameters[:, 1]).astype(np.int64)
+
+    def linear_constraints(self) -> LinearConstraints:
+        """Return that no row or column has more than one partner, and that the full side has one.
+
+        These describe the matchings exactly (Birkhoff 1946).
+        """
+        m, n = self.n_rows.astype(np.int64), self.n_columns.astype(np.int64)
+        arity = np.diff(self.offsets)
+        owner, slot = np.repeat(np.arange(self.n_factors), arity), np.arange(arity.sum())
+        row, column = np.divmod(slot - self.offsets[owner], n[owner])
+        sides = []
+        for line, size, other in ((row, m, n), (column, n, m)):
+            first = np.cumsum(size) - size
+            full = (self.saturates != 0.0) & (size <= other)
+            low = np.repeat(np.where(full, 1.0, -np.inf), size)
+            sides.append(LinearConstraints(first[owner] + line, slot, 1.0, low, 1.0))
+        return LinearConstraints.together(*sides)

@@ -49,17 +49,6 @@ def _best_modifiers(
         size[r] = best_subset(eta_u, most, False, spare, start[r], entry, value)
 
 
-def _most_modifiers(factors: Factors) -> tuple[float, FloatArray]:
-    """Return the least and the most slots that are on: none, and the budget.
-
-    Parameters
-    ----------
-    factors
-        All of a bucket.
-    """
-    return 0.0, factors.parameters[:, 0]
-
-
 class ModifierBudget(Factor):
     """At most so many modifiers for every head, beside a `DepTree` over the same variables.
 
@@ -112,7 +101,6 @@ class ModifierBudget(Factor):
     map_kernel = staticmethod(_best_modifiers)
     projection_kernel = staticmethod(project_budget_rows)
     jvp_kernel = staticmethod(sum_constrained_jvp)
-    count_bounds = staticmethod(_most_modifiers)
 
     head: int
     """Of the view of one factor, the head, or the number of words for the root."""

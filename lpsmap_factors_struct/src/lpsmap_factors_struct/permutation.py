@@ -18,10 +18,13 @@ from lpsmap_core import (
     largest_arity,
     leaf,
 )
-from lpsmap_core.api import FloatArray, IntArray
+from lpsmap_core.api import FloatArray, IntArray, LinearConstraints
 from lpsmap_factors_struct.arrays import copy
 
 __all__ = ["Permutation"]
+
+MOST_DESCRIBED = 100
+"""Items of an ordering that linear constraints still describe, by a number for every position."""
 
 
 @leaf
@@ -136,3 +139,31 @@ class Permutation(Factor):
         """Return the numbers of items after the first, whose variable is 0."""
         sizes: IntArray = np.maximum(np.diff(factors.offsets) - 1, 0)
         return sizes
+
+    def linear_constraints(self) -> LinearConstraints | None:
+        """Return that positions are means under a doubly stochastic matrix of auxiliary numbers.
+
+        None for long orderings. The matrix says how much of an item has which position.
+        """
+        arity = np.diff(self.offsets)
+        if arity.max(initial=0) > MOST_DESCRIBED:
+            return None
+        n = np.repeat(arity, arity**2)
+        entry = np.arange(len(n))
+        item, position = np.divmod(entry - np.repeat(np.cumsum(arity**2) - arity**2, arity**2), n)
+        first, n_slots = np.repeat(self.offsets[:-1], arity**2), self.offsets[-1]
+        of_item, of_position = first + item, first + position
+        slot, matrix = np.arange(n_slots), n_slots + entry
+        each = [
+            LinearConstraints(of_item, matrix, 1.0, np.ones(n_slots), 1.0, len(n)),
+            LinearConstraints(of_position, matrix, 1.0, np.ones(n_slots), 1.0, len(n)),
+            LinearConstraints(
+                np.append(of_item, slot),
+                np.append(matrix, slot),
+                np.append(position / np.maximum(n - 1, 1), np.full(n_slots, -1.0)),
+                np.zeros(n_slots),
+                0.0,
+                len(n),
+            ),
+        ]
+        return LinearConstraints.together(*each)

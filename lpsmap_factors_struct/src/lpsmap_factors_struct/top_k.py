@@ -19,7 +19,14 @@ from lpsmap_core import (
     largest_arity,
     leaf,
 )
-from lpsmap_core.api import FloatArray, IndexArray, IntArray, checked_flag
+from lpsmap_core.api import (
+    FloatArray,
+    IndexArray,
+    IntArray,
+    LinearConstraints,
+    bounded_sums,
+    checked_flag,
+)
 from lpsmap_factors_struct.arrays import copy
 
 __all__ = ["TopK", "best_indicator", "best_subset"]
@@ -206,3 +213,7 @@ class TopK(Factor):
     def vertex_sizes(cls, factors: Factors) -> IntArray:
         """Return the sizes of the largest subsets."""
         return factors.parameters[:, 0].astype(np.int64)
+
+    def linear_constraints(self) -> LinearConstraints:
+        """Return that subsets have k elements, or at most k."""
+        return bounded_sums(self, np.where(self.exact, self.k, -np.inf), self.k)

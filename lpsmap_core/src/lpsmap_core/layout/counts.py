@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -12,11 +12,10 @@ import numpy.typing as npt
 from lpsmap_core.kernels.arrays import BoolArray, FloatArray, FloatTable, IntArray
 from lpsmap_core.kernels.compile import kernel
 from lpsmap_core.kernels.memory import Memory, hold
-from lpsmap_core.kernels.records import Factors
 from lpsmap_core.layout.arrangement import Blocks, Links
 from lpsmap_core.model.factor import Factor
 
-__all__ = ["Counts", "find_counts", "no_counts"]
+__all__ = ["Counts", "count_bounds", "find_counts", "no_counts"]
 
 
 class Counts(NamedTuple):
@@ -45,8 +44,8 @@ class Counts(NamedTuple):
 
 
 def find_counts(
-    types: Sequence[type[Factor]],
-    factors: Sequence[Factors],
+    bounds: Iterable[FloatTable | None],
+    offsets: Sequence[IntArray],
     blocks: Blocks,
     links: Links,
     variable: IntArray,
@@ -55,24 +54,53 @@ def find_counts(
 ) -> Memory[Counts]:
     """Return what the factors of a part's components bound, from its buckets and other fields."""
     covered, n = ~direct, len(blocks.component)
-    in_bucket = [slice(*blocks.first_factor[b : b + 2]) for b in range(len(types))]
-    for mine, factor_type in zip(in_bucket, types, strict=True):
-        if factor_type.count_bounds is None:
-            covered[blocks.component[mine]] = False
-    if not covered.any():
-        return no_counts(len(direct))
-    bounds, first_link = np.zeros((2, n)), np.empty(n, dtype=np.int64)
-    for b, (mine, some) in enumerate(zip(in_bucket, factors, strict=True)):
-        np.add(some.offsets[:-1], blocks.first_link[b], out=first_link[mine])
-        count_bounds = types[b].count_bounds
-        if count_bounds is not None:
-            bounds[0, mine], bounds[1, mine] = count_bounds(some)
+    of_all, first_link = np.zeros((2, n)), np.empty(n, dtype=np.int64)
+    for b, found in enumerate(bounds):
+        mine = slice(*blocks.first_factor[b : b + 2])
+        np.add(offsets[b][:-1], blocks.first_link[b], out=first_link[mine])
+        if found is not None:
+            of_all[:, mine] = found
+            continue
+        covered[blocks.component[mine]] = False
+        if not covered.any():
+            return no_counts(len(direct))
     first, (begin, end) = np.empty(len(direct) + 1, np.int64), np.empty((2, n), np.int64)
     number, (low, high) = np.empty(len(variable), np.uint32), np.empty((2, n))
     counts = Counts(covered, first, begin, end, low, high, number, variable, negated)
-    order = np.argsort([-len(some.offsets) for some in factors], kind="stable")
-    _fill(order, first_link, bounds, blocks, links, counts)
+    order = np.argsort([-len(some) for some in offsets], kind="stable")
+    _fill(order, first_link, of_all, blocks, links, counts)
     return hold(counts)
+
+
+def count_bounds(
+    declarations: Sequence[Factor], declaration: IntArray, row: IntArray
+) -> FloatTable | None:
+    """Return the least and the most slots of a bucket's factors that are on, a (2, F) array.
+
+    None unless that is all that the linear constraints of its type ask for: one row a factor, in
+    which each of its slots counts 1.
+
+    Parameters
+    ----------
+    declarations, declaration, row
+        As in `Bucket`.
+    """
+    if declarations[0].n_additionals:
+        return None
+    bounds = []
+    for d in declarations:
+        known, arity = d.linear_constraints(), np.diff(d.offsets)
+        if known is None or len(known.row) != d.offsets[-1] or known.low.shape != arity.shape:
+            return None
+        if not (
+            np.array_equal(known.row, np.repeat(np.arange(len(arity)), arity))
+            and np.array_equal(known.column, np.arange(len(known.column)))
+            and (known.coefficient == 1.0).all()
+        ):
+            return None
+        bounds.append(np.stack([np.maximum(known.low, 0.0), np.minimum(known.high, arity)]))
+    first = np.cumsum([0, *(d.n_factors for d in declarations)])
+    return np.concatenate(bounds, axis=1)[:, first[declaration] + row]
 
 
 @functools.lru_cache(maxsize=8)

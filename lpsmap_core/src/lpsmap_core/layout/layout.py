@@ -14,11 +14,11 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from lpsmap_core.kernels.arrays import BoolArray, FloatArray, IntArray
+from lpsmap_core.kernels.arrays import BoolArray, FloatArray, FloatTable, IntArray
 from lpsmap_core.kernels.memory import Memory
 from lpsmap_core.kernels.records import Factors
 from lpsmap_core.layout.arrangement import Arrangement, Blocks, Links, Table, arrange
-from lpsmap_core.layout.counts import Counts, find_counts, no_counts
+from lpsmap_core.layout.counts import Counts, count_bounds, find_counts, no_counts
 from lpsmap_core.layout.layout_cache import arranged
 from lpsmap_core.layout.ragged import concatenated, offsets_of, ranges
 from lpsmap_core.model.factor import Factor
@@ -87,6 +87,10 @@ class Bucket:
             negated=self.negated[slots],
             component=self.component[rows],
         )
+
+    def count_bounds(self) -> FloatTable | None:
+        """Return how many slots of each factor are on, at least and at most, if that is all."""
+        return count_bounds(self.declarations, self.declaration, self.row)
 
     @functools.cached_property
     def is_declaration(self) -> bool:
@@ -168,9 +172,12 @@ class Part:
         """The components whose factors all bound counts."""
         if self.all_direct:
             return no_counts(self.n_components)
-        types, factors = [b.type for b in self.buckets], [b.factors for b in self.buckets]
+        bounds, offsets = (
+            (b.count_bounds() for b in self.buckets),
+            [b.offsets for b in self.buckets],
+        )
         links = self.links, self.link_variable, self.negated
-        return find_counts(types, factors, self.blocks, *links, self.direct)
+        return find_counts(bounds, offsets, self.blocks, *links, self.direct)
 
     def derived(self, make: Callable[[Part], Derived]) -> Derived:
         """Return what the function `make` makes of the part, whose arrays do not change; once."""

@@ -24,6 +24,7 @@ from lpsmap_core.model.inputs import (
     whole_numbers,
 )
 from lpsmap_core.model.lengths import checked_lengths, checked_mask, within_lengths
+from lpsmap_core.model.linear import LinearConstraints
 from lpsmap_core.model.variables import Variables, as_variables
 
 __all__ = ["Factor"]
@@ -104,9 +105,6 @@ class Factor(abc.ABC):
 
     gibbs: ClassVar[Callable[..., Any] | None] = None
     """What makes `FactorGraph.gibbs` of types with `log_partition`, ``lpsmap_dynamic.Gibbs``."""
-
-    count_bounds: ClassVar[Callable[..., tuple[npt.ArrayLike, npt.ArrayLike]] | None] = None
-    """For types that ask only how many slots are on. The smallest and largest numbers."""
 
     expected_failures: ClassVar[Mapping[str, str]] = {}
     """Checks of the conformance kit that the type cannot pass, each with the reason in words."""
@@ -290,6 +288,14 @@ class Factor(abc.ABC):
             (n_factors, n_additionals), or None likewise.
         """
         return None, None
+
+    def linear_constraints(self) -> LinearConstraints | None:
+        """Return the linear constraints whose solutions are the hull of the structures, or None.
+
+        Exactly it, of all the declaration's factors. They are about slots: where these are negated,
+        core negates the constraints. `bounded_sums` makes those on sums.
+        """
+        return None
 
     def log_partition(self) -> LogPartition:
         """Return what sums over the structures of this declaration's factors; see `inference`."""

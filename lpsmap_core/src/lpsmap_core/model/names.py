@@ -16,8 +16,14 @@ __all__ = ["check_names"]
 SLIP = 0.9
 """From how alike on a name is taken for a slip of the pen; 1 is the same."""
 
-ELSEWHERE = ("arguments", "linear_constraints", "necessary_constraints")
+ELSEWHERE = ("arguments", "necessary_constraints")
 """Names of the protocol that `Factor` itself does not have."""
+
+GONE = {
+    "count_bounds": "a method linear_constraints, which returns lpsmap_core.api.bounded_sums(self, "
+    "low, high)"
+}
+"""Names of earlier versions of the protocol, and what took their place."""
 
 METHODS = frozenset(name for name, value in vars(Factor).items() if isinstance(value, FunctionType))
 """What an attribute of an instance must not hide."""
@@ -55,6 +61,8 @@ def _find_wrong(cls: type[Factor]) -> Iterator[str]:
     known = PROTOCOL.union(*(vars(base) for base in bases if inspect.isabstract(base)))
     for base in bases:
         for name, value in vars(base).items():
+            if name in GONE:
+                yield f"{name} has left the protocol of factor types; expected {GONE[name]}."
             if name in METHODS and not _is_method(value):
                 yield (
                     f"the class attribute {name} = {value!r:.40} hides the method Factor.{name}, "

@@ -17,7 +17,8 @@ import numpy as np
 from lpsmap_core.kernels.arrays import BoolArray, FloatArray, IntArray
 from lpsmap_core.layout.ragged import ranges
 from lpsmap_core.model.factor import Factor
-from lpsmap_core.model.linear import LinearConstraints, LinearlyConstrained, constraints_of
+from lpsmap_core.model.linear import LinearConstraints
+from lpsmap_core.model.sums import constraints_of
 
 __all__ = ["count_never_binding", "never_binding"]
 
@@ -55,11 +56,14 @@ def never_binding(declarations: Sequence[Factor]) -> list[BoolArray]:
     out together.
     """
     first = np.cumsum([0, *(factor.n_factors for factor in declarations)])
-    rows = _joined([_rows(factor, int(n)) for factor, n in zip(declarations, first, strict=False)])
     told = np.zeros(first[-1], dtype=bool)  # factors of which the rows tell all
-    for factor, n in zip(declarations, first, strict=False):
-        if isinstance(factor, LinearlyConstrained) and not factor.n_additionals:
+    parts = []
+    for factor, n in zip(declarations, first.tolist(), strict=False):
+        known, exact = constraints_of(factor)
+        parts.append(_rows(factor, n, known))
+        if known is not None and exact and not factor.n_additionals and not known.n_auxiliary:
             told[n : n + factor.n_factors] = np.diff(factor.offsets) > 0
+    rows = _joined(parts)
     needs = _most(rows) > rows.high + ROUNDING * (1.0 + np.abs(rows.high))
     row, by = _implied(rows, np.flatnonzero(needs & told[rows.owner]))
     never = _without(told, rows.owner[needs & ~np.isin(np.arange(len(needs)), row)])
@@ -108,9 +112,8 @@ def _implied(rows: _Rows, asked: IntArray) -> tuple[IntArray, IntArray]:
 # -------------------------------------------------------------------- rows of a declaration
 
 
-def _rows(factor: Factor, first_factor: int) -> _Rows:
+def _rows(factor: Factor, first_factor: int, known: LinearConstraints | None) -> _Rows:
     """Return all that is known of a declaration as rows over the graph's variables."""
-    known = constraints_of(factor)
     if known is None:
         nothing, numbers = np.empty(0, dtype=np.int64), np.empty(0)
         return _Rows(nothing, numbers, np.zeros(1, dtype=np.int64), nothing, numbers)

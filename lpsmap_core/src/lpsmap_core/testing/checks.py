@@ -14,7 +14,6 @@ from lpsmap_core.testing.best import (
     check_ties,
 )
 from lpsmap_core.testing.compiled import check_map_kernel, check_vertex_sizes
-from lpsmap_core.testing.counts import check_constraints, check_count_bounds
 from lpsmap_core.testing.declarations import check_larger, check_lengths, check_lists
 from lpsmap_core.testing.derivatives import (
     check_jvp,
@@ -38,6 +37,7 @@ from lpsmap_core.testing.graphs import (
     check_sharp_scores,
 )
 from lpsmap_core.testing.indices import check_indices
+from lpsmap_core.testing.linear import check_linear_constraints, check_necessary_constraints
 from lpsmap_core.testing.log_partition import check_log_partition, has_log_partition
 from lpsmap_core.testing.purity import (
     check_determinism,
@@ -95,7 +95,8 @@ ORACLE: tuple[Check, ...] = (
     check_unused,
     check_map_is_best,
     check_linear,
-    check_constraints,
+    check_linear_constraints,
+    check_necessary_constraints,
     check_ties,
     check_forbidden,
     check_determinism,
@@ -157,8 +158,6 @@ def checks_of(factor: Factor) -> list[Check]:
         raise ValueError(f"factor: {factor!r} holds no factor; expected at least one to check.")
     cls = type(factor)
     checks = [*FIRST, *ORACLE, *SOLUTION]
-    if cls.count_bounds is not None:
-        checks = [*checks, check_count_bounds]
     if has_log_partition(cls):
         checks = [*checks, *SUMS]
     if has_sums(cls):

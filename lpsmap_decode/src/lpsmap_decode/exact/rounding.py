@@ -92,10 +92,10 @@ def _counted_together(part: Part, towards: FloatArray) -> BoolArray:
 
     Their program has no other vertices where they are rows and columns, or intervals, or a tree.
     """
-    (n_copies, n), some = towards.shape, [b for b in part.buckets if b.type.count_bounds]
+    n_copies, n = towards.shape
     x = np.where(towards[0] > 0.0, 1.0, 0.0)
-    if some and n <= MOST_COUNTED:
-        program = _count_program(some, n_copies, towards[0])
+    program = _count_program(part.buckets, n_copies, towards[0]) if n <= MOST_COUNTED else None
+    if program is not None:
         vertex = np.empty(n)
         if best_vertex(program, vertex, np.zeros(len(program.low))) == FOUND:
             x = vertex
@@ -103,18 +103,23 @@ def _counted_together(part: Part, towards: FloatArray) -> BoolArray:
     return nearest
 
 
-def _count_program(buckets: Sequence[Bucket], n_copies: int, eta: FloatArray) -> CountProgram:
-    """Return the program of the first copy's factors in buckets whose types bound counts."""
+def _count_program(
+    buckets: Sequence[Bucket], n_copies: int, eta: FloatArray
+) -> CountProgram | None:
+    """Return the program of the first copy's factors that bound counts; None if none do."""
     variable, negated, arity, bounds = [], [], [], []
     for bucket in buckets:
         one = bucket.select(np.arange(bucket.n_factors // n_copies))
-        low_and_high, of_slot = np.empty((2, one.n_factors)), np.diff(one.offsets)
-        low_and_high[0], low_and_high[1] = one.type.count_bounds(one.factors)  # type: ignore[misc]
+        low_and_high, of_slot = one.count_bounds(), np.diff(one.offsets)
+        if low_and_high is None:
+            continue
         owner = np.repeat(np.arange(one.n_factors), of_slot)
         bounds.append(low_and_high - np.bincount(owner, one.negated, minlength=one.n_factors))
         variable.append(one.variable)
         negated.append(one.negated)
         arity.append(of_slot)
+    if not bounds:
+        return None
     ends = np.cumsum(np.concatenate(arity))
     low, high = np.concatenate(bounds, axis=1)
     return CountProgram(

@@ -16,7 +16,6 @@ from lpsmap_core.api import (
     IntArray,
     Layout,
     LinearConstraints,
-    LinearlyConstrained,
     Program,
 )
 
@@ -93,7 +92,7 @@ class _Whole:
 
 def without_description(factors: Sequence[Factor]) -> list[str]:
     """Return the names of the types that have no linear constraints."""
-    names = (type(f).__name__ for f in factors if not isinstance(f, LinearlyConstrained))
+    names = (type(f).__name__ for f in factors if f.linear_constraints() is None)
     return list(dict.fromkeys(names))
 
 
@@ -203,8 +202,8 @@ def _of_variables(factor: Factor) -> tuple[LinearConstraints, IntArray]:
 
     A negated slot is 1 less its variable.
     """
-    assert isinstance(factor, LinearlyConstrained)
     given = factor.linear_constraints()
+    assert given is not None
     slots = np.zeros(
         int(factor.offsets[-1]) + factor.n_factors * factor.n_additionals + given.n_auxiliary, bool
     )

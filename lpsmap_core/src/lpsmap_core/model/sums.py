@@ -1,0 +1,69 @@
+"""Linear constraints on sums of a factor's slots, and those that are known of a factor."""
+
+from __future__ import annotations
+
+from typing import Protocol, runtime_checkable
+
+import numpy as np
+import numpy.typing as npt
+
+from lpsmap_core.model.factor import Factor
+from lpsmap_core.model.linear import LinearConstraints
+
+__all__ = ["PartlyConstrained", "bounded_sums", "constraints_of", "one_of_each_group"]
+
+
+@runtime_checkable
+class PartlyConstrained(Protocol):
+    """A factor type of which linear constraints describe the structures in part."""
+
+    def necessary_constraints(self) -> LinearConstraints:
+        """Return constraints that all structures meet, and other assignments may meet, too."""
+
+
+def constraints_of(factor: Factor) -> tuple[LinearConstraints | None, bool]:
+    """Return constraints that all structures of a declaration meet, and whether they are exact."""
+    exact = factor.linear_constraints()
+    if exact is None and isinstance(factor, PartlyConstrained):
+        return factor.necessary_constraints(), False
+    return exact, exact is not None
+
+
+def one_of_each_group(factor: Factor, group_size: npt.ArrayLike) -> LinearConstraints:
+    """Return constraints by which one slot of every group of consecutive ones is on.
+
+    Parameters
+    ----------
+    factor
+        The declaration.
+    group_size
+        The number of slots of a group, a divisor of the factor's: one for each factor.
+    """
+    arity = np.diff(factor.offsets)
+    size = np.maximum(np.broadcast_to(np.asarray(group_size, dtype=np.int64), arity.shape), 1)
+    n_groups = arity // size
+    row = np.repeat(np.arange(n_groups.sum()), np.repeat(size, n_groups))
+    return LinearConstraints(row, np.arange(len(row)), 1.0, np.ones(n_groups.sum()), 1.0)
+
+
+def bounded_sums(
+    factor: Factor,
+    low: npt.ArrayLike,
+    high: npt.ArrayLike,
+    weights: npt.ArrayLike = 1.0,
+) -> LinearConstraints:
+    """Return constraints on the weighted sum of every factor's slots.
+
+    Parameters
+    ----------
+    factor
+        The declaration.
+    low, high
+        A number for every factor, or one for all.
+    weights
+        A number for every slot, or one for all.
+    """
+    rows = np.arange(factor.n_factors)
+    low, high = (np.broadcast_to(x, factor.n_factors) for x in (low, high))
+    slots = np.repeat(rows, np.diff(factor.offsets))
+    return LinearConstraints(slots, np.arange(len(slots)), weights, low, high)

@@ -1,0 +1,62 @@
+"""Core with what it depends on, and nothing else: a third party's factor of two methods."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from lpsmap_core import Factor, FactorGraph
+from lpsmap_core.api import read_graph
+
+
+class ExactlyOne(Factor):
+    """One variable is on."""
+
+    def solve_map(self, eta_u: Any, eta_v: Any) -> int:
+        return int(np.argmax(eta_u))
+
+    def vertex(self, y: int) -> tuple[Any, Any]:
+        return np.eye(self.event_shape[0])[y], np.zeros(0)
+
+
+def overlapping() -> tuple[FactorGraph, Any]:
+    graph = FactorGraph()
+    u = graph.variable_from(np.array([0.6, 0.4, -3.0]))
+    graph.add(ExactlyOne(u))
+    graph.add(ExactlyOne(~u[1:]))
+    return graph, u
+
+
+def test_factors_that_overlap_are_solved() -> None:
+    graph, u = overlapping()
+    solution = graph.solve(tol=1e-9)
+    assert solution.ok
+    np.testing.assert_allclose(u.value, [0.0, 1.0, 0.0], atol=1e-6)
+    best = graph.solve_map()
+    assert best.ok
+    np.testing.assert_allclose(u.value, [0.0, 1.0, 0.0], atol=1e-6)
+
+
+def test_a_factor_alone_has_structures_and_a_gradient() -> None:
+    graph = FactorGraph()
+    u = graph.variable_from(np.array([[0.6, 0.4, -3.0], [2.0, 0.0, 0.0]]))
+    factor = graph.add(ExactlyOne(u))
+    solution = graph.solve()
+    np.testing.assert_allclose(u.value, [[0.6, 0.4, 0.0], [1.0, 0.0, 0.0]], atol=1e-9)
+    first, second = solution.structures(factor)
+    assert sorted(first.probabilities.tolist()) == pytest.approx([0.4, 0.6])
+    assert second.probabilities.tolist() == [1.0]
+    gradient = solution.vjp(np.array([1.0, 0.0, 0.0, 1.0, 0.0, 0.0]))[0]
+    np.testing.assert_allclose(gradient, [0.5, -0.5, 0.0, 0.0, 0.0, 0.0], atol=1e-9)
+
+
+def test_graphs_in_json_are_read(tmp_path: Path) -> None:
+    path = tmp_path / "graph.json"
+    path.write_text(json.dumps({"variables": {"u": [1.0, -1.0]}, "factors": []}), "utf-8")
+    named = read_graph(path)
+    named.graph.solve()
+    np.testing.assert_array_equal(named.variables["u"].value, [1.0, 0.0])

@@ -1,0 +1,88 @@
+"""The kit's small linear programs against HiGHS, and which constraints make counts."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from scipy.optimize import LinearConstraint, milp
+
+from lpsmap import AtMostOne, Budget, Factor, FactorGraph, Knapsack, OrOut, Pair, Xor
+from lpsmap_core.model.linear import LinearConstraints
+from lpsmap_core.testing.linear_program import best_point
+from sound_types import Closed, OneOf
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_best_points_are_those_of_highs(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    n, m = int(rng.integers(1, 9)), int(rng.integers(0, 7))
+    matrix = rng.integers(-2, 3, size=(m, n)) * (rng.random((m, n)) < 0.6)
+    center = matrix @ (rng.random(n) < 0.5) + rng.integers(0, 2, size=m)
+    low = np.where(rng.random(m) < 0.4, -np.inf, center - rng.integers(0, 2, size=m))
+    high = np.where(rng.random(m) < 0.4, np.inf, center)
+    row, column = np.nonzero(matrix)
+    scores = np.where(rng.random(n) < 0.3, 0.0, rng.standard_normal(n))
+    known = LinearConstraints(row, column, matrix[row, column], low, high)
+    rows = [LinearConstraint(matrix, low, high)] if m else []
+    expected = milp(-scores, constraints=rows, bounds=(0, 1))
+    found = best_point(known, scores)
+    assert (found is None) == (not expected.success)
+    if found is not None:
+        assert scores @ found == pytest.approx(-expected.fun, abs=1e-9)
+        sums = matrix @ found
+        assert ((sums >= low - 1e-9) & (sums <= high + 1e-9)).all()
+
+
+class Swapped(OneOf):
+    """Says the same of its slots in another order."""
+
+    def linear_constraints(self) -> LinearConstraints:
+        n = self.n_factors * self.event_shape[0]
+        rows = np.repeat(np.arange(self.n_factors), self.event_shape[0])
+        return LinearConstraints(rows[::-1], np.arange(n)[::-1], 1.0, np.ones(self.n_factors), 1.0)
+
+
+def covered(make: object, n: int = 3) -> bool:
+    """Return whether a component of a factor that is made, and an `Xor`, is one of counts."""
+    graph = FactorGraph()
+    u = graph.variable((2, n))
+    graph.add(make(u))  # type: ignore[operator]
+    graph.add(Xor(u, axis=0))
+    (found,) = graph._laid_out().part.counts.record.covered
+    return bool(found)
+
+
+@pytest.mark.parametrize(
+    ("make", "expected"),
+    [
+        (Xor, True),
+        (AtMostOne, True),
+        (Closed, True),
+        (lambda u: Budget(u, [1, 2]), True),
+        (lambda u: Knapsack(u, 1.0, 1.5), True),
+        (lambda u: Knapsack(u, [1.0, 2.0, 1.0], 1.5), False),
+        (OneOf, False),
+        (OrOut, False),
+        (Swapped, False),
+        (lambda u: Pair(u[0], u[1], np.zeros(3)), False),
+    ],
+)
+def test_counts_are_single_sums_of_all_slots(make: object, expected: bool) -> None:
+    assert covered(make) is expected
+
+
+def test_a_component_of_counts_beside_another() -> None:
+    graph = FactorGraph()
+    u, x = graph.variable((2, 3)), graph.variable((2, 3))
+    graph.add(Xor(u))
+    graph.add(AtMostOne(x))
+    graph.add(Budget(u, 1, axis=0))
+    graph.add(OrOut(x, axis=0))
+    counts = graph._laid_out().part.counts.record
+    assert sorted(counts.covered.tolist()) == [False, True]
+    assert (counts.low <= counts.high).all()
+
+
+def test_types_say_nothing_unless_they_want_to() -> None:
+    factor: Factor = OneOf(FactorGraph().variable(3))
+    assert factor.linear_constraints() is None
