@@ -34,7 +34,6 @@ from lpsmap_core.kernels.interrupts import (
     stopped,
 )
 from lpsmap_core.kernels.native import floats as floats_at_address
-from lpsmap_core.kernels.viterbi import best_arrivals, best_source
 from lpsmap_core.layout.copies import copies_of
 from lpsmap_core.layout.layout import Bucket, Layout, Part, build_layout
 from lpsmap_core.layout.ragged import offsets_of, ranges
@@ -146,8 +145,6 @@ __all__ += [
 # Kernels: what else there is than `kernel`, `leaf` and `interrupted`.
 __all__ += [
     "COMPILED",
-    "best_arrivals",
-    "best_source",
     "by_address",
     "floats_at_address",
     "general_position",

@@ -9,10 +9,11 @@ import numpy as np
 import numpy.typing as npt
 
 from lpsmap_core import Factor, FactorGraph, Factors, Scores, Structures, Variables, kernel, leaf
-from lpsmap_core.api import BoolArray, FloatArray, IntArray, best_arrivals, best_source
+from lpsmap_core.api import BoolArray, FloatArray, IntArray
 from lpsmap_dynamic import DynamicProgram, HypergraphBuilder, Row
 from lpsmap_factors_struct.arrays import largest
 from lpsmap_factors_struct.scores import flat_scores
+from lpsmap_factors_struct.viterbi import best_arrivals, best_source
 
 __all__ = ["SemiMarkov"]
 

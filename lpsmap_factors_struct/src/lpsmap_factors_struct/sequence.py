@@ -26,13 +26,12 @@ from lpsmap_core.api import (
     IntArray,
     LinearConstraints,
     LocalSolver,
-    best_arrivals,
-    best_source,
     one_of_each_group,
 )
 from lpsmap_dynamic import DynamicProgram, HypergraphBuilder, Row
 from lpsmap_factors_struct.flows.chains import ChainFlows
 from lpsmap_factors_struct.transitions import flat_transitions
+from lpsmap_factors_struct.viterbi import best_arrivals, best_source
 
 __all__ = ["Sequence", "reduced_states", "write_path"]
 

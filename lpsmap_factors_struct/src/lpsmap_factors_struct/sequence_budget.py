@@ -22,8 +22,6 @@ from lpsmap_core.api import (
     BoolArray,
     FloatArray,
     IntArray,
-    best_arrivals,
-    best_source,
     checked_flag,
 )
 from lpsmap_dynamic import HypergraphBuilder, Row
@@ -33,6 +31,7 @@ from lpsmap_factors_struct.sequence import (
     reduced_states,
     write_path,
 )
+from lpsmap_factors_struct.viterbi import best_arrivals, best_source
 
 __all__ = ["SequenceBudget"]
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import numpy as np
 
 from lpsmap_core import leaf
-from lpsmap_core.api import best_arrivals, best_source
 from lpsmap_factors_struct.flows.forest import (
     NEW,
     UNUSED,
@@ -14,6 +13,7 @@ from lpsmap_factors_struct.flows.forest import (
     append_edge,
     unite_trees,
 )
+from lpsmap_factors_struct.viterbi import best_arrivals, best_source
 
 __all__ = ["join_best_paths", "join_ties"]
 

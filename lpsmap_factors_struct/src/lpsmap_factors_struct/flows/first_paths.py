@@ -10,8 +10,9 @@ from __future__ import annotations
 import numpy as np
 
 from lpsmap_core import leaf
-from lpsmap_core.api import FloatArray, best_arrivals
+from lpsmap_core.api import FloatArray
 from lpsmap_factors_struct.flows.forest import UNUSED, USED, ForestChain, append_edge, unite_trees
+from lpsmap_factors_struct.viterbi import best_arrivals
 
 __all__ = ["begin_with_best_paths"]
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from lpsmap_core.kernels.arrays import FloatArray
-from lpsmap_core.kernels.compile import leaf
+from lpsmap_core import leaf
+from lpsmap_core.api import FloatArray
 
 __all__ = ["best_arrivals", "best_source"]
 
