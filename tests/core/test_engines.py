@@ -14,6 +14,7 @@ from lpsmap import AtMostOne, ConvergenceWarning, FactorGraph, Pair, Solution, S
 from lpsmap_core import hookimpl
 from lpsmap_core.engine.compiled import CompiledEngine
 from lpsmap_core.engine.options import Options
+from lpsmap_core.kernels import tiers
 from lpsmap_core.plugins.offers import DuplicateNameError
 from lpsmap_core.plugins.registry import installed, registered
 from random_graphs import RandomGraph, random_graph
@@ -198,6 +199,26 @@ def test_an_engine_that_returns_something_else_is_named(
     plugin.lpsmap_api_version = 2  # type: ignore[attr-defined]
     with registered(plugin), pytest.raises(RuntimeError, match=f"engine 'faulty' returned {words}"):
         matching().solve(engine="faulty")
+
+
+def test_an_engine_that_raises_is_called_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Core's engine is tried with interpreted kernels first, and again; others are not."""
+    calls: list[None] = []
+
+    class Raises(dense_engine.DenseEngine):
+        name = "raises"
+
+        def solve(self, *arguments: Any, **options: Any) -> Any:
+            calls.append(None)
+            raise TypeError("a fault of the engine")
+
+    plugin = types.ModuleType("raises")
+    plugin.lpsmap_engines = hookimpl(lambda: [Raises])  # type: ignore[attr-defined]
+    plugin.lpsmap_api_version = 2  # type: ignore[attr-defined]
+    monkeypatch.setattr(tiers, "_may_interpret", lambda main, size: True)
+    with registered(plugin), pytest.raises(TypeError, match="a fault of the engine"):
+        matching().solve(engine="raises")
+    assert len(calls) == 1
 
 
 def test_a_bound_of_no_number_is_the_engines_fault(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,15 +8,13 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from lpsmap_core.engine.choice import AUTO, choose_engine
-from lpsmap_core.engine.loop import loop
+from lpsmap_core.engine.choice import AUTO, choose_engine, run_with
 from lpsmap_core.engine.options import Options, checked_options, threads_or_default
 from lpsmap_core.engine.warm_start import CachedStart
 from lpsmap_core.kernels.arrays import FloatArray
 from lpsmap_core.kernels.ctrl_c import ended_by_ctrl_c
 from lpsmap_core.kernels.deadlines import Deadline
-from lpsmap_core.kernels.interrupts import Watch, out_of_time
-from lpsmap_core.kernels.tiers import give_up, unless_slow
+from lpsmap_core.kernels.interrupts import Watch
 from lpsmap_core.layout.layout import Layout, build_layout
 from lpsmap_core.model.declared import DeclaredGraph
 from lpsmap_core.model.evidence import Conditioned
@@ -339,12 +337,9 @@ class FactorGraph(DeclaredGraph):
             chosen = choose_engine(engine, layout.part, options).engine
             warm = None if start is None else start.start_for(layout)
             with Watch(within=deadline):
-                solution = solve(chosen, layout, self.factors, scores, additionals, options, warm)
-                if out_of_time():
-                    give_up()
-                return solution
+                return solve(chosen, layout, self.factors, scores, additionals, options, warm)
 
-        solution = by_engine() if to_decode else unless_slow(by_engine, loop, self._size)
+        solution = by_engine() if to_decode else run_with(engine, by_engine, self._size)
         self.solution = solution
         if isinstance(start, CachedStart):
             start.keep(self._laid_out(), solution.solved)

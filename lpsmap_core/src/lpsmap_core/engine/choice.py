@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
-from lpsmap_core.engine.compiled import CompiledEngine
+from lpsmap_core.engine.compiled import CompiledEngine, run_in_tiers
 from lpsmap_core.engine.options import Options
 from lpsmap_core.engine.protocol import Engine
 from lpsmap_core.engine.together import Preference, SharedEngine
 from lpsmap_core.layout.layout import Part
 
-__all__ = ["AUTO", "EngineChoice", "choose_engine", "find_engines_by"]
+__all__ = ["AUTO", "EngineChoice", "choose_engine", "find_engines_by", "run_with"]
+
+Result = TypeVar("Result")
 
 AUTO = "auto"
 """The name that leaves the choice to the library."""
@@ -68,6 +70,21 @@ def choose_engine(name: str, part: Part, options: Options) -> EngineChoice:
     if refusal is not None:
         raise ValueError(refusal)
     return choice
+
+
+def run_with(name: str, work: Callable[[], Result], size: Callable[[], int]) -> Result:
+    """Do the work of a solve as the engine of a name wants it done.
+
+    Engines of plugins are called once, whatever they raise.
+
+    Parameters
+    ----------
+    name
+        As for `choose_engine`.
+    work, size
+        As for `run_in_tiers`.
+    """
+    return run_in_tiers(work, size) if name in (AUTO, CompiledEngine.name) else work()
 
 
 def _automatic(part: Part, options: Options) -> EngineChoice:

@@ -15,20 +15,21 @@ from lpsmap_core.engine.certificate import Optimality, check_optimality, error_b
 from lpsmap_core.engine.cotangents import are_ordinary_in_one_pass
 from lpsmap_core.engine.infeasible import find_violations
 from lpsmap_core.engine.linear import linear_bounds, solve_linear
+from lpsmap_core.engine.loop import loop
 from lpsmap_core.engine.options import Options
 from lpsmap_core.engine.protocol import Engine, SolvedGraph, WarmStart
 from lpsmap_core.engine.state import PartState
 from lpsmap_core.engine.status import Status
 from lpsmap_core.kernels.arrays import BoolArray, FloatArray, IntArray
-from lpsmap_core.kernels.interrupts import interruptible
-from lpsmap_core.kernels.tiers import interpreted, interprets
+from lpsmap_core.kernels.interrupts import interruptible, out_of_time
+from lpsmap_core.kernels.tiers import give_up, interpreted, interprets, unless_slow
 from lpsmap_core.layout.layout import Part
 from lpsmap_core.layout.ragged import ranges
 from lpsmap_core.local.active.limits import AS_NEEDED
 from lpsmap_core.local.solvers import local_solver
 from lpsmap_core.local.vertices import Vertices, join_vertices
 
-__all__ = ["CompiledEngine", "SolvedPart"]
+__all__ = ["CompiledEngine", "SolvedPart", "run_in_tiers"]
 
 Result = TypeVar("Result")
 
@@ -207,12 +208,28 @@ class CompiledEngine(Engine):
         warm: WarmStart | None = None,
     ) -> SolvedGraph:
         """Solve a part, see `Engine.solve`."""
-        if options.quadratic:  # what is huge is told from the rest by it
-            return _judged(solve_on_any_scale(part, eta, eta_v, skip, options, warm))
-        return _judged(solve_linear(part, eta, eta_v, skip, options, warm))
+        # what is huge is told from the rest by the quadratic term
+        by_loop = solve_on_any_scale if options.quadratic else solve_linear
+        solved = _judged(by_loop(part, eta, eta_v, skip, options, warm))
+        if out_of_time():
+            give_up()  # compiled, it may be in time
+        return solved
 
 
 def _judged(state: PartState) -> SolvedPart:
     """Return a solved part, of which it is known what contradicts."""
     find_violations(state)
     return (InterpretedPart if interprets() else SolvedPart)(state)
+
+
+def run_in_tiers(work: Callable[[], Result], size: Callable[[], int]) -> Result:
+    """Do the work of a solve, interpreted as long as that is sooner than to compile the loop.
+
+    Parameters
+    ----------
+    work
+        Lays a graph out, solves it by this engine, and reads the solution. It may be done twice.
+    size
+        Returns the number of links and additionals.
+    """
+    return unless_slow(work, loop, size)
