@@ -33,6 +33,14 @@ fg.add(ExactlyOne(u))
 fg.add(ExactlyOne(~u[1:]))
 fg.solve(tol=1e-9)
 np.testing.assert_allclose(u.value, [0.0, 1.0, 0.0], atol=1e-6)
+fg.solve_map()
+np.testing.assert_allclose(u.value, [0.0, 1.0, 0.0], atol=1e-6)
+try:
+    fg.solve_map(exact=True)
+except ImportError as error:
+    assert str(error).endswith("install it with: pip install lpsmap-decode"), error
+else:
+    raise AssertionError("who looks for the best assignment?")
 """
 
 

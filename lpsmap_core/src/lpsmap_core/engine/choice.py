@@ -71,7 +71,7 @@ def choose_engine(name: str, part: Part, options: Options) -> EngineChoice:
 
 
 def _automatic(part: Part, options: Options) -> EngineChoice:
-    """Return core's engine, beside those that prefer components and do not refuse the part."""
+    """Return core's engine, beside those that prefer components."""
     (find,) = _finders
     preferences = []
     for engine_type in find.offered():
@@ -79,9 +79,8 @@ def _automatic(part: Part, options: Options) -> EngineChoice:
             continue
         engine = engine_type()
         components = engine.prefers(part, options)
-        if components is None or not components.any() or engine.refuses(part, options):
-            continue
-        preferences.append(Preference(engine, components))
+        if components is not None and components.any():
+            preferences.append(Preference(engine, components))
     if not preferences:
         return _OWN
     names = " and ".join(preference.engine.name for preference in preferences)
