@@ -37,7 +37,7 @@ def alone(monkeypatch: pytest.MonkeyPatch) -> None:
         ("k_best", lambda graph: graph.k_best(2)),
         ("decode", lambda graph: graph.solve().decode()),
         ("condition", lambda graph: graph.condition([(graph.variables[0][0], 1)])),
-        ("check_search_options", lambda _: check_search_options()),
+        ("exact search", lambda _: check_search_options()),
     ],
 )
 def test_the_pack_to_install_is_named(verb: str, call: Callable[[FactorGraph], Any]) -> None:

@@ -105,9 +105,13 @@ def test_a_warm_start_is_for_cores_engine() -> None:
     assert np.isfinite(again.gap).all()
 
 
-def test_an_engine_that_refuses_is_not_asked(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Picking, "refuses", lambda *_: "it solves nothing")
-    assert matchings(SCORES).plan().reason == "serves every graph"
+def test_an_engine_may_refuse_a_whole_part_and_prefer_some_of_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(Picking, "refuses", lambda *_: "engine: 'picking' takes every other one.")
+    assert {row.solved_by for row in matchings(SCORES).plan().components} == {"picking", "ADMM"}
+    with pytest.raises(ValueError, match="takes every other one"):
+        matchings(SCORES).plan(engine="picking")
 
 
 def test_a_fault_names_the_engine_of_the_component(monkeypatch: pytest.MonkeyPatch) -> None:

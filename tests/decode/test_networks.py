@@ -244,7 +244,7 @@ def test_networks_of_many_nodes_take_no_square_tables(rng: np.random.Generator) 
     graph = FactorGraph()
     u = graph.variable_from(scores)
     graph.add(Pair(u[:-1], u[1:], pairs))
-    network = scores_of(graph)[0].networks.of(0)[0]
+    network = networks_of(scores_of(graph)[0]).of(0)[0]
     assert elimination_order(network, 1e12).cost == np.inf
     assert triplets_of(network) is None
     best = np.array([0.0, scores[0]])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import json
 from pathlib import Path
 from typing import Any
@@ -39,6 +40,16 @@ def test_factors_that_overlap_are_solved() -> None:
     best = graph.solve_map()
     assert best.ok
     np.testing.assert_allclose(u.value, [0.0, 1.0, 0.0], atol=1e-6)
+
+
+@pytest.mark.skipif(
+    importlib.util.find_spec("lpsmap_decode") is not None, reason="lpsmap-decode is installed"
+)
+def test_best_assignments_say_what_to_install() -> None:
+    graph, _ = overlapping()
+    for ask in (lambda: graph.solve_map(exact=True), lambda: graph.k_best(2)):
+        with pytest.raises(ImportError, match=r"install it with: pip install lpsmap-decode$"):
+            ask()
 
 
 def test_a_factor_alone_has_structures_and_a_gradient() -> None:

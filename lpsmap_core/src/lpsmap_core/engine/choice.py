@@ -88,7 +88,7 @@ def run_with(name: str, work: Callable[[], Result], size: Callable[[], int]) -> 
 
 
 def _automatic(part: Part, options: Options) -> EngineChoice:
-    """Return core's engine, beside those that prefer components and do not refuse the part."""
+    """Return core's engine, beside those that prefer components."""
     (find,) = _finders
     preferences = []
     for engine_type in find.offered():
@@ -96,9 +96,8 @@ def _automatic(part: Part, options: Options) -> EngineChoice:
             continue
         engine = engine_type()
         components = engine.prefers(part, options)
-        if components is None or not components.any() or engine.refuses(part, options):
-            continue
-        preferences.append(Preference(engine, components))
+        if components is not None and components.any():
+            preferences.append(Preference(engine, components))
     if not preferences:
         return _OWN
     names = " and ".join(preference.engine.name for preference in preferences)

@@ -170,13 +170,13 @@ class Engine(abc.ABC):
     """Whether a solved graph may read `eta_v` again, which is a copy then."""
 
     def refuses(self, part: Part, options: Options) -> str | None:
-        """Return why it cannot solve a part with these options, in a sentence; None if it can."""
+        """Return in a sentence why it cannot solve a whole part with these options, if so."""
         return None
 
     def prefers(self, part: Part, options: Options) -> BoolArray | None:
         """Return for each component whether ``engine="auto"`` should give it to this engine first.
 
-        Core's engine goes on with what it leaves unfinished.
+        Core's engine goes on with what it leaves unfinished. `refuses` is not asked.
 
         Parameters
         ----------

@@ -301,5 +301,5 @@ def check_search_options(
         If no decoder is installed, or not what the solver needs.
     """
     search_limits(gap, max_time, max_nodes, threads, None)
-    decoder = installed_decoder("check_search_options")
+    decoder = installed_decoder("exact search")
     decoder.check_solver(solver, limited=max_nodes is not None)
