@@ -89,6 +89,10 @@ class EarlierCounts(OneOf):
         return 1.0, 1.0
 
 
+class EarlierChain(OneOf):
+    chain_states = "n_states"
+
+
 @caught_by("check_indices")
 class KernelFarBeyondItsArrays(Compiled):
     @staticmethod

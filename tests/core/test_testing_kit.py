@@ -26,6 +26,7 @@ from planted_faults import (
     BonusOfTheFirstRow,
     DecodesToArrays,
     DropsLengths,
+    EarlierChain,
     EarlierCounts,
     Halves,
     HidesLinks,
@@ -262,6 +263,7 @@ def test_pytest_is_imported_only_to_parametrise():
         (MisspeltLengths, "the class attribute 'lenght_axes' .*expected 'length_axes'"),
         (HidesRow, "self.row hides the method Factor.row, which core calls; expected another name"),
         (HidesLinks, "the class attribute links = 0 hides the method Factor.links, which core"),
+        (EarlierChain, "chain_states has left .*; expected a subclass of Sequence, or a class"),
         (EarlierCounts, "count_bounds has left .*; expected a method linear_constraints, which"),
     ],
 )

@@ -20,6 +20,7 @@ ELSEWHERE = ("arguments", "necessary_constraints")
 """Names of the protocol that `Factor` itself does not have."""
 
 GONE = {
+    "chain_states": "a subclass of Sequence, or a class method local_solver",
     "count_bounds": "a method linear_constraints, which returns lpsmap_core.api.bounded_sums(self, "
     "low, high)"
 }
