@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from lpsmap import AtMostOne, Bits, FactorGraph, Matching, Permutation, TopK
+from lpsmap import Bits, FactorGraph, Matching, Or, Permutation, TopK
 
 
 def matched(rng: np.random.Generator) -> FactorGraph:
@@ -13,7 +13,7 @@ def matched(rng: np.random.Generator) -> FactorGraph:
     u = graph.variable_from(rng.standard_normal((3, 4)))
     graph.add(Matching(u, full=str(rng.choice(["rows", "none"]))))  # type: ignore[arg-type]
     graph.add(TopK(u[:, ::2].reshape(6), 2))
-    graph.add(AtMostOne(~u[0]) if rng.random() < 0.2 else Bits(u[0]))
+    graph.add(Or(~u[0]) if rng.random() < 0.5 else Bits(u[0]))
     return graph
 
 
@@ -29,15 +29,15 @@ def test_highs_finds_what_the_own_search_finds(seed: int) -> None:
 
 def test_subsets_start_from_multipliers_and_keep_their_structures() -> None:
     scores = np.random.default_rng(0).standard_normal((4, 6))
-    graph, by_rows = FactorGraph(), FactorGraph()
-    u, x = graph.variable_from(scores), by_rows.variable_from(scores)
+    graph, plain = FactorGraph(), FactorGraph()
+    u, x = graph.variable_from(scores), plain.variable_from(scores)
     top = graph.add(TopK(u, 2))
     graph.add(TopK(u.T, 2, exact=False))
     for v in (x, x.T):
-        by_rows.add(TopK(v, 2, exact=v is x))
+        plain.add(TopK(v, 2, exact=v is x))
     solution = graph.solve(tol=1e-9)
-    by_rows.solve(tol=1e-9, adapt=False)
-    assert (solution.iterations == 1).all()
+    plain.solve(tol=1e-9, adapt=False)
+    assert (solution.iterations <= 2).all()
     np.testing.assert_allclose(u.value, x.value, rtol=0, atol=1e-6)
     for row, found in zip(u.value, solution.structures(top), strict=True):
         np.testing.assert_allclose(found.probabilities @ found.variables, row, atol=1e-8)

@@ -13,7 +13,9 @@ from lpsmap_core.kernels.arrays import BoolArray, FloatArray, FloatTable, IntArr
 from lpsmap_core.kernels.compile import kernel
 from lpsmap_core.kernels.memory import Memory, hold
 from lpsmap_core.layout.arrangement import Blocks, Links
+from lpsmap_core.layout.ragged import offsets_of
 from lpsmap_core.model.factor import Factor
+from lpsmap_core.model.linear import CountBounds
 
 __all__ = ["Counts", "count_bounds", "find_counts", "no_counts"]
 
@@ -77,30 +79,29 @@ def count_bounds(
 ) -> FloatTable | None:
     """Return the least and the most slots of a bucket's factors that are on, a (2, F) array.
 
-    None unless that is all that the linear constraints of its type ask for: one row a factor, in
-    which each of its slots counts 1.
+    None unless that is all that the linear constraints of its type ask for.
 
     Parameters
     ----------
     declarations, declaration, row
         As in `Bucket`.
     """
-    if declarations[0].n_additionals:
-        return None
-    bounds = []
+    known = []
     for d in declarations:
-        known, arity = d.linear_constraints(), np.diff(d.offsets)
-        if known is None or len(known.row) != d.offsets[-1] or known.low.shape != arity.shape:
+        constraints = None if d.n_additionals else d.linear_constraints()
+        if not isinstance(constraints, CountBounds):
             return None
-        if not (
-            np.array_equal(known.row, np.repeat(np.arange(len(arity)), arity))
-            and np.array_equal(known.column, np.arange(len(known.column)))
-            and (known.coefficient == 1.0).all()
-        ):
-            return None
-        bounds.append(np.stack([np.maximum(known.low, 0.0), np.minimum(known.high, arity)]))
-    first = np.cumsum([0, *(d.n_factors for d in declarations)])
-    return np.concatenate(bounds, axis=1)[:, first[declaration] + row]
+        known.append((constraints.least, constraints.most))
+    bounds, place = np.empty((2, len(row))), row
+    if len(known) > 1:
+        sizes = [d.n_factors for d in declarations]
+        place = offsets_of(np.array(sizes))[declaration] + row
+    for target, given in zip(bounds, zip(*known, strict=True), strict=True):
+        numbers = given[0]
+        if len(known) > 1:
+            numbers = np.concatenate([np.full(n, x) for n, x in zip(sizes, given, strict=True)])
+        target[:] = numbers if np.ndim(numbers) == 0 else np.asarray(numbers)[place]
+    return bounds
 
 
 @functools.lru_cache(maxsize=8)
@@ -135,8 +136,8 @@ def _fill(
                     number[link] = i - first[c]
                     n_negated += counts.negated[link]
                 counts.begin[i], counts.end[i] = begin, end
-                counts.low[i] = bounds[0, f] - n_negated
-                counts.high[i] = bounds[1, f] - n_negated
+                counts.low[i] = max(bounds[0, f], 0.0) - n_negated
+                counts.high[i] = min(bounds[1, f], np.float64(end - begin)) - n_negated
                 i += 1
     first[-1] = i
     for e in range(n_links):

@@ -290,10 +290,10 @@ class Factor(abc.ABC):
         return None, None
 
     def linear_constraints(self) -> LinearConstraints | None:
-        """Return the linear constraints whose solutions are the hull of the structures, or None.
+        """Return linear constraints that describe the structures of all factors exactly, or None.
 
-        Exactly it, of all the declaration's factors. They are about slots: where these are negated,
-        core negates the constraints. `bounded_sums` makes those on sums.
+        Between 0 and 1 their solutions are the convex hull of the structures. They are about slots:
+        core applies negation. `lpsmap_core.api.bounded_sums` makes those on sums.
         """
         return None
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import numpy.typing as npt
 
 from lpsmap_core.kernels.arrays import FloatArray, IntArray
 
-__all__ = ["LinearConstraints"]
+__all__ = ["CountBounds", "LinearConstraints"]
 
 
 class LinearConstraints:
@@ -58,3 +60,29 @@ class LinearConstraints:
             np.concatenate([part.high for part in parts]),
             max(part.n_auxiliary for part in parts),
         )
+
+
+class CountBounds(LinearConstraints):
+    """Bounds on how many slots of each factor are on: a row each, all of whose entries are 1.
+
+    The rows are made when they are first asked for: layouts need the bounds alone, at every solve.
+
+    Parameters
+    ----------
+    offsets
+        Factor ``f`` has the slots ``offsets[f]:offsets[f + 1]``.
+    least, most
+        A number for every factor, or one for all.
+    """
+
+    def __init__(self, offsets: IntArray, least: npt.ArrayLike, most: npt.ArrayLike) -> None:
+        self.offsets, self.least, self.most = offsets, least, most
+
+    def __getattr__(self, name: str) -> Any:
+        if name not in ("row", "column", "coefficient", "low", "high", "n_auxiliary"):
+            raise AttributeError(name)
+        n, arity = len(self.offsets) - 1, np.diff(self.offsets)
+        low = np.broadcast_to(np.asarray(self.least, dtype=np.float64), n)
+        slots = np.arange(self.offsets[-1])
+        super().__init__(np.repeat(np.arange(n), arity), slots, 1.0, low, self.most)
+        return vars(self)[name]

@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from lpsmap_core.model.factor import Factor
-from lpsmap_core.model.linear import LinearConstraints
+from lpsmap_core.model.linear import CountBounds, LinearConstraints
 
 __all__ = ["PartlyConstrained", "bounded_sums", "constraints_of", "one_of_each_group"]
 
@@ -50,9 +50,9 @@ def bounded_sums(
     factor: Factor,
     low: npt.ArrayLike,
     high: npt.ArrayLike,
-    weights: npt.ArrayLike = 1.0,
+    weights: npt.ArrayLike | None = None,
 ) -> LinearConstraints:
-    """Return constraints on the weighted sum of every factor's slots.
+    """Return constraints on the sum of every factor's slots.
 
     Parameters
     ----------
@@ -61,8 +61,11 @@ def bounded_sums(
     low, high
         A number for every factor, or one for all.
     weights
-        A number for every slot, or one for all.
+        A number for every slot, for a weighted sum. Without weights solves of the graph start near
+        their solution, if all its factors bound such sums.
     """
+    if weights is None:
+        return CountBounds(factor.offsets, low, high)
     rows = np.arange(factor.n_factors)
     low, high = (np.broadcast_to(x, factor.n_factors) for x in (low, high))
     slots = np.repeat(rows, np.diff(factor.offsets))

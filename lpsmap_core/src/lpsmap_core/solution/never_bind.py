@@ -61,7 +61,9 @@ def never_binding(declarations: Sequence[Factor]) -> list[BoolArray]:
     for factor, n in zip(declarations, first.tolist(), strict=False):
         known, exact = constraints_of(factor)
         parts.append(_rows(factor, n, known))
-        if known is not None and exact and not factor.n_additionals and not known.n_auxiliary:
+        # a type that asks for nothing, such as free bits, is there for something else
+        asks = known is not None and exact and len(known.low) and not known.n_auxiliary
+        if asks and not factor.n_additionals:
             told[n : n + factor.n_factors] = np.diff(factor.offsets) > 0
     rows = _joined(parts)
     needs = _most(rows) > rows.high + ROUNDING * (1.0 + np.abs(rows.high))
