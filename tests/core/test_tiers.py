@@ -183,9 +183,9 @@ class TestPatience:
         assert not interprets()
 
     def test_a_solve_that_takes_too_long_is_compiled(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        from lpsmap_core import graph
+        from lpsmap_core.engine import compiled
 
-        monkeypatch.setattr(graph, "loop", self.Nothing())
+        monkeypatch.setattr(compiled, "loop", self.Nothing())
         monkeypatch.setattr(tiers._Patience, "left", 1e-9)
         built = _graph("matching")
         found = built.solve()
@@ -193,9 +193,9 @@ class TestPatience:
         np.testing.assert_array_equal(found.values, _graph("matching").solve().values)
 
     def test_a_limit_of_time_is_for_compiled_kernels(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        from lpsmap_core import graph
+        from lpsmap_core.engine import compiled
 
-        monkeypatch.setattr(graph, "loop", self.Nothing())
+        monkeypatch.setattr(compiled, "loop", self.Nothing())
         with pytest.warns(ConvergenceWarning, match="time ran out"):
             found = _graph("chain").solve(max_time=1e-9)
         assert type(found.solved) is SolvedPart

@@ -169,7 +169,7 @@ def _solvers(part: Part, barred: ByteArray | None, options: Options) -> list[Loc
     return [
         local_solver(
             bucket,
-            part.bucket_delta[b],
+            part.delta[part.links_of(b)],
             options.generic,
             limited,
             None if barred is None else barred[part.additionals_of(b)],

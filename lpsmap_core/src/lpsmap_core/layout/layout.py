@@ -172,10 +172,8 @@ class Part:
         """The components whose factors all bound counts."""
         if self.all_direct:
             return no_counts(self.n_components)
-        bounds, offsets = (
-            (b.count_bounds() for b in self.buckets),
-            [b.offsets for b in self.buckets],
-        )
+        bounds = (bucket.count_bounds() for bucket in self.buckets)
+        offsets = [bucket.offsets for bucket in self.buckets]
         links = self.links, self.link_variable, self.negated
         return find_counts(bounds, offsets, self.blocks, *links, self.direct)
 
@@ -199,11 +197,6 @@ class Part:
     def kinds(self) -> tuple[IntArray, IntArray]:
         """The components that are `direct`, and the others."""
         return np.flatnonzero(self.direct), np.flatnonzero(~self.direct)
-
-    @functools.cached_property
-    def bucket_delta(self) -> list[FloatArray]:
-        """`delta`, bucket by bucket."""
-        return [self.delta[self.links_of(b)] for b in range(len(self.buckets))]
 
     @property
     def n_variables(self) -> int:

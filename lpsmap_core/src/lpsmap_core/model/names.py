@@ -22,7 +22,7 @@ ELSEWHERE = ("arguments", "necessary_constraints")
 GONE = {
     "chain_states": "a subclass of Sequence, or a class method local_solver",
     "count_bounds": "a method linear_constraints, which returns lpsmap_core.api.bounded_sums(self, "
-    "low, high)"
+    "low, high)",
 }
 """Names of earlier versions of the protocol, and what took their place."""
 
