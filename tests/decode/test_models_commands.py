@@ -316,15 +316,15 @@ main()
 
 LONG_RELAXATION = """
 import sys, time
-from lpsmap_core.engine.compiled import CompiledEngine
 from lpsmap_core.kernels.interrupts import interrupted
-solve = CompiledEngine.solve
+from lpsmap_decode.messages.engine import MessageEngine
+solve = MessageEngine.solve
 def wait_and_solve(*arguments):
     print("relaxing", flush=True)
     while not interrupted():
         time.sleep(0.01)
     return solve(*arguments)
-CompiledEngine.solve = wait_and_solve
+MessageEngine.solve = wait_and_solve
 """
 """As of a large model; it ends when it is to end."""
 
