@@ -220,7 +220,7 @@ def bound_boxes(
             _relax(first, h, low, high, vertices, p, scores)
             scores += x * asked.weights
             bound = best_counts(derivations, scores, memory, f) - x * asked.least
-            excess, value = np.dot(asked.weights, f) - asked.least, _likelihood(first, f)
+            excess, value = _inner(asked.weights, f) - asked.least, _likelihood(first, f)
             if value > results.value[b] and excess >= -SLACK * max(1.0, asked.least):
                 results.value[b] = value
                 results.counts[b] = f
@@ -292,6 +292,15 @@ def _subtract_shares(first: IntArray, p: FloatArray, f: FloatArray, means: Means
             f[m] -= total * p[m]
             length += f[m] * f[m]
     return length
+
+
+@leaf
+def _inner(x: FloatArray, y: FloatArray) -> float:
+    """Return the inner product of two vectors; for compiled ``np.dot`` numba asks for SciPy."""
+    total = 0.0
+    for m in range(len(x)):
+        total += x[m] * y[m]
+    return total
 
 
 @leaf
