@@ -66,7 +66,9 @@ def run(
                 runner.result_of(row)
             except FileNotFoundError as error:
                 failed += 1
-                console.print(f"{row.experiment}-{row.name}: no {error.filename}; see --data.")
+                console.print(
+                    f"{row.experiment}-{row.name}: no {error.filename}; see --data.", soft_wrap=True
+                )
     if failed:
         raise click.ClickException(f"{failed} rows have no data.")
 

@@ -162,7 +162,7 @@ class Runner:
             nonlocal latest
             self._progress.update(task, completed=done, words=words)
             if words != latest and not self._console.is_terminal:
-                self._console.print(f"{title}: {done:.0%}, {words}")
+                self._console.print(f"{title}: {done:.0%}, {words}", soft_wrap=True)
             latest = words
 
         job = Job(self, row, show)
