@@ -66,9 +66,8 @@ def run(
                 runner.result_of(row)
             except FileNotFoundError as error:
                 failed += 1
-                console.print(
-                    f"{row.experiment}-{row.name}: no {error.filename}; see --data.", soft_wrap=True
-                )
+                missing = f"no {error.filename}; see --data." if error.filename else f"{error}"
+                console.print(f"{row.experiment}-{row.name}: {missing}", soft_wrap=True)
     if failed:
         raise click.ClickException(f"{failed} rows have no data.")
 

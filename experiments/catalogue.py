@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from experiments import dependency, multilabel
+from experiments import dependency, listops, multilabel
 from experiments.runs import Experiment
 
 __all__ = ["EXPERIMENTS"]
 
 EXPERIMENTS: dict[str, Experiment] = {
-    experiment.name: experiment for experiment in (dependency.EXPERIMENT, multilabel.EXPERIMENT)
+    experiment.name: experiment
+    for experiment in (listops.EXPERIMENT, dependency.EXPERIMENT, multilabel.EXPERIMENT)
 }

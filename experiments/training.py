@@ -57,7 +57,8 @@ class Task(Generic[Batch]):
     model
         The network.
     epoch
-        Called with a generator; returns the batches of an epoch, the same for the same generator.
+        Called with the number of an epoch, from 0, and a generator; returns its batches, the same
+        at every call.
     loss
         The loss of a batch.
     evaluate
@@ -66,7 +67,7 @@ class Task(Generic[Batch]):
     """
 
     model: nn.Module
-    epoch: Callable[[np.random.Generator], Iterable[Batch]]
+    epoch: Callable[[int, np.random.Generator], Iterable[Batch]]
     loss: Callable[[Batch], Tensor]
     evaluate: Callable[[], Result]
 
@@ -153,8 +154,8 @@ def _epoch(
 ) -> None:
     """Take the steps of an epoch that are still missing."""
     task.model.train()
-    batches = list(task.epoch(np.random.default_rng([training.seed, progress.epoch])))
-    for batch in islice(batches, progress.step, None):
+    rng = np.random.default_rng([training.seed, progress.epoch])
+    for batch in islice(task.epoch(progress.epoch, rng), progress.step, None):
         start = time.perf_counter()
         progress.optimizer.zero_grad()
         loss = task.loss(batch)

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from experiments.dependency.report import report
-from experiments.dependency.rows import NAME, rows
+from experiments.dependency import report, rows
 from experiments.runs import Experiment
 
 __all__ = ["EXPERIMENT"]
 
-EXPERIMENT = Experiment(NAME, rows, report)
+EXPERIMENT = Experiment(rows.NAME, rows.rows, report.report)

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from experiments.multilabel.report import report
-from experiments.multilabel.rows import NAME, rows
+from experiments.multilabel import report, rows
 from experiments.runs import Experiment
 
 __all__ = ["EXPERIMENT"]
 
-EXPERIMENT = Experiment(NAME, rows, report)
+EXPERIMENT = Experiment(rows.NAME, rows.rows, report.report)

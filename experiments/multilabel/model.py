@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
-from collections.abc import Iterator
-from contextlib import contextmanager
 from enum import Enum
 from typing import Any
 
@@ -14,8 +11,9 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn.functional import binary_cross_entropy_with_logits
 
+from experiments.limits import limited_on_purpose
 from experiments.multilabel.data import Examples
-from lpsmap import ConvergenceWarning, FactorGraph, Pair, Variables
+from lpsmap import FactorGraph, Pair, Variables
 from lpsmap_torch.losses import MarginSparseMAPLoss, SparseMAPLoss, StructuredHingeLoss
 
 __all__ = ["Loss", "Regime", "Tagger", "example_f1"]
@@ -89,7 +87,7 @@ class Tagger(nn.Module):
         if self._criterion is None:
             losses = binary_cross_entropy_with_logits(scores, examples.labels, reduction="none")
             return losses.sum(dim=1).mean()
-        with cut_is_no_failure(self.regime):
+        with limited_on_purpose(self.regime is Regime.CUT):
             value: Tensor = self._criterion(scores, examples.labels, pairs=self.pairs)
         return value
 
@@ -100,7 +98,7 @@ class Tagger(nn.Module):
         if self.loss_kind is Loss.UNSTRUCTURED:
             return (scores > 0.0).astype(np.float64)
         graph, u = self._graph(scores)
-        with cut_is_no_failure(self.regime):
+        with limited_on_purpose(self.regime is Regime.CUT):
             if self.loss_kind is Loss.HINGE:
                 graph.solve_map(**self.regime.options)
             else:
@@ -119,8 +117,7 @@ class Tagger(nn.Module):
             Limit of the search for each of them, in the mean.
         """
         graph, u = self._graph(self.labels(examples.features).double().numpy())
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", ConvergenceWarning)
+        with limited_on_purpose():
             found = graph.solve_map(exact=True, max_time=seconds * len(examples))
         return np.asarray(u.value), float(np.mean(found.proved))
 
@@ -129,15 +126,6 @@ class Tagger(nn.Module):
         u = graph.variable_from(scores)
         graph.add(self._factors(u, pairs=self.pairs.double().numpy()))
         return graph, u
-
-
-@contextmanager
-def cut_is_no_failure(regime: Regime) -> Iterator[None]:
-    """Silence what solves say that are cut on purpose."""
-    with warnings.catch_warnings():
-        if regime is Regime.CUT:
-            warnings.simplefilter("ignore", ConvergenceWarning)
-        yield
 
 
 def example_f1(found: FloatArray, gold: FloatArray) -> float:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import matplotlib as mpl
 from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
 
 from experiments.multilabel.data import SETS
 from experiments.multilabel.model import Loss
@@ -122,9 +123,9 @@ def curves(records: Sequence[Record], folder: Path) -> str:
                     [point["dev"] for point in curve],
                     color=PALETTE[list(Loss).index(loss)],
                     linestyle="--" if is_cut else "-",
-                    label=None if is_cut else loss.value,
                 )
             axes.set(title=data, xlabel="epoch")
-        axes.legend(frameon=False, fontsize=7)
+        keys = [Line2D([], [], color=colour) for colour in PALETTE[: len(Loss)]]
+        axes.legend(keys, [loss.value for loss in Loss], frameon=False, fontsize=7)
     caption = "Example F1 on held-out examples along the training; dashed: cut at 100 iterations"
     return picture(figure, folder, "multilabel.png", caption)
