@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
+import matplotlib as mpl
 from matplotlib.figure import Figure
 
 from experiments.records import Record
 
-__all__ = ["INK", "PALETTE", "STYLE", "by", "page", "picture", "table"]
+__all__ = ["INK", "PALETTE", "by", "page", "picture", "styled", "table"]
 
 T = TypeVar("T")
 
@@ -27,6 +29,12 @@ STYLE = {
     "text.color": INK,
 }
 """Settings of matplotlib for all figures."""
+
+
+def styled() -> AbstractContextManager[None]:
+    """Return the context in which figures are drawn."""
+    settings: Any = STYLE
+    return mpl.rc_context(settings)
 
 
 def table(headings: Sequence[str], rows: Sequence[Sequence[object]]) -> str:

@@ -16,7 +16,43 @@ from typing import Any
 
 from experiments import ROOT
 
-__all__ = ["Record", "origin", "read_records", "write_atomically"]
+__all__ = ["Record", "read_records", "this_origin", "write_atomically"]
+
+
+@lru_cache(maxsize=1)
+def this_origin() -> dict[str, Any]:
+    """Return the commit, date, machine and command of this process."""
+    return {
+        "commit": _commit(),
+        "date": datetime.now(timezone.utc).strftime("%Y-%m-%d %H:%M UTC"),
+        "machine": f"{_processor()}, {os.cpu_count()} cores",
+        "python": platform.python_version(),
+        "command": " ".join(["python -m experiments", *sys.argv[1:]]),
+    }
+
+
+def _commit() -> str:
+    """Return the commit of the checkout, marked where tracked files differ from it."""
+    try:
+        described = subprocess.run(
+            ["git", "describe", "--always", "--dirty", "--abbrev=10"],
+            cwd=ROOT,
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+    except (OSError, subprocess.CalledProcessError):
+        return "unknown"
+    return described.stdout.strip()
+
+
+def _processor() -> str:
+    try:
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
+    except OSError:
+        lines = []
+    names = (line.split(":", 1)[1].strip() for line in lines if line.startswith("model name"))
+    return next(names, platform.processor() or platform.machine())
 
 
 @dataclass(frozen=True)
@@ -45,7 +81,7 @@ class Record:
     settings: dict[str, Any]
     complete: bool
     result: dict[str, Any]
-    origin: dict[str, Any] = field(default_factory=lambda: origin())
+    origin: dict[str, Any] = field(default_factory=this_origin)
 
     @property
     def file_name(self) -> str:
@@ -84,39 +120,3 @@ def write_atomically(path: Path, content: bytes) -> None:
     beside = path.with_name(path.name + ".new")
     beside.write_bytes(content)
     beside.replace(path)
-
-
-@lru_cache(maxsize=1)
-def origin() -> dict[str, Any]:
-    """Return the commit, date, machine and command of this process."""
-    return {
-        "commit": _commit(),
-        "date": datetime.now(timezone.utc).strftime("%Y-%m-%d %H:%M UTC"),
-        "machine": f"{_processor()}, {os.cpu_count()} cores",
-        "python": platform.python_version(),
-        "command": " ".join(["python -m experiments", *sys.argv[1:]]),
-    }
-
-
-def _commit() -> str:
-    """Return the commit of the checkout, marked where tracked files differ from it."""
-    try:
-        described = subprocess.run(
-            ["git", "describe", "--always", "--dirty", "--abbrev=10"],
-            cwd=ROOT,
-            capture_output=True,
-            text=True,
-            check=True,
-        )
-    except (OSError, subprocess.CalledProcessError):
-        return "unknown"
-    return described.stdout.strip()
-
-
-def _processor() -> str:
-    try:
-        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
-    except OSError:
-        lines = []
-    names = (line.split(":", 1)[1].strip() for line in lines if line.startswith("model name"))
-    return next(names, platform.processor() or platform.machine())

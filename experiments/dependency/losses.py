@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from enum import Enum
 from functools import partial
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from experiments.dependency.data import PADDING, Batch
 from experiments.dependency.parser import Scores
@@ -49,12 +50,13 @@ class ParserLoss:
     def __init__(self, loss: Loss, *, single_root: bool, labelled: bool) -> None:
         factors = partial(tree_factors, single_root=single_root, labelled=labelled)
         self._labelled = labelled
-        self._criterion = {
+        makers: dict[Loss, Callable[..., nn.Module]] = {
             Loss.SVM: partial(StructuredHingeLoss, cost=COST),
             Loss.CRF: CRFLoss,
             Loss.SPARSEMAP: SparseMAPLoss,
             Loss.MARGIN_SPARSEMAP: partial(MarginSparseMAPLoss, cost=COST),
-        }[loss](factors)
+        }
+        self._criterion = makers[loss](factors)
 
     def __call__(self, scores: Scores, batch: Batch) -> Tensor:
         """Return the mean over the batch's sentences."""

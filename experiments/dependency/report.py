@@ -6,14 +6,13 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import matplotlib as mpl
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import PathPatch
 from matplotlib.path import Path as Curve
 
 from experiments.dependency.losses import Loss
-from experiments.pages import INK, PALETTE, STYLE, by, picture, table
+from experiments.pages import INK, PALETTE, by, picture, styled, table
 from experiments.records import Record
 from experiments.statistics import difference, interval
 
@@ -149,7 +148,7 @@ def sparsity_figures(records: Sequence[Record], folder: Path) -> list[str]:
 
 def draw_sparsity(curves: dict[str, Any]) -> Figure:
     """Draw numbers of trees and of parents against epochs."""
-    with mpl.rc_context(STYLE):
+    with styled():
         figure = Figure(figsize=(9, 3))
         for axes, name in zip(figure.subplots(1, 2), ("trees", "parents"), strict=True):
             for colour, (loss, curve) in zip(PALETTE, curves.items(), strict=False):
@@ -195,7 +194,7 @@ def parse_figures(records: Sequence[Record], folder: Path) -> list[str]:
 def draw_parses(parses: Sequence[dict[str, Any]]) -> Figure:
     """Draw ambiguous parses below each other."""
     width = max(len(" ".join(parse["words"])) for parse in parses)
-    with mpl.rc_context(STYLE):
+    with styled():
         figure = Figure(figsize=(max(6.0, 0.13 * width), 1.9 * len(parses)))
         grid = figure.subplots(len(parses), 1, squeeze=False)
         for axes, parse in zip(grid[:, 0], parses, strict=True):

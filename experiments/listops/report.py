@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-import matplotlib as mpl
 from matplotlib.figure import Figure
 
 from experiments.listops.rows import ESCAPED, LATENT, Study
-from experiments.pages import PALETTE, STYLE, by, picture, table
+from experiments.pages import PALETTE, by, picture, styled, table
 from experiments.records import Record
 from experiments.statistics import difference, interval
 from valency.model import Structure
@@ -121,7 +120,7 @@ def curves(records: Sequence[Record], folder: Path, name: str, title: str) -> st
     if not some:
         return ""
     colours = dict(zip((s.value for s in Structure), PALETTE, strict=False))
-    with mpl.rc_context(STYLE):
+    with styled():
         figure = Figure(figsize=(9, 3))
         for axes, (key, label) in zip(
             figure.subplots(1, 2), (("accuracy", "accuracy"), ("dev", "F1")), strict=True

@@ -14,6 +14,7 @@ from torch.nn.functional import binary_cross_entropy_with_logits
 from experiments.limits import limited_on_purpose
 from experiments.multilabel.data import Examples
 from lpsmap import FactorGraph, Pair, Variables
+from lpsmap_core import Assignment
 from lpsmap_torch.losses import MarginSparseMAPLoss, SparseMAPLoss, StructuredHingeLoss
 
 __all__ = ["Loss", "Regime", "Tagger", "example_f1"]
@@ -96,14 +97,14 @@ class Tagger(nn.Module):
         """Return label sets: marginals above a half, of the inference that the loss trains."""
         scores = self.labels(examples.features).double().numpy()
         if self.loss_kind is Loss.UNSTRUCTURED:
-            return (scores > 0.0).astype(np.float64)
+            return np.where(scores > 0.0, 1.0, 0.0)
         graph, u = self._graph(scores)
         with limited_on_purpose(self.regime is Regime.CUT):
             if self.loss_kind is Loss.HINGE:
                 graph.solve_map(**self.regime.options)
             else:
                 graph.solve(**self.regime.options)
-        return (np.asarray(u.value) > 0.5).astype(np.float64)
+        return np.where(np.asarray(u.value) > 0.5, 1.0, 0.0)
 
     @torch.no_grad()
     def best(self, examples: Examples, seconds: float) -> tuple[FloatArray, float]:
@@ -119,6 +120,7 @@ class Tagger(nn.Module):
         graph, u = self._graph(self.labels(examples.features).double().numpy())
         with limited_on_purpose():
             found = graph.solve_map(exact=True, max_time=seconds * len(examples))
+        assert isinstance(found, Assignment)
         return np.asarray(u.value), float(np.mean(found.proved))
 
     def _graph(self, scores: FloatArray) -> tuple[FactorGraph, Variables]:

@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-import matplotlib as mpl
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 from experiments.multilabel.data import SETS
 from experiments.multilabel.model import Loss
-from experiments.pages import PALETTE, STYLE, by, picture, table
+from experiments.pages import PALETTE, by, picture, styled, table
 from experiments.records import Record
 from experiments.statistics import difference, interval
 
@@ -110,7 +109,7 @@ def curves(records: Sequence[Record], folder: Path) -> str:
     )
     if not groups:
         return ""
-    with mpl.rc_context(STYLE):
+    with styled():
         figure = Figure(figsize=(3.2 * len(groups), 2.6))
         for axes, (data, some) in zip(
             figure.subplots(1, len(groups), squeeze=False)[0], groups.items(), strict=True

@@ -109,8 +109,7 @@ def run(job: Job) -> Result:
     )
 
     def epoch(_: int, rng: np.random.Generator) -> Iterator[Examples]:
-        order = torch.from_numpy(rng.permutation(len(split.train)))
-        return (split.train[rows] for rows in order.split(settings.batch_size))
+        return parts(split.train[rng.permutation(len(split.train))], settings.batch_size)
 
     def evaluate() -> Result:
         return {"dev": rounded_f1(tagger, split.dev)}
