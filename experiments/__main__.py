@@ -56,8 +56,8 @@ def run(
 ) -> None:
     """Run the rows of the experiments NAMES, or of all, that have no record yet.
 
-    A command that was killed goes on where it was when it is given again. A row that fails does
-    not stop the others.
+    A command that was killed goes on where it was when it is given again. A row whose data are
+    missing does not stop the others.
     """
     console, failed = Console(), 0
     with Runner(data, out, size, console) as runner:

@@ -94,13 +94,18 @@ def best_trees(
 
 @dataclass(frozen=True)
 class Distribution:
-    """The trees of a sentence with weight, likeliest first, and its mean number of parents."""
+    """The trees of a sentence with weight, likeliest first."""
 
     sentence: Sentence
     heads: list[list[int]]
     probabilities: list[float]
     scores: list[float]
-    parents: float
+
+    @property
+    def parents(self) -> float:
+        """The mean number of a word's parents with weight."""
+        arcs = {arc for heads in self.heads for arc in enumerate(heads)}
+        return len(arcs) / len(self.sentence)
 
 
 @torch.no_grad()
@@ -116,15 +121,13 @@ def distributions(
         (tree,) = tree_factors(u, lengths=batch.lengths, single_root=single_root)
         graph.add(cast(DepTree, tree))
         solution = graph.solve()
-        parents = (np.asarray(u.value) > 1e-9).sum(axis=(1, 2)) / batch.lengths.numpy()
-        for sentence, trees, mean in zip(some, solution.structures(tree), parents, strict=True):
+        for sentence, trees in zip(some, solution.structures(tree), strict=True):
             found.append(
                 Distribution(
                     sentence,
                     [[int(head) for head in one.decoded["heads"]] for one in trees],
                     [float(one.probability) for one in trees],
                     [float(one.score) for one in trees],
-                    float(mean),
                 )
             )
     return found

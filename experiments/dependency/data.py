@@ -158,7 +158,7 @@ def batches(
 
 
 def evaluation_batches(
-    sentences: Sequence[Sentence], vocabulary: Vocabulary, size: int = 64
+    sentences: Sequence[Sentence], vocabulary: Vocabulary, size: int = 32
 ) -> Iterator[tuple[list[Sentence], Batch]]:
     """Yield all sentences in order of length, with their numbers."""
     ordered = sorted(sentences, key=len)

@@ -28,7 +28,7 @@ __all__ = ["NAME", "Settings", "rows"]
 
 NAME = "dependency"
 
-SAMPLE = 500
+SAMPLE = 200
 """Dev sentences whose distributions are looked at after every epoch."""
 
 

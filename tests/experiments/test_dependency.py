@@ -163,9 +163,9 @@ def test_ambiguous_parses_and_sparsity() -> None:
     sentence = Sentence(tuple("abcdef"), (-1, 0, 0, 0, 0, 0))
     gold, other = [-1, 0, 0, 0, 0, 0], [-1, 0, 1, 0, 0, 0]
     found = [
-        Distribution(sentence, [other, gold], [0.6, 0.4], [2.0, 1.5], 7 / 6),
-        Distribution(sentence, [gold, other], [0.6, 0.4], [2.0, 1.5], 7 / 6),
-        Distribution(sentence, [other], [1.0], [2.0], 1.0),
+        Distribution(sentence, [other, gold], [0.6, 0.4], [2.0, 1.5]),
+        Distribution(sentence, [gold, other], [0.6, 0.4], [2.0, 1.5]),
+        Distribution(sentence, [other], [1.0], [2.0]),
     ]
     summary = ambiguous_parses(found)
     drawn = summary.pop("drawn")
@@ -197,6 +197,7 @@ def test_a_parser_learns(treebank: Treebank) -> None:
     assert np.mean([len(one.heads) == 1 for one in found]) > 0.8
     for one in found:
         assert sum(one.probabilities) == pytest.approx(1.0)
+        assert 1 <= one.parents <= len(one.sentence)
 
 
 ROWS = [row for row in EXPERIMENT.rows("toy", None) if row.settings.language == "vi"]
