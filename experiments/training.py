@@ -143,7 +143,8 @@ def train(job: Job, task: Task[Batch], training: Training) -> Curve:
         job.keep({"curve": progress.curve})
         latest = progress.curve[-1]
         words = f"epoch {progress.epoch}, loss {latest['loss']:.4g}, dev {latest['dev']:.2f}"
-        job.show(min(1.0, progress.epoch / training.epochs), words)
+        share = max(progress.epoch / training.epochs, progress.seconds / limit)
+        job.show(min(1.0, share), words)
     task.model.load_state_dict(progress.best)
     task.model.eval()
     return progress.curve

@@ -23,6 +23,9 @@ PRINTED = {
     "vi": {"svm": 69.42, "crf": 69.10, "sparsemap": 69.71, "m-sparsemap": 70.87},
 }
 
+CERTAIN = 0.999
+"""Weight from which an arc is drawn as one that all trees have: weights are rounded."""
+
 LANGUAGES = {"en": "English", "vi": "Vietnamese"}
 
 
@@ -219,7 +222,7 @@ def draw_parse(axes: Axes, parse: dict[str, Any]) -> None:
         start = places[head] if head >= 0 else places[child]
         sign = 1 if arc in gold else -1
         height = sign * (0.25 + abs(start - places[child]) / highest)
-        colour = INK if p > 1 - 1e-6 else PALETTE[0 if arc in gold else 1]
+        colour = INK if p > CERTAIN else PALETTE[0 if arc in gold else 1]
         if head < 0:
             height = sign * 1.0
         draw_arc(axes, (start, places[child]), height, colour, p)
@@ -240,7 +243,7 @@ def draw_arc(
     width = 0.6 + 1.4 * weight
     axes.add_patch(PathPatch(Curve(points, codes), fill=False, edgecolor=colour, linewidth=width))
     axes.plot([end], [base], marker="v" if height > 0 else "^", color=colour, markersize=4)
-    if weight < 1 - 1e-6:
+    if weight < CERTAIN:
         axes.text(
             (start + end) / 2, base + 0.77 * (height - base), f"{weight:.2f}".lstrip("0"),
             ha="center", va="center", fontsize=7, color=colour,
