@@ -82,7 +82,7 @@ class Settings:
     curriculum: tuple[int, ...] = (20, 40, 100)
     score_decay: float = 0.3
     inference: Inference = Inference(max_iter=100, tol=1e-2)
-    sizes: tuple[int, int, int | None] = (70446, 10000, None)
+    sizes: tuple[int, int, int | None] = (70446, 2000, None)
     max_tokens: int = 100
 
 
