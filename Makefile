@@ -27,6 +27,14 @@ help:  ## Show this list
 demo: $(PACKAGES_STAMP)  ## Train latent trees on generated ListOps data, about 3 minutes
 	$(BIN)/python examples/listops.py demo --out build/listops
 
+papers: $(STAMP)  ## Run the papers' experiments at small sizes, at most 30 minutes
+	$(BIN)/python -m experiments run --size small --out build/papers
+	$(BIN)/python -m experiments report --out build/papers
+
+papers-full: $(STAMP)  ## Run the papers' experiments at full size, for hours; go on after a kill
+	$(BIN)/python -m experiments run --size full --out build/papers-full
+	$(BIN)/python -m experiments report --out build/papers-full
+
 test: $(STAMP) | $(COMPILED)  ## Run the quick tests
 	$(BIN)/python -m pytest -m "not slow" $(PARALLEL)
 
@@ -89,8 +97,8 @@ docs: $(DOCS_STAMP)  ## Build the documentation in build/docs; a warning or a br
 bench: $(STAMP)  ## Time every workload against the table of the earlier library
 	$(BIN)/python benchmarks/bench.py
 
-# The change and removal of files aside, all that `make help` shows.
-everything: $(filter-out help format clean everything,$(TARGETS))  ## Run all the others, for some hours: weekly
+# The change and removal of files aside, all that `make help` shows and that takes less than a night.
+everything: $(filter-out help format clean everything papers-full,$(TARGETS))  ## Run all the others, for some hours: weekly
 
 clean:  ## Remove the environment and everything that was generated
 	rm -rf $(VENV) $(VENV)-oldest build docs/gallery .coverage .coverage.* .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache

@@ -19,7 +19,7 @@ collect_ignore = []
 # core and packs do not need torch; what does is not even imported
 if not importlib.util.find_spec("torch"):
     del FOLDERS["lpsmap_torch"]
-    collect_ignore += ["adapter", "examples/test_listops.py"]
+    collect_ignore += ["adapter", "examples/test_listops.py", "experiments"]
 
 UNCOMPILED = os.environ.get("LPSMAP_DISABLE_JIT", "0") not in ("", "0")
 

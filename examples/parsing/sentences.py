@@ -12,10 +12,22 @@ __all__ = ["Sentence", "read_sentences"]
 
 @dataclass(frozen=True)
 class Sentence:
-    """A sentence's words, and the head of each: from 0, -1 for the root."""
+    """A sentence with its dependency tree.
+
+    Attributes
+    ----------
+    words
+        The word forms.
+    heads
+        The head of each word: from 0, -1 for the root.
+    tags, relations
+        Universal part of speech of each word, and its relation to the head.
+    """
 
     words: tuple[str, ...]
     heads: tuple[int, ...]
+    tags: tuple[str, ...] = ()
+    relations: tuple[str, ...] = ()
 
     def __len__(self) -> int:
         return len(self.words)
@@ -56,7 +68,8 @@ def _blocks(path: Path, lines: Iterator[str]) -> Iterator[list[list[str]]]:
 
 
 def _sentence(path: Path, rows: list[list[str]]) -> Sentence:
-    words, heads = tuple(row[1] for row in rows), tuple(int(row[6]) - 1 for row in rows)
+    words, tags, relations = (tuple(row[column] for row in rows) for column in (1, 3, 7))
+    heads = tuple(int(row[6]) - 1 for row in rows)
     if not all(-1 <= head < len(rows) for head in heads):
         raise ValueError(f"{path}: a head in {' '.join(words)!r} is not among its words.")
-    return Sentence(words, heads)
+    return Sentence(words, heads, tags, relations)

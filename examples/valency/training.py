@@ -211,6 +211,14 @@ def update(
         What the mean square of the arcs' scores adds to the loss.
     """
     optimizer.zero_grad()
+    loss, pull = objective(model, batch, score_decay)
+    (loss + pull).backward()  # type: ignore[no-untyped-call]
+    optimizer.step()
+    return loss.item()
+
+
+def objective(model: ValencyTagger, batch: Batch, score_decay: float) -> tuple[Tensor, Tensor]:
+    """The mean cross-entropy over the batch's operators, and what pulls at the arcs' scores."""
     scores = model.scores(batch) if model.structure.is_latent else None
     logits = model.tag(model.arcs(batch, scores))
     loss = cross_entropy(logits.flatten(0, 1), batch.labels.flatten(), ignore_index=UNLABELLED)
@@ -218,6 +226,4 @@ def update(
     if scores is not None:
         inside = batch.valid[:, :, None] & batch.valid[:, None, :]
         pull = score_decay * scores[inside].square().mean()
-    (loss + pull).backward()  # type: ignore[no-untyped-call]
-    optimizer.step()
-    return loss.item()
+    return loss, pull

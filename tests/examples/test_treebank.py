@@ -20,8 +20,9 @@ WORDS = ("a", "dog", "saw", "the", "dog", ".")
 
 def conllu(sentence: Sentence) -> str:
     """The sentence in CoNLL-U, with a comment, a multiword token and an empty node."""
-    rows = [f"{i}\t{word}" + "\t_" * 4 + f"\t{head + 1}" + "\t_" * 3 for i, (word, head)
-            in enumerate(zip(sentence.words, sentence.heads, strict=True), start=1)]  # fmt: skip
+    columns = zip(sentence.words, sentence.tags, sentence.heads, sentence.relations, strict=True)
+    rows = [f"{i}\t{word}\t_\t{tag}\t_\t_\t{head + 1}\t{relation}\t_\t_"
+            for i, (word, tag, head, relation) in enumerate(columns, start=1)]  # fmt: skip
     others = ["# text = ...", "1-2\tadog" + "\t_" * 8, "1.1\tnothing" + "\t_" * 8]
     return "\n".join([*others, *rows]) + "\n\n"
 
@@ -33,7 +34,8 @@ def random_sentences(count: int, longest: int) -> list[Sentence]:
         n = int(rng.integers(1, longest + 1))
         words = tuple(map(str, rng.integers(0, 50, size=n)))
         heads = (-1, *(int(rng.integers(0, i)) for i in range(1, n)))
-        found.append(Sentence(words, heads))
+        tags = tuple(word[-1] for word in words)
+        found.append(Sentence(words, heads, tags, ("root", *["dep"] * (n - 1))))
     return found
 
 
@@ -59,8 +61,9 @@ def real_sentences() -> list[Sentence]:
 def test_sentences_are_read_as_they_were_written(file: Path, tmp_path: Path) -> None:
     assert read_sentences(file) == random_sentences(40, 12)
     plain = tmp_path / "plain.conllu"
-    plain.write_text(conllu(Sentence(("one",), (-1,))).rstrip("\n"))
-    assert read_sentences(plain) == [Sentence(("one",), (-1,))]
+    one = Sentence(("one",), (-1,), ("NUM",), ("root",))
+    plain.write_text(conllu(one).rstrip("\n"))
+    assert read_sentences(plain) == [one]
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,106 @@
+"""Run the papers' experiments, and make the page of their results."""
+
+from __future__ import annotations
+
+import os
+import sys
+from fnmatch import fnmatch
+from pathlib import Path
+
+import click
+from rich.console import Console
+
+from experiments import ROOT
+from experiments.catalogue import EXPERIMENTS
+from experiments.pages import page
+from experiments.records import Record, read_records
+from experiments.runs import SIZES, Row, Runner
+
+DATA = Path(os.environ.get("LPSMAP_DATA", ROOT.parent / "shared" / "data"))
+OUT = Path("build/papers")
+
+FOLDER = click.Path(file_okay=False, path_type=Path)
+OUT_OPTION = click.option("--out", type=FOLDER, default=OUT, help="Folder of the records.")
+SIZE_OPTION = click.option("--size", type=click.Choice(SIZES), default="small")
+SEEDS_OPTION = click.option(
+    "--seeds",
+    type=click.IntRange(min=1),
+    show_default="the experiment's own",
+    help="How many seeds.",
+)
+NAMES = click.argument("names", nargs=-1, type=click.Choice(sorted(EXPERIMENTS)))
+
+
+@click.group(context_settings={"show_default": True})
+def main() -> None:
+    """Run the papers' experiments, and make the page of their results."""
+
+
+def chosen_rows(names: tuple[str, ...], size: str, seeds: int | None, pattern: str) -> list[Row]:
+    """Return the rows of some experiments, or of all, whose names match a pattern."""
+    experiments = [EXPERIMENTS[name] for name in names or EXPERIMENTS]
+    rows = [row for experiment in experiments for row in experiment.rows(size, seeds)]
+    return [row for row in rows if fnmatch(f"{row.experiment}-{row.name}", pattern)]
+
+
+@main.command()
+@NAMES
+@click.option("--data", type=FOLDER, default=DATA, show_default="$LPSMAP_DATA, or ../shared/data",
+              help="Folder of the data sets.")  # fmt: skip
+@SIZE_OPTION
+@SEEDS_OPTION
+@click.option("--row", "pattern", default="*", help="Only rows whose names match, as `*-en-*`.")
+@OUT_OPTION
+def run(
+    names: tuple[str, ...], data: Path, size: str, seeds: int | None, pattern: str, out: Path
+) -> None:
+    """Run the rows of the experiments NAMES, or of all, that have no record yet.
+
+    A command that was killed goes on where it was when it is given again. A row whose data are
+    missing does not stop the others.
+    """
+    console, failed = Console(), 0
+    with Runner(data, out, size, console) as runner:
+        for row in chosen_rows(names, size, seeds, pattern):
+            try:
+                runner.result_of(row)
+            except FileNotFoundError as error:
+                failed += 1
+                missing = f"no {error.filename}; see --data." if error.filename else f"{error}"
+                console.print(f"{row.experiment}-{row.name}: {missing}", soft_wrap=True)
+    if failed:
+        raise click.ClickException(f"{failed} rows have no data.")
+
+
+@main.command()
+@NAMES
+@SIZE_OPTION
+@SEEDS_OPTION
+def rows(names: tuple[str, ...], size: str, seeds: int | None) -> None:
+    """List the rows of the experiments NAMES, or of all."""
+    for row in chosen_rows(names, size, seeds, "*"):
+        click.echo(f"{row.experiment}-{row.name}")
+
+
+@main.command()
+@OUT_OPTION
+def report(out: Path) -> None:
+    """Write one page of all records in a folder, `papers.md`, with its figures."""
+    try:
+        records = list(read_records(sorted(out.glob("*.json"))))
+    except ValueError as error:
+        raise click.ClickException(str(error)) from error
+    if not records:
+        raise click.ClickException(f"{out}: no records there; `run` writes them.")
+    sections = []
+    for name, experiment in EXPERIMENTS.items():
+        own: list[Record] = [record for record in records if record.experiment == name]
+        if own:
+            sections.append(experiment.report(own, out))
+    path = out / "papers.md"
+    path.write_text(page(sections, records), encoding="utf-8")
+    click.echo(path)
+
+
+if __name__ == "__main__":
+    main(prog_name=f"{Path(sys.executable).name} -m experiments")

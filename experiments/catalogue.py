@@ -1,0 +1,13 @@
+"""All experiments, by name."""
+
+from __future__ import annotations
+
+from experiments import dependency, listops, multilabel
+from experiments.runs import Experiment
+
+__all__ = ["EXPERIMENTS"]
+
+EXPERIMENTS: dict[str, Experiment] = {
+    experiment.name: experiment
+    for experiment in (listops.EXPERIMENT, dependency.EXPERIMENT, multilabel.EXPERIMENT)
+}

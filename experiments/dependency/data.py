@@ -1,0 +1,167 @@
+"""Sentences of a treebank as padded batches of numbers."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from parsing.sentences import Sentence, read_sentences
+
+__all__ = ["Batch", "Treebank", "Vocabulary", "batches", "evaluation_batches", "make_batch"]
+
+FOLDERS = {"en": "en_ewt", "vi": "vi_vtb"}
+
+NUMBER = re.compile(r"[0-9]+|[0-9]+\.[0-9]+|[0-9]+[0-9,]+")
+
+UNKNOWN, ROOT, PADDING = 0, 1, -100
+
+PUNCTUATION = "PUNCT"
+
+
+@dataclass(frozen=True)
+class Treebank:
+    """The parts of a treebank."""
+
+    train: list[Sentence]
+    dev: list[Sentence]
+    test: list[Sentence]
+
+    @classmethod
+    def read(cls, data: Path, language: str) -> Treebank:
+        """Read the treebank of a language, "en" or "vi", below a folder of data sets."""
+        folder = data / "ud" / FOLDERS[language]
+        train, dev, test = (
+            read_sentences(folder / f"{part}.conllu.gz") for part in ("train", "dev", "test")
+        )
+        return cls(train, dev, test)
+
+    def part(self, n_train: int | None, n_dev: int | None, n_test: int | None) -> Treebank:
+        """Return a treebank with random parts of so many sentences, the same at every call."""
+
+        def some(sentences: list[Sentence], n: int | None) -> list[Sentence]:
+            if n is None or n >= len(sentences):
+                return sentences
+            chosen = np.random.default_rng(0).choice(len(sentences), n, replace=False)
+            return [sentences[i] for i in sorted(chosen)]
+
+        return Treebank(some(self.train, n_train), some(self.dev, n_dev), some(self.test, n_test))
+
+
+class Vocabulary:
+    """Numbers of the words, tags and relations of training sentences.
+
+    Words are in lower case and numbers are one word, as in Kiperwasser & Goldberg (2016).
+
+    Attributes
+    ----------
+    words, tags, relations
+        The number of each; 0 is what was not seen, and 1 the root token.
+    counts
+        (len(words) + 2,) how often each word was seen.
+    """
+
+    def __init__(self, sentences: Sequence[Sentence]) -> None:
+        seen = Counter(normal(word) for s in sentences for word in s.words)
+        self.words = {word: i for i, word in enumerate(seen, start=2)}
+        self.counts = torch.tensor([0.0, 0.0, *seen.values()])
+        self.tags = _numbered(tag for s in sentences for tag in s.tags)
+        self.relations = _numbered(universal(r) for s in sentences for r in s.relations)
+
+
+def normal(word: str) -> str:
+    """Return a word as the vocabulary has it."""
+    return "<number>" if NUMBER.fullmatch(word) else word.lower()
+
+
+def universal(relation: str) -> str:
+    """Return a relation without its subtype: nmod for nmod:poss."""
+    return relation.split(":")[0]
+
+
+def _numbered(names: Iterator[str]) -> dict[str, int]:
+    return {name: i for i, name in enumerate(sorted(set(names)), start=2)}
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Padded sentences; the root token stands first in words and tags.
+
+    Attributes
+    ----------
+    words, tags
+        (size, length + 1)
+    lengths
+        (size,) without the root.
+    heads
+        (size, length) from 0, -1 for the root, -100 beyond the length.
+    relations
+        (size, length) 0 where it was not seen in training.
+    counted
+        (size, length) which words are no punctuation.
+    """
+
+    words: Tensor
+    tags: Tensor
+    lengths: Tensor
+    heads: Tensor
+    relations: Tensor
+    counted: Tensor
+
+
+def make_batch(sentences: Sequence[Sentence], vocabulary: Vocabulary) -> Batch:
+    """Return sentences as numbers."""
+    length = max(map(len, sentences))
+
+    def padded(rows: Sequence[Sequence[int]], fill: int, first: Sequence[int] = ()) -> Tensor:
+        return torch.tensor([[*first, *row, *[fill] * (length - len(row))] for row in rows])
+
+    def numbers(names: Sequence[str], known: dict[str, int]) -> list[int]:
+        return [known.get(name, UNKNOWN) for name in names]
+
+    words = [numbers(list(map(normal, s.words)), vocabulary.words) for s in sentences]
+    tags = [numbers(s.tags, vocabulary.tags) for s in sentences]
+    relations = [
+        numbers(list(map(universal, s.relations)), vocabulary.relations) for s in sentences
+    ]
+    return Batch(
+        words=padded(words, UNKNOWN, [ROOT]),
+        tags=padded(tags, UNKNOWN, [ROOT]),
+        lengths=torch.tensor([len(s) for s in sentences]),
+        heads=padded([s.heads for s in sentences], PADDING),
+        relations=padded(relations, UNKNOWN),
+        counted=padded([[tag != PUNCTUATION for tag in s.tags] for s in sentences], 0).bool(),
+    )
+
+
+def batches(
+    sentences: Sequence[Sentence], vocabulary: Vocabulary, size: int, rng: np.random.Generator
+) -> Iterator[Batch]:
+    """Yield all sentences once in random order, those of a batch of about equal length.
+
+    The order of the sentences is random; pools of some batches are sorted by length.
+    """
+    order, pool = rng.permutation(len(sentences)), 20 * size
+    chunks: list[np.ndarray[tuple[int], np.dtype[np.int64]]] = []
+    for start in range(0, len(order), pool):
+        some = order[start : start + pool]
+        some = some[np.argsort([len(sentences[i]) for i in some], kind="stable")]
+        chunks += [some[i : i + size] for i in range(0, len(some), size)]
+    for i in rng.permutation(len(chunks)):
+        yield make_batch([sentences[j] for j in chunks[i]], vocabulary)
+
+
+def evaluation_batches(
+    sentences: Sequence[Sentence], vocabulary: Vocabulary, size: int = 32
+) -> Iterator[tuple[list[Sentence], Batch]]:
+    """Yield all sentences in order of length, with their numbers."""
+    ordered = sorted(sentences, key=len)
+    for start in range(0, len(ordered), size):
+        some = ordered[start : start + size]
+        yield some, make_batch(some, vocabulary)

@@ -1,0 +1,20 @@
+"""Solves that are cut on purpose."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from lpsmap import ConvergenceWarning
+
+__all__ = ["limited_on_purpose"]
+
+
+@contextmanager
+def limited_on_purpose(limited: bool = True) -> Iterator[None]:
+    """Silence what solves say that end at their limits, where these are part of the experiment."""
+    with warnings.catch_warnings():
+        if limited:
+            warnings.simplefilter("ignore", ConvergenceWarning)
+        yield

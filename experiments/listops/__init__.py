@@ -1,0 +1,10 @@
+"""Latent trees on ListOps (Niculae & Martins 2020, section 5.1)."""
+
+from __future__ import annotations
+
+from experiments.listops import report, rows
+from experiments.runs import Experiment
+
+__all__ = ["EXPERIMENT"]
+
+EXPERIMENT = Experiment(rows.NAME, rows.rows, report.report)

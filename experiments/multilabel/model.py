@@ -1,0 +1,137 @@
+"""Scores of labels and of pairs of labels, their losses, and the label sets that are predicted."""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+from torch.nn.functional import binary_cross_entropy_with_logits
+
+from experiments.limits import limited_on_purpose
+from experiments.multilabel.data import Examples
+from lpsmap import FactorGraph, Pair, Variables
+from lpsmap_core import Assignment
+from lpsmap_torch.losses import MarginSparseMAPLoss, SparseMAPLoss, StructuredHingeLoss
+
+__all__ = ["Loss", "Regime", "Tagger", "example_f1"]
+
+FloatArray = NDArray[np.float64]
+
+
+class Loss(str, Enum):
+    """The rows of Table 4, and a margin beside."""
+
+    UNSTRUCTURED = "unstructured"
+    HINGE = "hinge"
+    SPARSEMAP = "sparsemap"
+    MARGIN_SPARSEMAP = "m-sparsemap"
+
+
+class Regime(str, Enum):
+    """How far LP-MAP and LP-SparseMAP are solved."""
+
+    SOLVED = "solved"
+    CUT = "cut"
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """Options of the solver; the paper's are cut after 100 iterations at step size .1."""
+        if self is Regime.CUT:
+            return {"max_iter": 100, "tol": 1e-6, "step_size": 0.1}
+        return {"max_iter": 10_000, "tol": 1e-6}
+
+
+class Tagger(nn.Module):
+    """A perceptron with two hidden layers for the labels, and a score for every two labels.
+
+    Parameters
+    ----------
+    n_features, n_labels, hidden
+        Sizes.
+    loss, regime
+        Of training and prediction.
+    """
+
+    def __init__(
+        self, n_features: int, n_labels: int, hidden: int, loss: Loss, regime: Regime
+    ) -> None:
+        super().__init__()
+        self.labels = nn.Sequential(
+            nn.Linear(n_features, hidden),
+            nn.ReLU(),
+            nn.Linear(hidden, hidden),
+            nn.ReLU(),
+            nn.Linear(hidden, n_labels),
+        )
+        self.loss_kind, self.regime = loss, regime
+        self._first, self._second = np.triu_indices(n_labels, k=1)
+        n_pairs = 0 if loss is Loss.UNSTRUCTURED else len(self._first)
+        self.pairs = nn.Parameter(torch.zeros(n_pairs))
+        made = {
+            Loss.HINGE: StructuredHingeLoss,
+            Loss.SPARSEMAP: SparseMAPLoss,
+            Loss.MARGIN_SPARSEMAP: MarginSparseMAPLoss,
+        }.get(loss)
+        self._criterion = made(self._factors, **regime.options) if made else None
+
+    def _factors(self, u: Variables, *, pairs: Any) -> Pair:
+        """Return a factor for every two labels of every example."""
+        return Pair(u[:, self._first], u[:, self._second], pairs)
+
+    def loss(self, examples: Examples) -> Tensor:
+        """Return the mean loss of examples."""
+        scores = self.labels(examples.features)
+        if self._criterion is None:
+            losses = binary_cross_entropy_with_logits(scores, examples.labels, reduction="none")
+            return losses.sum(dim=1).mean()
+        with limited_on_purpose(self.regime is Regime.CUT):
+            value: Tensor = self._criterion(scores, examples.labels, pairs=self.pairs)
+        return value
+
+    @torch.no_grad()
+    def rounded(self, examples: Examples) -> FloatArray:
+        """Return label sets: marginals above a half, of the inference that the loss trains."""
+        scores = self.labels(examples.features).double().numpy()
+        if self.loss_kind is Loss.UNSTRUCTURED:
+            return np.where(scores > 0.0, 1.0, 0.0)
+        graph, u = self._graph(scores)
+        with limited_on_purpose(self.regime is Regime.CUT):
+            if self.loss_kind is Loss.HINGE:
+                graph.solve_map(**self.regime.options)
+            else:
+                graph.solve(**self.regime.options)
+        return np.where(np.asarray(u.value) > 0.5, 1.0, 0.0)
+
+    @torch.no_grad()
+    def best(self, examples: Examples, seconds: float) -> tuple[FloatArray, float]:
+        """Return the best label sets, and the share of examples for which that is proved.
+
+        Parameters
+        ----------
+        examples
+            The examples.
+        seconds
+            Limit of the search for each of them, in the mean.
+        """
+        graph, u = self._graph(self.labels(examples.features).double().numpy())
+        with limited_on_purpose():
+            found = graph.solve_map(exact=True, max_time=seconds * len(examples))
+        assert isinstance(found, Assignment)
+        return np.asarray(u.value), float(np.mean(found.proved))
+
+    def _graph(self, scores: FloatArray) -> tuple[FactorGraph, Variables]:
+        graph = FactorGraph()
+        u = graph.variable_from(scores)
+        graph.add(self._factors(u, pairs=self.pairs.double().numpy()))
+        return graph, u
+
+
+def example_f1(found: FloatArray, gold: FloatArray) -> float:
+    """Return the mean over examples of F1 of the label sets, in percent; 100 if both are empty."""
+    both, either = (found * gold).sum(axis=1), found.sum(axis=1) + gold.sum(axis=1)
+    f1 = np.divide(2 * both, either, out=np.ones(len(both)), where=either > 0)
+    return float(100 * f1.mean())

@@ -1,0 +1,151 @@
+"""The rows of the experiment, and how one is run."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from experiments.multilabel.data import SETS, Examples, Split, read_split
+from experiments.multilabel.model import Loss, Regime, Tagger, example_f1
+from experiments.runs import Job, Result, Row
+from experiments.training import Task, Training, steps_per_second, train
+
+__all__ = ["NAME", "Settings", "rows"]
+
+NAME = "multilabel"
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What a run needs to be repeated.
+
+    Attributes
+    ----------
+    data
+        Name of the data set.
+    loss, regime
+        What is compared.
+    seed, epochs, batch_size, learning_rate
+        Of the training.
+    hidden
+        Size of both hidden layers.
+    examples
+        Number of examples of each part; None for all.
+    search_seconds
+        Limit of the search for the best label set of a test example, in the mean.
+    """
+
+    data: str
+    loss: Loss
+    regime: Regime
+    seed: int = 0
+    epochs: int = 10
+    batch_size: int = 32
+    learning_rate: float = 1e-3
+    hidden: int = 300
+    examples: int | None = None
+    search_seconds: float = 0.2
+
+
+FULL = Settings("bibtex", Loss.UNSTRUCTURED, Regime.SOLVED)
+
+TOY = replace(
+    FULL, data="emotions", epochs=2, batch_size=8, hidden=8, examples=16, search_seconds=0.1
+)
+
+SMALL = replace(FULL, data="emotions", epochs=5, hidden=50)
+
+
+OF_SIZE = {"toy": TOY, "small": SMALL, "full": FULL}
+
+DATA = {"toy": ("emotions",), "small": ("emotions", "scene", "yeast"), "full": SETS}
+
+SEEDS = {"toy": 1, "small": 2, "full": 2}
+
+
+def rows(size: str, seeds: int | None) -> list[Row]:
+    """Return the rows of a size: every loss on every data set, structured ones in both regimes."""
+    base = OF_SIZE[size]
+    return [
+        row(replace(base, data=data, loss=loss, regime=regime, seed=seed))
+        for seed in range(seeds or SEEDS[size])
+        for data in DATA[size]
+        for loss in Loss
+        for regime in Regime
+        if not (loss is Loss.UNSTRUCTURED and regime is Regime.CUT)
+    ]
+
+
+def row(settings: Settings) -> Row:
+    """Return the row of settings."""
+    parts = [settings.data, settings.loss.value, settings.regime.value, f"{settings.seed}"]
+    if settings.loss is Loss.UNSTRUCTURED:
+        del parts[2]
+    return Row(NAME, "-".join(parts), settings, run)
+
+
+@lru_cache(maxsize=2)
+def read(data: Path, name: str) -> Split:
+    """Read a data set once in a process."""
+    return read_split(data, name)
+
+
+def run(job: Job) -> Result:
+    """Train a tagger, and measure it on the test examples."""
+    settings: Settings = job.row.settings
+    split = read(job.data, settings.data).part(settings.examples)
+    torch.manual_seed(settings.seed)
+    tagger = Tagger(
+        split.train.features.shape[1],
+        split.train.labels.shape[1],
+        settings.hidden,
+        settings.loss,
+        settings.regime,
+    )
+
+    def epoch(_: int, rng: np.random.Generator) -> Iterator[Examples]:
+        return parts(split.train[rng.permutation(len(split.train))], settings.batch_size)
+
+    def evaluate() -> Result:
+        return {"dev": rounded_f1(tagger, split.dev)}
+
+    curve = train(
+        job,
+        Task(tagger, epoch, tagger.loss, evaluate),
+        Training(settings.learning_rate, settings.epochs, settings.seed),
+    )
+    test: Result = {"rounded": rounded_f1(tagger, split.test)}
+    if settings.loss is not Loss.UNSTRUCTURED:
+        test |= best_f1(tagger, split.test, settings.search_seconds)
+    return {
+        "dev": max(point["dev"] for point in curve),
+        "test": test,
+        "steps_per_second": steps_per_second(curve),
+        "curve": curve,
+    }
+
+
+def rounded_f1(tagger: Tagger, examples: Examples) -> float:
+    """Return the example F1 of rounded marginals."""
+    found = [tagger.rounded(part) for part in parts(examples)]
+    return example_f1(np.concatenate(found), examples.labels.double().numpy())
+
+
+def best_f1(tagger: Tagger, examples: Examples, seconds: float) -> Result:
+    """Return the example F1 of the best label sets, and the share that is proved to be these."""
+    found, proved = zip(*(tagger.best(part, seconds) for part in parts(examples)), strict=True)
+    weights = [len(part) for part in parts(examples)]
+    return {
+        "best": example_f1(np.concatenate(found), examples.labels.double().numpy()),
+        "proved": float(np.average(proved, weights=weights)),
+    }
+
+
+def parts(examples: Examples, size: int = 64) -> Iterator[Examples]:
+    """Yield examples in parts, whose graphs have a bounded size."""
+    return (examples[start : start + size] for start in range(0, len(examples), size))

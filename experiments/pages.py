@@ -1,0 +1,84 @@
+"""The page of all tables beside the printed ones, in Markdown."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import Any, TypeVar
+
+import matplotlib as mpl
+from matplotlib.figure import Figure
+
+from experiments.records import Record
+
+__all__ = ["INK", "PALETTE", "by", "page", "picture", "styled", "table"]
+
+T = TypeVar("T")
+
+PALETTE = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9")
+"""Colours that remain apart for most colour-blind readers (Okabe & Ito 2008)."""
+
+INK = "#1f2430"
+
+STYLE = {
+    "font.size": 9,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.labelcolor": INK,
+    "text.color": INK,
+}
+"""Settings of matplotlib for all figures."""
+
+
+def styled() -> AbstractContextManager[None]:
+    """Return the context in which figures are drawn."""
+    settings: Any = STYLE
+    return mpl.rc_context(settings)
+
+
+def table(headings: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
+    """Return a table in Markdown: the first column to the left, numbers to the right."""
+    lines = [list(headings), ["---", *["--:"] * (len(headings) - 1)]]
+    lines += [[str(cell) for cell in row] for row in rows]
+    return "\n".join("| " + " | ".join(line) + " |" for line in lines)
+
+
+def picture(figure: Figure, folder: Path, name: str, caption: str) -> str:
+    """Write a figure; return the Markdown that shows it."""
+    folder.mkdir(parents=True, exist_ok=True)
+    figure.savefig(folder / name, dpi=130, bbox_inches="tight")
+    return f"![{caption}]({name})\n\n*{caption}*"
+
+
+def by(records: Sequence[Record], key: Callable[[Record], T]) -> dict[T, list[Record]]:
+    """Return records by a key, in order of first appearance; those of a key by seed."""
+    found: dict[T, list[Record]] = {}
+    for record in records:
+        found.setdefault(key(record), []).append(record)
+    return {k: sorted(some, key=lambda r: r.settings["seed"]) for k, some in found.items()}
+
+
+def page(sections: Sequence[str], records: Sequence[Record]) -> str:
+    """Return the whole page: where the numbers are from, and the experiments' sections."""
+    origins = {
+        name: sorted({str(record.origin[name]) for record in records})
+        for name in ("commit", "machine", "command", "date")
+    }
+    dates = origins.pop("date")
+    sizes = ", ".join(sorted({record.size for record in records}))
+    missing = sum(not record.complete for record in records)
+    lines = [f"- {name}: {', '.join(f'`{value}`' for value in origins[name])}" for name in origins]
+    head = [
+        "# The papers' results",
+        "Every table and figure of the two SparseMAP papers that was run again, beside the printed "
+        "numbers. Intervals are of 95 % confidence over seeds.",
+        "\n".join(
+            [
+                f"- runs: {len(records)} of size {sizes}, {missing} of them not complete",
+                f"- dates: {dates[0]} to {dates[-1]}",
+                *lines,
+            ]
+        ),
+    ]
+    return "\n\n".join([*head, *sections]) + "\n"

@@ -1,0 +1,40 @@
+"""The learning rate that is best on held-out data."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from experiments.runs import Job, Row
+
+__all__ = ["choose_rate"]
+
+MOST_EXPANSIONS = 3
+"""How often a grid grows: a loss that only diverges later would not stop it."""
+
+
+def choose_rate(
+    job: Job, trial: Callable[[float], Row], grid: Sequence[float], *, expand: bool = True
+) -> float:
+    """Return the rate of the trial with the best held-out measure.
+
+    Parameters
+    ----------
+    job
+        Runs the trials, which are rows of their own.
+    trial
+        The row that trains with a given rate; the result's "dev" is compared.
+    grid
+        Rates in rising order.
+    expand
+        Whether the grid grows by a factor of 2 while the best rate is at one of its ends.
+    """
+    rates = list(grid)
+    found = {rate: float(job.result_of(trial(rate))["dev"]) for rate in rates}
+    for _ in range(MOST_EXPANSIONS if expand else 0):
+        best = max(rates, key=found.__getitem__)
+        if best not in (rates[0], rates[-1]):
+            break
+        further = best / 2 if best == rates[0] else best * 2
+        rates = sorted([*rates, further])
+        found[further] = float(job.result_of(trial(further))["dev"])
+    return max(rates, key=found.__getitem__)

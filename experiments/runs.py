@@ -1,0 +1,178 @@
+"""Rows of tables, and how they are run: once, resumed after a kill, with their progress shown."""
+
+from __future__ import annotations
+
+import io
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import torch
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+
+from experiments.records import Record, read_records, write_atomically
+
+__all__ = ["SIZES", "Experiment", "Job", "Result", "Row", "Runner"]
+
+SIZES = ("toy", "small", "full")
+
+Result: TypeAlias = dict[str, Any]
+
+BETWEEN_CHECKPOINTS = 60.0
+"""Seconds that a kill loses at most, beside a step that is under way."""
+
+
+@dataclass(frozen=True)
+class Row:
+    """A run that makes a row of a table, or a part of one.
+
+    Attributes
+    ----------
+    experiment, name
+        See `Record`.
+    settings
+        A dataclass: everything that the result depends on.
+    run
+        Called with a job; returns what is measured, ready for JSON.
+    """
+
+    experiment: str
+    name: str
+    settings: Any
+    run: Callable[[Job], Result] = field(compare=False)
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """An experiment: its rows, and the part of the page that shows them.
+
+    Attributes
+    ----------
+    name
+        As the command line knows it.
+    rows
+        Called with a size and the number of seeds, or None for the experiment's own.
+    report
+        Called with the experiment's records and the folder of figures; returns Markdown.
+    """
+
+    name: str
+    rows: Callable[[str, int | None], list[Row]]
+    report: Callable[[list[Record], Path], str]
+
+
+class Job:
+    """A row that is being run: its data, its checkpoint, its progress.
+
+    Parameters
+    ----------
+    runner
+        Who runs it.
+    row
+        The row.
+    show
+        Called with the share that is done, and a few words.
+    """
+
+    def __init__(self, runner: Runner, row: Row, show: Callable[[float, str], None]) -> None:
+        self.runner, self.row, self.show = runner, row, show
+        self.data, self.size = runner.data, runner.size
+        self._file = runner.out / "checkpoints" / f"{row.experiment}-{row.name}.pt"
+        self._saved = time.monotonic()
+
+    def result_of(self, row: Row) -> Result:
+        """Return what another row measured; it is run first if it was not yet."""
+        return self.runner.result_of(row)
+
+    def keep(self, result: Result) -> None:
+        """Write the record of a run under way, with what is known so far."""
+        self.runner.record(self.row, result, complete=False)
+
+    def load(self) -> Mapping[str, Any] | None:
+        """Return the last checkpoint; None if there is none, or one with other settings."""
+        if not self._file.is_file():
+            return None
+        kept: dict[str, Any] = torch.load(self._file, weights_only=True)
+        return kept["state"] if kept["settings"] == repr(self.row.settings) else None
+
+    def save(self, state: Callable[[], Mapping[str, Any]], *, now: bool = False) -> None:
+        """Write a checkpoint, if it is time for one or it should be `now`."""
+        if now or time.monotonic() - self._saved > BETWEEN_CHECKPOINTS:
+            buffer = io.BytesIO()
+            torch.save({"settings": repr(self.row.settings), "state": state()}, buffer)
+            write_atomically(self._file, buffer.getvalue())
+            self._saved = time.monotonic()
+
+    def close(self) -> None:
+        """Remove the checkpoint of a run that ended."""
+        self._file.unlink(missing_ok=True)
+
+
+class Runner:
+    """Runs rows that have no complete record yet, and keeps their records.
+
+    Parameters
+    ----------
+    data
+        Folder of the data sets.
+    out
+        Folder of the records.
+    size
+        One of `SIZES`.
+    console
+        Where progress is shown.
+    """
+
+    def __init__(self, data: Path, out: Path, size: str, console: Console) -> None:
+        self.data, self.out, self.size = data, out, size
+        self._console = console
+        self._progress = Progress(
+            TextColumn("{task.description}"),
+            BarColumn(),
+            TextColumn("{task.percentage:>3.0f}%"),
+            TimeElapsedColumn(),
+            TimeRemainingColumn(),
+            TextColumn("{task.fields[words]}"),
+            console=console,
+            disable=not console.is_terminal,
+        )
+
+    def __enter__(self) -> Runner:
+        self._progress.start()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._progress.stop()
+
+    def result_of(self, row: Row) -> Result:
+        """Return what a row measured; it is run if there is no complete record of it."""
+        path = self.out / f"{row.experiment}-{row.name}.json"
+        if path.is_file():
+            (found,) = read_records([path])
+            if found.answers(self.size, asdict(row.settings)):
+                return found.result
+        title = f"{row.experiment}-{row.name}"
+        task = self._progress.add_task(title, total=1.0, words="")
+        latest = ""
+
+        def show(done: float, words: str) -> None:
+            nonlocal latest
+            self._progress.update(task, completed=done, words=words)
+            if words != latest and not self._console.is_terminal:
+                self._console.print(f"{title}: {done:.0%}, {words}", soft_wrap=True)
+            latest = words
+
+        job = Job(self, row, show)
+        result = row.run(job)
+        self.record(row, result, complete=True)
+        job.close()
+        show(1.0, "done")
+        return result
+
+    def record(self, row: Row, result: Result, *, complete: bool) -> None:
+        """Write the record of a row."""
+        settings = asdict(row.settings)
+        Record(row.experiment, row.name, self.size, settings, complete, result).write(self.out)

@@ -1,0 +1,54 @@
+"""Means over seeds, with confidence intervals."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.stats import t
+
+__all__ = ["Interval", "difference", "interval"]
+
+CONFIDENCE = 0.95
+
+
+@dataclass(frozen=True)
+class Interval:
+    """A mean, and half the width of its 95 % confidence interval; NaN for a single number."""
+
+    mean: float
+    half: float
+    count: int
+
+    def __str__(self) -> str:
+        spread = "" if math.isnan(self.half) else f" ± {self.half:.2f}"
+        return f"{self.mean:.2f}{spread}"
+
+    @property
+    def is_positive(self) -> bool:
+        """Whether all of the interval is above zero."""
+        return self.mean - self.half > 0.0
+
+
+def interval(values: Sequence[float]) -> Interval:
+    """Return the mean of values and its confidence interval by Student's t."""
+    n = len(values)
+    if n < 2:
+        return Interval(float(np.mean(values)), math.nan, n)
+    half = t.ppf((1 + CONFIDENCE) / 2, n - 1) * np.std(values, ddof=1) / math.sqrt(n)
+    return Interval(float(np.mean(values)), float(half), n)
+
+
+def difference(first: Sequence[float], second: Sequence[float]) -> Interval:
+    """Return the mean of `first` less that of `second`, paired: entry i of both has one seed.
+
+    Raises
+    ------
+    ValueError
+        If there are not as many of both.
+    """
+    if len(first) != len(second):
+        raise ValueError(f"got {len(first)} and {len(second)} values; expected pairs.")
+    return interval([a - b for a, b in zip(first, second, strict=True)])

@@ -1,0 +1,178 @@
+"""One loop for all networks: Adam, the best model on held-out data, checkpoints."""
+
+from __future__ import annotations
+
+import copy
+import time
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from itertools import islice
+from typing import Any, Generic, TypeVar
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from experiments.runs import Job, Result
+
+__all__ = ["Curve", "Task", "Training", "steps_per_second", "train"]
+
+Batch = TypeVar("Batch")
+
+Curve = list[dict[str, Any]]
+"""Points of a learning curve: epoch, steps, seconds, loss, and what the task measures."""
+
+
+@dataclass(frozen=True)
+class Training:
+    """How a network is trained.
+
+    Attributes
+    ----------
+    learning_rate
+        Of Adam.
+    epochs
+        Training ends there.
+    seed
+        Of the parameters, the order of the examples, and dropout.
+    decay
+        What the learning rate is multiplied by when the held-out measure is not the best so far.
+    minutes
+        Or training ends after so many minutes, evaluation aside; None for no limit.
+    """
+
+    learning_rate: float
+    epochs: int
+    seed: int = 0
+    decay: float = 1.0
+    minutes: float | None = None
+
+
+@dataclass(frozen=True)
+class Task(Generic[Batch]):
+    """What is trained.
+
+    Attributes
+    ----------
+    model
+        The network.
+    epoch
+        Called with the number of an epoch, from 0, and a generator; returns its batches, the same
+        at every call.
+    loss
+        The loss of a batch.
+    evaluate
+        Returns what is measured at the start and after every epoch, ready for JSON; "dev" is what
+        the best model has the most of.
+    """
+
+    model: nn.Module
+    epoch: Callable[[int, np.random.Generator], Iterable[Batch]]
+    loss: Callable[[Batch], Tensor]
+    evaluate: Callable[[], Result]
+
+
+class _Progress:
+    """Where training is, as far as a checkpoint has to know."""
+
+    def __init__(self, model: nn.Module, optimizer: torch.optim.Optimizer) -> None:
+        self.model, self.optimizer = model, optimizer
+        self.best: Mapping[str, Any] = {}
+        self.curve: Curve = []
+        self.epoch, self.step, self.total_steps = 0, 0, 0
+        self.loss, self.seconds = 0.0, 0.0
+
+    def state(self) -> dict[str, Any]:
+        """Return the state of everything."""
+        plain = ("best", "curve", "epoch", "step", "total_steps", "loss", "seconds")
+        return {
+            "model": self.model.state_dict(),
+            "optimizer": self.optimizer.state_dict(),
+            "random": torch.get_rng_state(),
+            "progress": {name: getattr(self, name) for name in plain},
+        }
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """Go on where another process was."""
+        self.model.load_state_dict(state["model"])
+        self.optimizer.load_state_dict(state["optimizer"])
+        torch.set_rng_state(state["random"])
+        for name, value in state["progress"].items():
+            setattr(self, name, value)
+
+    def look(self, measured: Result, mean_loss: float | None) -> bool:
+        """Add a point to the curve; return whether it is the best."""
+        is_best = all(measured["dev"] > point["dev"] for point in self.curve)
+        at = {"epoch": self.epoch, "steps": self.total_steps, "seconds": round(self.seconds, 1)}
+        self.curve.append({**at, "loss": mean_loss, **measured})
+        if is_best:
+            self.best = copy.deepcopy(self.model.state_dict())
+        return is_best
+
+
+def train(job: Job, task: Task[Batch], training: Training) -> Curve:
+    """Train a network; afterwards it has its best parameters.
+
+    A run that was killed goes on from its last checkpoint, and ends as if it had not been. Seed
+    torch with `training.seed` before the network is made.
+
+    Parameters
+    ----------
+    job
+        Keeps checkpoints and the curve.
+    task, training
+        What is trained, and how.
+    """
+    optimizer = torch.optim.Adam(task.model.parameters(), lr=training.learning_rate)
+    progress = _Progress(task.model, optimizer)
+    kept = job.load()
+    if kept is not None:
+        progress.restore(kept)
+    else:
+        task.model.eval()
+        progress.look(task.evaluate(), None)
+    limit = np.inf if training.minutes is None else 60 * training.minutes
+    while progress.epoch < training.epochs and progress.seconds < limit:
+        _epoch(job, task, progress, training, limit)
+        task.model.eval()
+        if not progress.look(task.evaluate(), progress.loss / max(progress.step, 1)):
+            for group in optimizer.param_groups:
+                group["lr"] *= training.decay
+        progress.step, progress.loss = 0, 0.0
+        job.save(progress.state, now=True)
+        job.keep({"curve": progress.curve})
+        latest = progress.curve[-1]
+        words = f"epoch {progress.epoch}, loss {latest['loss']:.4g}, dev {latest['dev']:.2f}"
+        share = max(progress.epoch / training.epochs, progress.seconds / limit)
+        job.show(min(1.0, share), words)
+    task.model.load_state_dict(progress.best)
+    task.model.eval()
+    return progress.curve
+
+
+def _epoch(
+    job: Job, task: Task[Batch], progress: _Progress, training: Training, limit: float
+) -> None:
+    """Take the steps of an epoch that are still missing."""
+    task.model.train()
+    rng = np.random.default_rng([training.seed, progress.epoch])
+    for batch in islice(task.epoch(progress.epoch, rng), progress.step, None):
+        start = time.perf_counter()
+        progress.optimizer.zero_grad()
+        loss = task.loss(batch)
+        loss.backward()  # type: ignore[no-untyped-call]
+        progress.optimizer.step()
+        progress.loss += loss.item()
+        progress.seconds += time.perf_counter() - start
+        progress.step += 1
+        progress.total_steps += 1
+        if progress.seconds >= limit:
+            break
+        job.save(progress.state)
+    progress.epoch += 1
+
+
+def steps_per_second(curve: Curve) -> float:
+    """Return the steps of training in a second, evaluation aside."""
+    last = curve[-1]
+    return float(last["steps"] / max(last["seconds"], 1e-3))

@@ -1,0 +1,80 @@
+"""Latent trees on ListOps at toy size."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from torch import Tensor
+
+from experiments.listops import EXPERIMENT
+from experiments.listops.report import order, table_of, table_of_escapes
+from experiments.listops.rows import Settings, row
+from experiments.records import Record, read_records
+from experiments.runs import Row, Runner
+from valency.batches import Batch
+from valency.model import ValencyTagger
+from valency.training import objective
+
+ROWS = EXPERIMENT.rows("toy", None)
+
+
+@pytest.mark.compiled
+@pytest.mark.parametrize("one", ROWS, ids=lambda one: one.name)
+def test_rows_run(runner: Runner, one: Row) -> None:
+    result = runner.result_of(one)
+    assert 0 <= result["test"]["f1"] <= 100
+    assert 0 <= result["test"]["attachment recall"] <= 100
+    assert result["curve"][-1]["steps"] == one.settings.steps
+    page = EXPERIMENT.report(list(read_records(runner.out.glob("*.json"))), runner.out)
+    assert f"| {one.settings.structure.value} |" in page
+
+
+def test_the_full_size_has_all_studies() -> None:
+    rows = EXPERIMENT.rows("full", None)
+    assert sum(one.name.startswith("table-") for one in rows) == 4 * 5
+    assert sum(one.name.startswith("escape-") for one in rows) == 2 * 2 * 6
+    cold = [one.settings for one in rows if one.name.startswith("cold-")]
+    assert [one.structure.value for one in cold] == ["tree", "tree+budget"]
+    assert all(one.learning_rate == 1e-4 and one.inference.max_inner_iter == 10 for one in cold)
+
+
+def test_a_curriculum_begins_with_the_short_ones(
+    runner: Runner, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: list[int] = []
+
+    def watched(model: ValencyTagger, batch: Batch, score_decay: float) -> tuple[Tensor, Tensor]:
+        seen.append(int(batch.lengths.max()))
+        return objective(model, batch, score_decay)
+
+    monkeypatch.setattr("experiments.listops.rows.objective", watched)
+    settings: Settings = replace(ROWS[0].settings, steps=8)
+    runner.result_of(row(settings))
+    assert len(seen) == 8
+    assert max(seen[:4]) <= 8 < max(seen[4:])
+
+
+def record(structure: str, seed: int, accuracy: float, **settings: object) -> Record:
+    """Return a complete record."""
+    test = {"accuracy": accuracy, "f1": accuracy + 1, "attachment recall": 30.0}
+    test["accuracy with a mean root"] = accuracy
+    curve = [{"steps": 1, "seconds": 60.0, "accuracy": accuracy, "dev": accuracy}]
+    result = {"test": test, "steps_per_second": 2.0, "curve": curve}
+    return Record(
+        "listops", f"{structure}-{seed}", "toy",
+        {"structure": structure, "seed": seed, **settings}, True, result,
+    )  # fmt: skip
+
+
+def test_structures_are_compared_seed_by_seed() -> None:
+    some = [record("tree", seed, 80.0 + seed) for seed in range(3)]
+    some += [record("tree+budget", seed, 82.0 + seed) for seed in (2, 1, 0)]
+    assert "accuracy 2.00 ± 0.00" in order(some)
+    assert "| tree | 3 | 81.00 ± 2.48 |" in table_of(some)
+    assert "68.74 / 69.12 | 2.00 | 1.0 |" in table_of(some)
+    cold = [record("tree", seed, 33.0 + 30 * seed, regime="cold") for seed in range(2)]
+    assert "| cold | tree | 1 of 2 | 33.0, 63.0 |" in table_of_escapes(cold)
+    assert "(12.00)" in table_of(
+        [replace(one, complete=False) for one in [record("gold", 0, 12.0)]]
+    )

@@ -1,0 +1,80 @@
+"""Multilabel classification at toy size."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from experiments.multilabel import EXPERIMENT
+from experiments.multilabel.data import Examples, read_split
+from experiments.multilabel.model import Loss, Regime, Tagger, example_f1
+from experiments.records import read_records
+from experiments.runs import Row, Runner
+
+ROWS = EXPERIMENT.rows("toy", None)
+
+
+def test_example_f1() -> None:
+    found = np.array([[1.0, 1, 0], [0, 0, 0], [0, 0, 0]])
+    gold = np.array([[1.0, 0, 0], [0, 0, 0], [1, 0, 0]])
+    assert example_f1(found, gold) == pytest.approx(100 * (2 / 3 + 1 + 0) / 3)
+
+
+def test_a_tenth_of_training_is_held_out(data: Path) -> None:
+    split = read_split(data, "emotions")
+    assert [len(part) for part in (split.train, split.dev, split.test)] == [36, 4, 20]
+    assert split.train.features.mean(dim=0).abs().max() < 1e-6
+    assert split.train.features.std(dim=0, correction=0).allclose(torch.ones(4), atol=1e-5)
+    assert set(split.test.labels.unique().tolist()) == {0.0, 1.0}
+    assert torch.equal(read_split(data, "emotions").dev.features, split.dev.features)
+
+
+@pytest.mark.parametrize("name", ["bibtex", "emotions"])
+def test_real_data_are_read(name: str) -> None:
+    beside_the_repository = Path(__file__).parents[3] / "shared" / "data"
+    folder = Path(os.environ.get("LPSMAP_DATA", beside_the_repository))
+    if not (folder / "multilabel" / f"{name}.npz").is_file():
+        pytest.skip(f"no multilabel/{name}.npz in {folder}; LPSMAP_DATA names the folder above it")
+    split = read_split(folder, name)
+    sizes = {"bibtex": (4880, 2515, 159), "emotions": (391, 202, 6)}[name]
+    assert (len(split.train) + len(split.dev), len(split.test), split.test.labels.shape[1]) == sizes
+
+
+@pytest.mark.parametrize("row", ROWS, ids=lambda row: row.name)
+def test_rows_run(runner: Runner, row: Row) -> None:
+    result = runner.result_of(row)
+    assert 0 <= result["test"]["rounded"] <= 100
+    assert len(result["curve"]) == 3
+    if row.settings.loss is not Loss.UNSTRUCTURED:
+        assert result["test"]["proved"] == 1.0
+    page = EXPERIMENT.report(list(read_records(runner.out.glob("*.json"))), runner.out)
+    assert f"| emotions | {row.settings.loss.value} |" in page
+    assert (runner.out / "multilabel.png").stat().st_size > 1000
+
+
+@pytest.mark.parametrize("loss", [Loss.HINGE, Loss.SPARSEMAP, Loss.MARGIN_SPARSEMAP])
+def test_pairs_are_learned(loss: Loss) -> None:
+    """Two labels that go together, and one without both; features show one of them, with noise."""
+    torch.manual_seed(0)
+    first = torch.arange(40) % 2
+    features = first[:, None] + 0.7 * torch.randn(40, 1)
+    examples = Examples(features, torch.stack([first, first, 1 - first], dim=1).float())
+    tagger = Tagger(1, 3, 4, loss, Regime.SOLVED)
+    optimizer = torch.optim.Adam(tagger.parameters(), lr=0.05)
+    losses = []
+    for _ in range(40):
+        optimizer.zero_grad()
+        value = tagger.loss(examples)
+        value.backward()  # type: ignore[no-untyped-call]
+        optimizer.step()
+        losses.append(float(value.detach()))
+    assert losses[-1] < losses[0]
+    together, *apart = tagger.pairs.detach().tolist()
+    assert together > 0 > max(apart)
+    best, proved = tagger.best(examples, seconds=5.0)
+    assert proved == 1.0
+    assert (best[:, 0] == best[:, 1]).all()

@@ -1,0 +1,216 @@
+"""What all experiments share: records, resumed runs, rates, intervals, the command line."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from click.testing import CliRunner
+from rich.console import Console
+from torch import Tensor, nn
+
+from experiments.__main__ import main
+from experiments.catalogue import EXPERIMENTS
+from experiments.pages import table
+from experiments.rates import choose_rate
+from experiments.records import Record, read_records
+from experiments.runs import Job, Result, Row, Runner
+from experiments.statistics import difference, interval
+from experiments.training import Task, Training, train
+
+
+@dataclass(frozen=True)
+class Settings:
+    rate: float = 0.1
+    seed: int = 0
+
+
+class Killed(Exception):
+    """What ends a run in the middle."""
+
+
+def regression(job: Job, epochs: int = 3, stop_at: int | None = None) -> Result:
+    """Fit a line by 5 steps an epoch, and end before step `stop_at` as a kill would."""
+    settings: Settings = job.row.settings
+    torch.manual_seed(settings.seed)
+    model = nn.Sequential(nn.Linear(3, 1), nn.Dropout(0.5))
+    taken = 0
+
+    def epoch(_: int, rng: np.random.Generator) -> Iterator[Tensor]:
+        return (torch.from_numpy(rng.standard_normal((4, 3))).float() for _ in range(5))
+
+    def loss(batch: Tensor) -> Tensor:
+        nonlocal taken
+        if taken == stop_at:
+            raise Killed
+        taken += 1
+        value: Tensor = (model(batch) - batch.sum(dim=1, keepdim=True)).square().mean()
+        return value
+
+    def evaluate() -> Result:
+        probe = torch.eye(3)
+        return {"dev": -float((model(probe) - 1).square().mean().detach())}
+
+    curve = train(
+        job, Task(model, epoch, loss, evaluate), Training(settings.rate, epochs, decay=0.5)
+    )
+    weights = [round(float(w), 6) for w in model[0].weight.detach().flatten()]
+    for point in curve:
+        del point["seconds"]
+    return {"dev": curve[-1]["dev"], "curve": curve, "weights": weights}
+
+
+def runner_in(folder: Path) -> Runner:
+    return Runner(folder, folder, "toy", Console(quiet=True))
+
+
+def test_a_row_is_run_once(tmp_path: Path) -> None:
+    runs = []
+
+    def run(job: Job) -> Result:
+        runs.append(job.row.name)
+        return {"dev": 1.0}
+
+    runner = runner_in(tmp_path)
+    for settings in (Settings(), Settings(), Settings(seed=1), Settings(seed=1)):
+        assert runner.result_of(Row("none", "row", settings, run)) == {"dev": 1.0}
+    assert len(runs) == 2
+    (kept,) = read_records(tmp_path.glob("*.json"))
+    assert kept.settings == {"rate": 0.1, "seed": 1}
+    assert kept.complete
+    assert set(kept.origin) == {"commit", "date", "machine", "python", "command"}
+
+
+@pytest.mark.parametrize("stop_at", [0, 3, 5, 7, 12])
+def test_a_killed_run_ends_as_if_it_had_not_been(
+    tmp_path: Path, stop_at: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("experiments.runs.BETWEEN_CHECKPOINTS", -1.0)  # after every step
+    whole = runner_in(tmp_path / "whole").result_of(Row("none", "row", Settings(), regression))
+
+    def killed(job: Job) -> Result:
+        return regression(job, stop_at=stop_at)
+
+    folder = tmp_path / "killed"
+    with pytest.raises(Killed):
+        runner_in(folder).result_of(Row("none", "row", Settings(), killed))
+    kept = list(read_records(folder.glob("*.json")))
+    assert not any(record.complete for record in kept)
+    assert bool(kept) == (stop_at >= 5)  # the curve so far
+    assert runner_in(folder).result_of(Row("none", "row", Settings(), regression)) == whole
+    assert not list(folder.glob("checkpoints/*"))
+
+
+def test_a_checkpoint_of_other_settings_does_not_count(tmp_path: Path) -> None:
+    row = Row("none", "row", Settings(), lambda job: regression(job, stop_at=7))
+    with pytest.raises(Killed):
+        runner_in(tmp_path).result_of(row)
+    job = Job(runner_in(tmp_path), Row("none", "row", Settings(seed=1), regression), print)
+    assert job.load() is None
+
+
+def test_training_keeps_the_best_and_ends_at_its_limit(tmp_path: Path) -> None:
+    job = Job(runner_in(tmp_path), Row("none", "row", Settings(), regression), lambda *_: None)
+    found = regression(job, epochs=10)
+    assert found["dev"] <= max(point["dev"] for point in found["curve"])
+    assert len(found["curve"]) == 11
+    model = nn.Linear(1, 1)
+    task: Task[Tensor] = Task(
+        model,
+        lambda number, rng: [torch.ones(1, 1)] * 50,
+        lambda batch: model(batch).sum(),
+        lambda: {"dev": 0.0},
+    )
+    other = Job(
+        runner_in(tmp_path), Row("none", "limited", Settings(), regression), lambda *_: None
+    )
+    curve = train(other, task, Training(0.1, epochs=1000, minutes=1e-9))
+    assert curve[-1]["steps"] == 1
+
+
+@pytest.mark.parametrize(
+    ("best", "tried"), [(2.0, 3), (4.0, 4), (8.0, 5), (0.1, 6)], ids=["in", "end", "far", "never"]
+)
+def test_the_grid_of_rates_grows_at_its_ends(tmp_path: Path, best: float, tried: int) -> None:
+    seen = []
+
+    def trial(rate: float) -> Row:
+        def run(job: Job) -> Result:
+            seen.append(rate)
+            return {"dev": -abs(math.log(rate / best))}
+
+        return Row("none", f"{rate:g}", Settings(rate), run)
+
+    job = Job(runner_in(tmp_path), trial(1.0), lambda *_: None)
+    found = choose_rate(job, trial, [1.0, 2.0, 4.0])
+    assert len(seen) == tried
+    assert found == min(seen, key=lambda rate: abs(math.log(rate / best)))
+
+
+def test_intervals() -> None:
+    found = interval([1.0, 2.0, 3.0])
+    assert found.mean == 2.0
+    assert found.half == pytest.approx(4.303 * 1.0 / math.sqrt(3), rel=1e-3)
+    assert not found.is_positive
+    assert str(interval([80.123])) == "80.12"
+    assert str(difference([3.0, 5.0, 4.0], [1.0, 2.0, 3.0])) == "2.00 ± 2.48"
+    with pytest.raises(ValueError, match="expected pairs"):
+        difference([1.0], [])
+
+
+def test_tables_are_markdown() -> None:
+    assert table(["a", "b"], [["x", 1]]) == "| a | b |\n| --- | --: |\n| x | 1 |"
+
+
+def test_rows_have_names_of_their_own() -> None:
+    for name, experiment in EXPERIMENTS.items():
+        for size in ("toy", "small", "full"):
+            rows = experiment.rows(size, None)
+            assert len({row.name for row in rows}) == len(rows)
+            assert {row.experiment for row in rows} == {name}
+        assert len(experiment.rows("full", 7)) > len(experiment.rows("full", 1))
+
+
+def call(*arguments: str) -> Any:
+    return CliRunner().invoke(main, arguments)
+
+
+def test_command_says_what_is_missing(tmp_path: Path) -> None:
+    folders = ["--data", str(tmp_path), "--out", str(tmp_path / "out")]
+    nothing = call("report", "--out", str(tmp_path))
+    assert nothing.exit_code == 1
+    assert "no records there" in nothing.output
+    no_data = call("run", "multilabel", "--size", "toy", "--row", "*-unstructured-*", *folders)
+    assert no_data.exit_code == 1
+    assert "emotions.npz; see --data" in no_data.output
+    (tmp_path / "other.json").write_text(json.dumps({"a": 1}))
+    other = call("report", "--out", str(tmp_path))
+    assert other.exit_code == 1
+    assert "other.json: not a record" in other.output
+
+
+def test_command_runs_rows_and_reports(data: Path, tmp_path: Path) -> None:
+    listed = call("rows", "multilabel", "--size", "toy")
+    assert "multilabel-emotions-unstructured-0" in listed.output.split()
+    options = ["--size", "toy", "--row", "*-unstructured-0", "--out", str(tmp_path)]
+    ran = call("run", "multilabel", "--data", str(data), *options)
+    assert ran.exit_code == 0, ran.output
+    reported = call("report", "--out", str(tmp_path))
+    assert reported.exit_code == 0, reported.output
+    page = (tmp_path / "papers.md").read_text()
+    assert "| emotions | unstructured |" in page
+    assert "runs: 1 of size toy, 0 of them not complete" in page
+    (kept,) = read_records(tmp_path.glob("*.json"))
+    partial = Record(
+        **{**kept.__dict__, "complete": False, "result": {"curve": [{"dev": 12.34, "epoch": 0}]}}
+    )
+    partial.write(tmp_path)
+    assert call("report", "--out", str(tmp_path)).exit_code == 0
+    assert "(12.34)" in (tmp_path / "papers.md").read_text()
