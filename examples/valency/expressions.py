@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import gzip
 import random
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
 from typing import TypeAlias
 
@@ -118,7 +118,10 @@ def read_test_set(folder: Path, max_tokens: int = MAX_TOKENS) -> list[Expression
 
 def evaluate(expression: Expression) -> int:
     """Value of an expression; MED of an even number is the mean of the middle two, truncated."""
-    functions = {"[MAX": max, "[MIN": min, "[MED": _median, "[SM": lambda xs: sum(xs) % 10}
+    functions: dict[str, Callable[[list[int]], int]] = {
+        **{"[MAX": max, "[MIN": min},
+        **{"[MED": _median, "[SM": lambda xs: sum(xs) % 10},
+    }
     operators: list[str] = []
     arguments: list[list[int]] = [[]]
     for token in expression:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pathlib
 from collections.abc import Sequence
+from typing import Any
 
 import matplotlib
 import numpy as np
@@ -27,7 +28,7 @@ COLOURS = {
 }
 GOLD = COLOURS[Structure.GOLD]
 INK, FAINT = "#1f2430", "#9aa1ad"
-STYLE = {
+STYLE: dict[Any, Any] = {
     "font.size": 9,
     "axes.spines.top": False,
     "axes.spines.right": False,
@@ -50,9 +51,10 @@ def draw(runs: Sequence[Run], expressions: Sequence[Expression], path: pathlib.P
     latent = [run for run in runs if run.settings.structure.is_latent]
     with matplotlib.rc_context(STYLE):
         figure = Figure(figsize=(12, 3.6 + 2.5 * len(expressions) * bool(latent)), dpi=150)
-        curves, trees = figure.subfigures(
+        both: Any = figure.subfigures(
             2, 1, height_ratios=[3.4, max(0.2, 2.5 * len(expressions) * bool(latent))]
         )
+        curves, trees = both
         for axes, measure in zip(curves.subplots(1, 2), ("accuracy", "f1"), strict=True):
             draw_curves(axes, runs, measure)
         curves.subplots_adjust(left=0.05, right=0.89, bottom=0.16, top=0.88, wspace=0.45)
@@ -159,7 +161,7 @@ def draw_tree(axes: Axes, expression: Expression, weights: Tensor, colour: str) 
 
 def draw_arc(axes: Axes, head: int, modifier: int, weight: float, reach: int, colour: str) -> None:
     """One arc of the given weight."""
-    style = {"color": colour, "alpha": 0.15 + 0.85 * weight}
+    style: dict[str, Any] = {"color": colour, "alpha": 0.15 + 0.85 * weight}
     height = 0.12 + 0.75 * abs(head - modifier) / reach
     control = height * 4 / 3  # a cubic curve reaches three quarters of its control points
     corners = [(head, 0), (head, control), (modifier, control), (modifier, 0)]

@@ -144,7 +144,8 @@ class ValencyTagger(nn.Module):
         `<W_hd h_h + b_hd, ReLU(W_mo h_m + b_mo)>` for head h and modifier m.
         """
         states = self.encoder(self.embedding(batch.tokens), batch.lengths)
-        return self.as_modifier(states).relu() @ self.as_head(states).mT
+        scores: Tensor = self.as_modifier(states).relu() @ self.as_head(states).mT
+        return scores
 
     def arcs(self, batch: Batch, scores: Tensor | None = None) -> Tensor:
         """Arc probabilities (size, length, length) of the model's structure.
