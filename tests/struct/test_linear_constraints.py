@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from lpsmap import Bits, FactorGraph, Matching, Or, Permutation, TopK
+from lpsmap import Bits, Factor, FactorGraph, Matching, Or, Permutation, TopK
 
 
 def matched(rng: np.random.Generator) -> FactorGraph:
@@ -41,6 +41,27 @@ def test_subsets_start_from_multipliers_and_keep_their_structures() -> None:
     np.testing.assert_allclose(u.value, x.value, rtol=0, atol=1e-6)
     for row, found in zip(u.value, solution.structures(top), strict=True):
         np.testing.assert_allclose(found.probabilities @ found.variables, row, atol=1e-8)
+
+
+@pytest.mark.parametrize(
+    ("cls", "made"),
+    [(Matching, "_rows_and_columns"), (Permutation, "_doubly_stochastic")],
+)
+def test_solves_do_not_make_rows(
+    cls: type[Factor], made: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    graph, calls = FactorGraph(), []
+    make = getattr(cls, made)
+    monkeypatch.setattr(cls, made, lambda factor: calls.append(1) or make(factor))
+    u = graph.variable_from(np.random.default_rng(0).standard_normal((3, 3)))
+    factor = graph.add(cls(u))
+    graph.add(TopK(u[0], 2, exact=False))
+    assert graph.solve().ok
+    assert not calls
+    constraints = factor.linear_constraints()
+    assert constraints is not None
+    assert len(constraints.row) == len(constraints.column) > 0
+    assert len(calls) == 1, "read twice, made once"
 
 
 def test_long_orderings_have_no_description() -> None:

@@ -85,6 +85,9 @@ class OrOut(LogicFactor):
 
     def linear_constraints(self) -> LinearConstraints:
         """Return that no input exceeds the output, nor does that their sum."""
+        return LinearConstraints.deferred(self._inputs_and_output)
+
+    def _inputs_and_output(self) -> LinearConstraints:
         arity, last = np.diff(self.offsets), self.offsets[1:] - 1
         output = np.repeat(last, arity)
         inputs = np.flatnonzero(np.arange(len(output)) != output)

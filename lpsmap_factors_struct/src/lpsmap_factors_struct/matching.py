@@ -193,6 +193,9 @@ class Matching(Factor):
 
         These describe the matchings exactly (Birkhoff 1946).
         """
+        return LinearConstraints.deferred(self._rows_and_columns)
+
+    def _rows_and_columns(self) -> LinearConstraints:
         m, n = self.n_rows.astype(np.int64), self.n_columns.astype(np.int64)
         arity = np.diff(self.offsets)
         owner, slot = np.repeat(np.arange(self.n_factors), arity), np.arange(arity.sum())

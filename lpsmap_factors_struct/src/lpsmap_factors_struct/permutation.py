@@ -148,6 +148,10 @@ class Permutation(Factor):
         arity = np.diff(self.offsets)
         if arity.max(initial=0) > MOST_DESCRIBED:
             return None
+        return LinearConstraints.deferred(self._doubly_stochastic)
+
+    def _doubly_stochastic(self) -> LinearConstraints:
+        arity = np.diff(self.offsets)
         n = np.repeat(arity, arity**2)
         entry = np.arange(len(n))
         item, position = np.divmod(entry - np.repeat(np.cumsum(arity**2) - arity**2, arity**2), n)

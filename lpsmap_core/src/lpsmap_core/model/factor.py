@@ -293,7 +293,8 @@ class Factor(abc.ABC):
         """Return linear constraints that describe the structures of all factors exactly, or None.
 
         Between 0 and 1 their solutions are the convex hull of the structures. They are about slots:
-        core applies negation. `lpsmap_core.api.bounded_sums` makes those on sums.
+        core applies negation. `lpsmap_core.api.bounded_sums` makes those on sums. Every solve asks,
+        so others that take long to make come by ``LinearConstraints.deferred``.
         """
         return None
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -10,6 +11,8 @@ import numpy.typing as npt
 from lpsmap_core.kernels.arrays import FloatArray, IntArray
 
 __all__ = ["CountBounds", "LinearConstraints"]
+
+FIELDS = ("row", "column", "coefficient", "low", "high", "n_auxiliary")
 
 
 class LinearConstraints:
@@ -48,6 +51,14 @@ class LinearConstraints:
         )
         self.n_auxiliary = n_auxiliary
 
+    @staticmethod
+    def deferred(make: Callable[[], LinearConstraints]) -> LinearConstraints:
+        """Return constraints that the function `make` makes when they are first read.
+
+        Layouts ask every declaration for its constraints at every solve, and read none of them.
+        """
+        return _Deferred(make)
+
     @classmethod
     def together(cls, *parts: LinearConstraints) -> LinearConstraints:
         """Return all rows of several constraints, `parts`, on the same entries."""
@@ -62,10 +73,21 @@ class LinearConstraints:
         )
 
 
-class CountBounds(LinearConstraints):
-    """Bounds on how many slots of each factor are on: a row each, all of whose entries are 1.
+class _Deferred(LinearConstraints):
+    """Constraints that are made when they are first read."""
 
-    The rows are made when they are first asked for: layouts need the bounds alone, at every solve.
+    def __init__(self, make: Callable[[], LinearConstraints]) -> None:
+        self._make = make
+
+    def __getattr__(self, name: str) -> Any:
+        if name not in FIELDS:
+            raise AttributeError(name)
+        vars(self).update(vars(self._make()))
+        return vars(self)[name]
+
+
+class CountBounds(_Deferred):
+    """Bounds on how many slots of each factor are on: a row each, all of whose entries are 1.
 
     Parameters
     ----------
@@ -76,13 +98,11 @@ class CountBounds(LinearConstraints):
     """
 
     def __init__(self, offsets: IntArray, least: npt.ArrayLike, most: npt.ArrayLike) -> None:
+        super().__init__(self._rows)
         self.offsets, self.least, self.most = offsets, least, most
 
-    def __getattr__(self, name: str) -> Any:
-        if name not in ("row", "column", "coefficient", "low", "high", "n_auxiliary"):
-            raise AttributeError(name)
+    def _rows(self) -> LinearConstraints:
         n, arity = len(self.offsets) - 1, np.diff(self.offsets)
         low = np.broadcast_to(np.asarray(self.least, dtype=np.float64), n)
         slots = np.arange(self.offsets[-1])
-        super().__init__(np.repeat(np.arange(n), arity), slots, 1.0, low, self.most)
-        return vars(self)[name]
+        return LinearConstraints(np.repeat(np.arange(n), arity), slots, 1.0, low, self.most)
