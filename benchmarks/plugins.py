@@ -19,7 +19,7 @@ import numpy as np
 MODULE = """
 import time
 import lpsmap_core
-lpsmap_api_version = 2
+lpsmap_api_version = 3
 time.sleep({delay})
 
 @lpsmap_core.hookimpl

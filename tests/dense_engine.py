@@ -205,7 +205,7 @@ class DenseEngine(Engine):
         return solved
 
 
-lpsmap_api_version = 2
+lpsmap_api_version = 3
 
 
 @hookimpl

@@ -83,7 +83,7 @@ def check(monkeypatch):
     }
     for distribution, classes in packs.items():
         module = types.ModuleType(distribution)
-        module.lpsmap_api_version = 2
+        module.lpsmap_api_version = 3
 
         def lpsmap_factors(classes=classes):
             return classes

@@ -24,7 +24,7 @@ def lpsmap(*arguments: str) -> Result:
 class Greeter:
     """A plugin with a command and a factor type."""
 
-    lpsmap_api_version = 2
+    lpsmap_api_version = 3
 
     def __init__(self, command: str, factor: type[Factor]) -> None:
         self._command, self._factor = command, factor

@@ -252,7 +252,7 @@ def test_ctrl_c_ends_a_solver_that_does_not_expect_it() -> None:
     graph.add(Xor(u[:2]))
     graph.add(Xor(u[1:]))
     plugin = types.ModuleType("solvers_of_tests")
-    plugin.lpsmap_api_version = 2  # type: ignore[attr-defined]
+    plugin.lpsmap_api_version = 3  # type: ignore[attr-defined]
     plugin.lpsmap_solvers = lpsmap_core.hookimpl(lambda: [Interrupted])  # type: ignore[attr-defined]
     plugin.lpsmap_solvers.__name__ = "lpsmap_solvers"
     with registered(plugin), pytest.warns(ConvergenceWarning, match="no assignment yet: Ctrl-C"):

@@ -71,7 +71,7 @@ def test_two_decoders() -> None:
 
     other = types.ModuleType("other")
     other.lpsmap_decoders = hookimpl(lambda: [Other])  # type: ignore[attr-defined]
-    other.lpsmap_api_version = 2  # type: ignore[attr-defined]
+    other.lpsmap_api_version = 3  # type: ignore[attr-defined]
     with (
         registered(other),
         pytest.raises(

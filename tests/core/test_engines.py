@@ -134,7 +134,7 @@ def test_two_engines_of_one_name() -> None:
 
     other = types.ModuleType("other")
     other.lpsmap_engines = hookimpl(lambda: [Other])  # type: ignore[attr-defined]
-    other.lpsmap_api_version = 2  # type: ignore[attr-defined]
+    other.lpsmap_api_version = 3  # type: ignore[attr-defined]
     with registered(other), pytest.raises(DuplicateNameError, match="dense is claimed by two"):
         matching().solve(engine="dense")
 
@@ -152,7 +152,7 @@ def test_an_engine_refuses_what_it_cannot_solve() -> None:
 
     picky = types.ModuleType("picky")
     picky.lpsmap_engines = hookimpl(lambda: [Picky])  # type: ignore[attr-defined]
-    picky.lpsmap_api_version = 2  # type: ignore[attr-defined]
+    picky.lpsmap_api_version = 3  # type: ignore[attr-defined]
     with registered(picky), pytest.raises(ValueError, match="'picky' solves nothing"):
         matching().solve(engine="picky")
 
@@ -196,7 +196,7 @@ def test_an_engine_that_returns_something_else_is_named(
     monkeypatch.setattr(Faulty, "changed", changed)
     plugin = types.ModuleType("faulty")
     plugin.lpsmap_engines = hookimpl(lambda: [Faulty])  # type: ignore[attr-defined]
-    plugin.lpsmap_api_version = 2  # type: ignore[attr-defined]
+    plugin.lpsmap_api_version = 3  # type: ignore[attr-defined]
     with registered(plugin), pytest.raises(RuntimeError, match=f"engine 'faulty' returned {words}"):
         matching().solve(engine="faulty")
 
@@ -214,7 +214,7 @@ def test_an_engine_that_raises_is_called_once(monkeypatch: pytest.MonkeyPatch) -
 
     plugin = types.ModuleType("raises")
     plugin.lpsmap_engines = hookimpl(lambda: [Raises])  # type: ignore[attr-defined]
-    plugin.lpsmap_api_version = 2  # type: ignore[attr-defined]
+    plugin.lpsmap_api_version = 3  # type: ignore[attr-defined]
     monkeypatch.setattr(tiers, "_may_interpret", lambda main, size: True)
     with registered(plugin), pytest.raises(TypeError, match="a fault of the engine"):
         matching().solve(engine="raises")
@@ -226,6 +226,6 @@ def test_a_bound_of_no_number_is_the_engines_fault(monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(Faulty, "changed", {"assignment_bound": lambda: np.full(1, np.nan)})
     plugin = types.ModuleType("faulty")
     plugin.lpsmap_engines = hookimpl(lambda: [Faulty])  # type: ignore[attr-defined]
-    plugin.lpsmap_api_version = 2  # type: ignore[attr-defined]
+    plugin.lpsmap_api_version = 3  # type: ignore[attr-defined]
     with registered(plugin), pytest.raises(RuntimeError, match="assignment_bound returned .*nan"):
         matching().solve(engine="faulty").decode()

@@ -150,7 +150,7 @@ def test_suffixes_choose_the_format(tmp_path: Path) -> None:
             return NamedGraph(graph, {"u": graph.variable(int(path.read_text()))})
 
     class Reader:
-        lpsmap_api_version = 2
+        lpsmap_api_version = 3
 
         @hookimpl
         def lpsmap_formats(self) -> list[type[FileFormat]]:

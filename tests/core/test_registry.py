@@ -48,7 +48,7 @@ def factor_type(name: str) -> type[Factor]:
 def plugin(factors: Any = None, graphs: Any = None, **hooks: Any) -> Any:
     """Make a module whose hooks return (or raise) what is given."""
     module: Any = types.ModuleType("plugin")
-    module.lpsmap_api_version = 2
+    module.lpsmap_api_version = 3
 
     def answer(given: Any) -> Any:
         def hook() -> Any:
@@ -246,9 +246,9 @@ def test_helpers_beside_the_hooks_are_no_misspelt_hooks() -> None:
 @pytest.mark.parametrize(
     ("version", "words"),
     [
-        (3, "is written for version 3 .* has version 2. Upgrade lpsmap-core$"),
-        (0, "is written for version 0 .* has version 2. Upgrade pack-a; "),
-        ("2", "lpsmap_api_version is '2'; expected an integer, such as 2. .*pack-a$"),
+        (4, "is written for version 4 .* has version 3. Upgrade lpsmap-core$"),
+        (0, "is written for version 0 .* has version 3. Upgrade pack-a; "),
+        ("2", "lpsmap_api_version is '2'; expected an integer, such as 3. .*pack-a$"),
         (True, "lpsmap_api_version is True; expected an integer"),
     ],
 )
@@ -263,7 +263,7 @@ def test_a_plugin_of_version_1_learns_what_to_change() -> None:
     """One that names no version is of the first."""
     module = plugin([A])
     del module.lpsmap_api_version
-    with pytest.raises(RuntimeError, match="does not say .*counts as 1.*_version = 2$") as caught:
+    with pytest.raises(RuntimeError, match="does not say .*counts as 1.*_version = 3$") as caught:
         Registry().register(module, Plugin("a", "pack-a", "1.2"))
     words = re.search(r"'(.*)' in (\S+),", str(caught.value))
     assert words is not None
@@ -314,7 +314,7 @@ class {name}(lpsmap_core.Factor):
     def solve_map(self, eta_u, eta_v): return 0
     def vertex(self, y): return [], []
 
-lpsmap_api_version = 2
+lpsmap_api_version = 3
 
 @lpsmap_core.hookimpl
 def lpsmap_factors():
@@ -356,11 +356,34 @@ def test_a_plugin_that_ends_python_ends_nothing(alone: Path) -> None:
 
 
 def test_a_plugin_of_another_api_version_is_skipped(alone: Path) -> None:
-    install(alone, "newer", PACK.format(name="Newer") + "lpsmap_api_version = 3")
+    install(alone, "newer", PACK.format(name="Newer") + "lpsmap_api_version = 4")
     install(alone, "good", PACK.format(name="Good"))
     with pytest.warns(PluginWarning, match="of newer 4.5: .* Upgrade lpsmap-core. Other plugins"):
         found = registry.installed()
     assert set(found.factors) == {"Good"}
+
+
+def test_a_plugin_of_version_2_runs_on(alone: Path) -> None:
+    install(alone, "earlier", PACK.format(name="Earlier") + "lpsmap_api_version = 2")
+    assert set(registry.installed().factors) == {"Earlier"}
+
+
+@pytest.mark.parametrize(
+    ("imported", "named"),
+    [
+        ("lpsmap_core.decoding.solvers import MapSolver", "'lpsmap_core.decoding'"),
+        ("lpsmap_core import DynamicProgram", "import it from lpsmap_dynamic"),
+    ],
+)
+def test_a_plugin_that_imports_what_has_moved_learns_it(
+    alone: Path, imported: str, named: str
+) -> None:
+    install(alone, "earlier", f"from {imported}\nlpsmap_api_version = 2")
+    with pytest.warns(PluginWarning, match=f"of earlier 4.5: .*{named}") as caught:
+        registry.installed()
+    words = re.search(r"'(From [^']*)' in (\S+)\.", str(caught[0].message))
+    assert words is not None
+    assert f"## {words[1]}\n" in (ROOT / words[2]).read_text(encoding="utf-8")
 
 
 def test_a_shadowed_distribution_is_not_a_quarrel(
@@ -615,7 +638,7 @@ def test_check_tells_a_contested_name_of_a_distribution(alone: Path) -> None:
 def test_check_tells_a_misspelt_group_from_an_unknown_name(alone: Path) -> None:
     install(alone, "slip", PACK.format(name="Slip"), group="lpsmap_plugins")
     install(alone, "tool", PACK.format(name="Tool"), group="console_scripts")
-    install(alone, "empty", "lpsmap_api_version = 2")
+    install(alone, "empty", "lpsmap_api_version = 3")
     for name, words in {
         "slip": "no entry point in the group 'lpsmap'; its group 'lpsmap_plugins' is not looked at",
         "tool": "no entry point in the group 'lpsmap'.",

@@ -42,7 +42,7 @@ class Picking(dense_engine.DenseEngine):
 def picking() -> Iterator[None]:
     plugin = types.ModuleType("picking")
     plugin.lpsmap_engines = hookimpl(lambda: [Picking])  # type: ignore[attr-defined]
-    plugin.lpsmap_api_version = 2  # type: ignore[attr-defined]
+    plugin.lpsmap_api_version = 3  # type: ignore[attr-defined]
     with registered(plugin):
         yield
 

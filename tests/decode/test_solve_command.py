@@ -118,7 +118,7 @@ class NoGraph(FaultyFormat):
 class FaultyPlugin:
     """Their plugin."""
 
-    lpsmap_api_version = 2
+    lpsmap_api_version = 3
 
     @hookimpl
     def lpsmap_factors(self) -> list[type[lpsmap_core.Factor]]:

@@ -77,7 +77,7 @@ class MissingSolver(ScipySolver):
 @pytest.fixture(autouse=True)
 def offered() -> Any:
     plugin = types.ModuleType("solvers_of_tests")
-    plugin.lpsmap_api_version = 2  # type: ignore[attr-defined]
+    plugin.lpsmap_api_version = 3  # type: ignore[attr-defined]
 
     @lpsmap_core.hookimpl
     def lpsmap_solvers() -> list[type[MapSolver]]:

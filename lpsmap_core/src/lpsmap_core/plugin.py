@@ -14,7 +14,7 @@ from lpsmap_core.plugins.json_format import JsonFormat
 if TYPE_CHECKING:
     import click
 
-lpsmap_api_version = 2
+lpsmap_api_version = 3
 
 
 @hookimpl

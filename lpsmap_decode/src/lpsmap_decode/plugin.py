@@ -12,7 +12,7 @@ from lpsmap_decode import FgFormat, HighsSolver, UaiFormat, WcnfFormat
 if TYPE_CHECKING:
     import click
 
-lpsmap_api_version = 2
+lpsmap_api_version = 3
 
 
 @lpsmap_core.hookimpl

@@ -6,7 +6,7 @@ import lpsmap_core
 import lpsmap_factors_logic
 from lpsmap_core import Factor
 
-lpsmap_api_version = 2
+lpsmap_api_version = 3
 
 
 @lpsmap_core.hookimpl

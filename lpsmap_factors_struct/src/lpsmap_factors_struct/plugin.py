@@ -20,7 +20,7 @@ from lpsmap_factors_struct import (
     TopK,
 )
 
-lpsmap_api_version = 2
+lpsmap_api_version = 3
 
 
 @lpsmap_core.hookimpl

@@ -11,7 +11,7 @@ from lpsmap_search import DMVTree
 if TYPE_CHECKING:
     import click
 
-lpsmap_api_version = 2
+lpsmap_api_version = 3
 
 
 @lpsmap_core.hookimpl

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from lpsmap_core import FactorGraph, hookimpl
 from lpsmap_core.api import Backend
 
-lpsmap_api_version = 2
+lpsmap_api_version = 3
 
 
 @hookimpl

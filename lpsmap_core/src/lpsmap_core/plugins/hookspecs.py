@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "API_VERSION",
+    "OLDEST_API_VERSION",
     "PROJECT",
     "hookimpl",
     "hookspec",
@@ -40,11 +41,15 @@ __all__ = [
 
 PROJECT = "lpsmap"
 
-API_VERSION = 2
+API_VERSION = 3
 """Version of the hooks and of what they return, raised by changes that break plugins.
 
-A plugin's module says the one that it is written for: ``lpsmap_api_version = 2``.
+A plugin's module says the one that it is written for: ``lpsmap_api_version = 3``.
 """
+
+OLDEST_API_VERSION = 2
+"""Plugins of this version and later are registered: what they use either works unchanged, or an
+error names what took its place."""
 
 hookspec = pluggy.HookspecMarker(PROJECT)
 hookimpl = pluggy.HookimplMarker(PROJECT)

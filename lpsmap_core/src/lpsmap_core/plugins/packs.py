@@ -114,7 +114,7 @@ def refuse_moved_name(name: str) -> NoReturn:
         message += f"; import it from {package}, which you install with: pip install "
         message += package.replace("_", "-")
         if sys._getframe(1).f_code.co_name == "_handle_fromlist":
-            raise ImportError(message)
+            raise ImportError(message, name="lpsmap_core")
     raise AttributeError(message, name=name, obj=None)  # else Python adds what is near, too
 
 

@@ -50,6 +50,7 @@ __all__ = [
 ]
 
 MENDING = "'From version 1 to 2' in docs/how-to/kernels.md"
+MENDING_IMPORTS = "'From version 2 to 3' in docs/how-to/hooks.md"
 """Where authors read what to change."""
 
 
@@ -400,7 +401,7 @@ def _check_api_version(module: object, plugin: Plugin) -> None:
             f"its lpsmap_api_version is {wanted!r}; expected an integer, such as {ours}. Tell the "
             f"authors of {plugin.distribution}"
         )
-    if wanted == ours:
+    if wanted is not None and hookspecs.OLDEST_API_VERSION <= wanted <= ours:
         return
     written = f"it is written for version {wanted} of the plugin API"
     if wanted is None:
@@ -434,6 +435,8 @@ def _warn_skipped(plugin: Plugin, error: BaseException) -> None:
         cause = f"{error}."
     else:
         cause = f"{type(error).__name__}: {error}. Update or uninstall {plugin.distribution}."
+        if isinstance(error, ImportError) and (error.name or "").startswith("lpsmap_core"):
+            cause += f" Its authors read {MENDING_IMPORTS}."
     warnings.warn(
         f"lpsmap skips the plugin {plugin.name!r} of {plugin.distribution} {plugin.version}: "
         f"{cause} Other plugins are not affected.",

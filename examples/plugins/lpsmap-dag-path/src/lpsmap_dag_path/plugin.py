@@ -6,7 +6,7 @@ import lpsmap_core
 from lpsmap_core import Factor
 from lpsmap_dag_path import DagPath
 
-lpsmap_api_version = 2
+lpsmap_api_version = 3
 
 
 @lpsmap_core.hookimpl

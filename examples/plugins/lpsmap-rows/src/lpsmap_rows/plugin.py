@@ -6,7 +6,7 @@ import lpsmap_core
 from lpsmap_core import Engine
 from lpsmap_rows import RowsEngine
 
-lpsmap_api_version = 2
+lpsmap_api_version = 3
 
 
 @lpsmap_core.hookimpl
