@@ -10,7 +10,7 @@ import pytest
 from lpsmap_core import kernel, leaf
 from lpsmap_core.kernels.arrays import FloatArray
 from lpsmap_core.kernels.by_address import by_address, record_at
-from lpsmap_core.kernels.native import borrowed, pack
+from lpsmap_core.kernels.native import borrowed
 
 pytestmark = pytest.mark.compiled
 
@@ -156,9 +156,3 @@ def test_kernels_take_no_arrays_from_leaves(function) -> None:
     """Leaves count no references, so that a kernel would count one too few."""
     with pytest.raises(Exception, match=r"makes an array|returns an array without a reference"):
         function(3)
-
-
-def test_words_of_arrays_are_written_for_callers_that_hold_them() -> None:
-    record, numbers = np.zeros(4, dtype=np.int64), np.ones(5)
-    pack(record, 1, (numbers,))
-    assert record.tolist() == [0, numbers.ctypes.data, 5, 0]

@@ -10,10 +10,12 @@ import pytest
 
 from environments import ROOT
 from lpsmap import FactorGraph
-from lpsmap_core import Factor, kernel
+from lpsmap_core import Factor, kernel, leaf
+from lpsmap_core.kernels.by_address import by_value, record_at
 from lpsmap_core.kernels.compile import COMPILED
-from lpsmap_core.kernels.native import address_of, factors_at, pack, words_of
-from lpsmap_core.kernels.records import KERNELS, Factors, fields_of
+from lpsmap_core.kernels.memory import hold, record_in
+from lpsmap_core.kernels.native import address_of
+from lpsmap_core.kernels.records import KERNELS, Factors, kinds_of
 from lpsmap_core.layout.layout import Bucket, build_layout
 
 PAGE = (ROOT / "docs" / "how-to" / "kernels.md").read_text(encoding="utf-8")
@@ -24,7 +26,7 @@ RECORDS = sorted({record for records in KERNELS.values() for record in records},
 def test_the_page_has_every_field_and_its_type(record: Any) -> None:
     table = PAGE[PAGE.index(f"| field of `{record.__name__}` |") :].partition("\n\n")[0]
     rows = re.findall(r"^\| `(\w+)` \| (\w+), (\d)-d \|", table, flags=re.MULTILINE)
-    fields = fields_of(record).items()
+    fields = kinds_of(record).items()
     assert rows == [(name, str(field.dtype), str(field.ndim)) for name, field in fields]
 
 
@@ -103,9 +105,24 @@ def test_an_array_for_each_factor() -> None:
 # -------------------------------------------------------------------- in compiled code
 
 
-@kernel
-def _read(words, at):
-    return factors_at(words, at)
+factors_at = record_at(Factors)
+
+
+@leaf
+def _copy(handle, to):
+    factors = by_value(factors_at(handle))
+    _copy_numbers(factors.offsets, to.offsets)
+    _copy_numbers(factors.additional_offsets, to.additional_offsets)
+    _copy_numbers(factors.parameters, to.parameters)
+    _copy_numbers(factors.link_parameter, to.link_parameter)
+    _copy_numbers(factors.integers, to.integers)
+    _copy_numbers(factors.integer_ranges, to.integer_ranges)
+
+
+@leaf
+def _copy_numbers(numbers, to):
+    for i in range(numbers.size):
+        to.flat[i] = numbers.flat[i]
 
 
 @kernel
@@ -124,11 +141,12 @@ def test_a_record_comes_back_from_its_addresses() -> None:
         np.array([7, 8, 9]),
         np.array([[0, 1], [1, 3]]),
     )
-    words = np.zeros(3 + words_of(Factors), dtype=np.int64)
-    pack(words, 3, tuple(factors))
-    for given, found in zip(factors, _read(words, 3), strict=True):
-        assert found.shape == given.shape
-        np.testing.assert_array_equal(found, given)
+    memory, copies = hold(factors), Factors(*map(np.zeros_like, factors))
+    _copy(memory.handle, copies)
+    for found in (copies, record_in(Factors, memory.address)):
+        for given, array in zip(factors, found, strict=True):
+            assert array.shape == given.shape
+            np.testing.assert_array_equal(array, given)
 
 
 @pytest.mark.compiled

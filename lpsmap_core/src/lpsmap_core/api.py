@@ -34,6 +34,7 @@ from lpsmap_core.kernels.interrupts import (
     stopped,
 )
 from lpsmap_core.kernels.native import floats as floats_at_address
+from lpsmap_core.kernels.native import reader_of
 from lpsmap_core.layout.copies import copies_of
 from lpsmap_core.layout.layout import Bucket, Layout, Part, build_layout
 from lpsmap_core.layout.ragged import offsets_of, ranges
@@ -49,8 +50,6 @@ from lpsmap_core.local.protocol import (
     SolverDescription,
     ask_solver,
     multiply_by,
-    own_floats,
-    own_integers,
     solve_by,
 )
 from lpsmap_core.local.vertices import Vertices, join_vertices
@@ -179,8 +178,7 @@ __all__ += [
     "SolverDescription",
     "ask_solver",
     "multiply_by",
-    "own_floats",
-    "own_integers",
+    "reader_of",
     "solve_by",
 ]
 

@@ -1,4 +1,8 @@
-"""Tuples of arrays that kernels hand on by their address.
+"""Tuples of arrays that kernels know by their address: the one encoding of records.
+
+A record is a named tuple of arrays, of numbers and of such tuples. Its annotations say what lies
+where: address and shape of each array, and each number, a word of eight bytes each. Python writes
+these words by `lpsmap_core.kernels.memory`, compiled code by `by_address`; fields are read by name.
 
 A named tuple of fifty arrays is three hundred and fifty arguments in machine code, at every call of
 a chain of a hundred kernels; most of the time of compiling them went there. `by_address` writes
@@ -13,19 +17,37 @@ must not return an address. Anything else is refused while it is compiled.
 
 from __future__ import annotations
 
+import functools
 import hashlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from lpsmap_core.kernels.compile import COMPILED, TAKES_ADDRESS
 from lpsmap_core.kernels.records import Field, kinds_of
 
-__all__ = ["address_type_of", "by_address", "handed_on", "in_leaf", "record_at", "type_of"]
+__all__ = [
+    "address_type_of",
+    "array_at",
+    "by_address",
+    "by_value",
+    "handed_on",
+    "in_leaf",
+    "read_field",
+    "record_at",
+    "type_of",
+]
 
 address_type_of: Any
+array_at: Any
+read_field: Any
 handed_on: Any
 in_leaf: Any
 type_of: Any
+
+
+def _same(value: Any) -> Any:
+    return value
+
 
 if COMPILED:
     from lpsmap_core.kernels.numba_names import (
@@ -41,15 +63,15 @@ if COMPILED:
     )
 
     class _HandedOn(Intrinsic):  # type: ignore[misc]
-        """What compiled code replaces, and the identity where it is interpreted."""
+        """What compiled code replaces, and a function of Python where it is interpreted."""
 
         def __call__(self, value: Any) -> Any:
-            return value
+            return self.interpreted(value)
 
-    def handed_on(definition: Any) -> Any:
-        """Return an intrinsic function that is the identity where it is interpreted."""
+    def handed_on(definition: Any, interpreted: Callable[[Any], Any] = _same) -> Any:
+        """Return an intrinsic function, by default the identity where it is interpreted."""
         found = extending.intrinsic(definition)
-        found.__class__ = _HandedOn
+        found.__class__, found.interpreted = _HandedOn, interpreted
         return found
 
     def in_leaf(name: str, context: Any) -> None:
@@ -92,24 +114,38 @@ if COMPILED:
             return ByAddress(found) if isinstance(found, types.BaseTuple) else found
 
     @imputils.lower_getattr_generic(ByAddress)  # type: ignore[untyped-decorator]
-    def _field(context: Any, builder: Any, kind: Any, address: Any, name: str) -> Any:
+    def read_field(context: Any, builder: Any, kind: Any, address: Any, name: str) -> Any:
+        """Return what a field of a record at an address holds; of a record in it, its address."""
         place, found = kind.place_of(name)
         here = builder.gep(address, [_WORD(place)])
         if isinstance(found, types.BaseTuple):
             return here
-        if found in _NUMBERS:
-            return builder.bitcast(_read(builder, here, 0), context.get_value_type(found))
-        words = [_read(builder, here, i) for i in range(1 + found.ndim)]
-        array = context.make_array(found)(context, builder)
-        stride = _WORD(context.get_abi_sizeof(context.get_data_type(found.dtype)))
-        array.data = builder.inttoptr(words[0], array.data.type)
-        array.itemsize, array.nitems, strides = stride, words[1], [stride]
-        for size in words[2:]:
-            array.nitems = builder.mul(array.nitems, size)
-        for size in reversed(words[2:]):
-            strides.insert(0, builder.mul(strides[0], size))
-        array.shape = cgutils.pack_array(builder, words[1:])
-        array.strides = cgutils.pack_array(builder, strides)
+        return _load(context, builder, found, here)
+
+    def _load(context: Any, builder: Any, kind: Any, address: Any) -> Any:
+        """Return the value of some type whose words are at an address."""
+        if isinstance(kind, types.BaseTuple):
+            fields = []
+            for field in kind.types:
+                fields.append(_load(context, builder, field, address))
+                address = builder.gep(address, [_WORD(_n_words(field))])
+            return context.make_tuple(builder, kind, fields)
+        if kind in _NUMBERS:
+            return builder.bitcast(_read(builder, address, 0), context.get_value_type(kind))
+        words = [_read(builder, address, i) for i in range(1 + kind.ndim)]
+        return array_at(context, builder, kind, words[0], words[1:])
+
+    def array_at(context: Any, builder: Any, kind: Any, address: Any, shape: Sequence[Any]) -> Any:
+        """Return the contiguous array of some type and shape at an address."""
+        array = context.make_array(kind)(context, builder)
+        width = _WORD(context.get_abi_sizeof(context.get_data_type(kind.dtype)))
+        sizes = [width]  # of an item, of a row of items, of a table of rows
+        for extent in reversed(shape):
+            sizes.append(builder.mul(sizes[-1], extent))
+        array.data = builder.inttoptr(address, array.data.type)
+        array.itemsize, array.nitems = width, functools.reduce(builder.mul, shape)
+        array.shape = cgutils.pack_array(builder, shape)
+        array.strides = cgutils.pack_array(builder, sizes[-2::-1])
         array.meminfo = cgutils.get_null_value(array.meminfo.type)
         array.parent = cgutils.get_null_value(array.parent.type)
         return array._getvalue()
@@ -161,6 +197,17 @@ if COMPILED:
 
         return ByAddress(value)(value), generate
 
+    @handed_on  # type: ignore[untyped-decorator]
+    def by_value(typing_context: Any, record: Any) -> Any:
+        """Return the named tuple that is at an address, for kernels that take such."""
+        if not isinstance(record, ByAddress):
+            return None
+
+        def generate(context: Any, builder: Any, signature: Any, values: Any) -> Any:
+            return _load(context, builder, record.fields, values[0])
+
+        return record.fields(record), generate
+
     def type_of(record: type) -> Any:
         """Return the type that compiled code has for a record."""
         kinds = [
@@ -192,12 +239,9 @@ if COMPILED:
 
 else:
     # never called: what is not compiled has no types
-    address_type_of = type_of = handed_on = in_leaf = None
-
-    def by_address(value: Any) -> Any:
-        """Return the tuple."""
-        return value
+    address_type_of = array_at = read_field = type_of = handed_on = in_leaf = None
+    by_address = by_value = _same
 
     def record_at(record: type) -> Any:
         """Return what is called to have a record: the identity."""
-        return by_address
+        return _same

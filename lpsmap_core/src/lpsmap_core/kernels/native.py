@@ -1,9 +1,9 @@
 """Addresses: how one compiled loop reaches kernels that it was not compiled with, and Python.
 
 A whole solve runs inside one compiled loop, which knows neither the factor types nor the arrays of
-their solvers. Each solver hands it a *record*, a row of 64-bit integers that holds addresses of
-kernels and of arrays. The functions here write such records, and read them in compiled code.
-Without compilation none of this is used: see `lpsmap_core.local.solvers`.
+their solvers. Each solver hands it the words of a `SolverRecord`, with addresses of kernels and of
+records of the solver's own. Without compilation none of this is used: see
+`lpsmap_core.local.solvers`.
 """
 
 from __future__ import annotations
@@ -11,57 +11,64 @@ from __future__ import annotations
 import ctypes
 import functools
 import inspect
+import operator
 import weakref
-from collections.abc import Callable, Sequence
-from typing import Any
-
-import numpy as np
-import numpy.typing as npt
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 from lpsmap_core.kernels.arrays import IntArray
-from lpsmap_core.kernels.by_address import handed_on, in_leaf, type_of
-from lpsmap_core.kernels.compile import COMPILED, kernel, leaf
-from lpsmap_core.kernels.records import KERNELS, Factors, Structures, fields_of
+from lpsmap_core.kernels.by_address import (
+    address_type_of,
+    array_at,
+    handed_on,
+    in_leaf,
+    read_field,
+    record_at,
+    type_of,
+)
+from lpsmap_core.kernels.compile import COMPILED
+from lpsmap_core.kernels.records import KERNELS
 
 __all__ = [
-    "CALL",
-    "FAILED",
-    "FIRST_FREE",
-    "FORBIDS",
-    "JVP",
-    "RECORD_SIZE",
-    "SOLVE",
-    "STATUS",
     "Callback",
+    "SolverRecord",
     "address_of",
-    "arrays_at",
-    "ask_python",
     "borrowed",
-    "bytes_at",
     "call_python",
     "entry_of",
-    "factors_at",
     "floats",
-    "floats_at",
     "integers",
-    "ints_at",
     "invoke",
     "keep_error",
-    "pack",
-    "signature_of",
     "raise_kept",
-    "structures_at",
-    "words_of",
+    "reader_of",
+    "signature_of",
+    "solver_at",
 ]
 
-RECORD_SIZE = 72
-"""Room for the numbers of one solver."""
 
-SOLVE, JVP, CALL, FAILED, STATUS, FORBIDS, FIRST_FREE = 0, 1, 2, 3, 4, 6, 7
-"""Positions in every record: addresses of the two kernels that serve its bucket and of a Python
-callback, whether that raised, the array of its factors' status (or none), whether anything is
-forbidden, and what is its own.
-"""
+class SolverRecord(NamedTuple):
+    """What compiled loops know of a solver, whatever it is."""
+
+    solve: int
+    """Addresses, or places as `lpsmap_core.kernels.late` has them: of the kernels that serve the
+    bucket."""
+    jvp: int
+    further: IntArray
+    """Those of the kernels beside these, in pairs."""
+    call: int
+    """The address of a `Callback`."""
+    failed: IntArray
+    """Whether that has raised: one number, which is not zero then."""
+    status: IntArray
+    """How each factor's local problem has ended; empty if that is always well."""
+    own: int
+    """The addresses of the records that `reader_of` reads, 0 without."""
+    sets: int
+
+
+solver_at = record_at(SolverRecord)
+"""Returns, in leaves, the record of a solver from its handle."""
 
 
 class Callback:
@@ -100,33 +107,13 @@ _raise: Any = ctypes.PYFUNCTYPE(None, *[ctypes.c_void_p] * 3)(("PyErr_Restore", 
 """Called from Python, it raises what it sets."""
 
 
-def arrays_at(address: int, kinds: Sequence[type]) -> list[npt.NDArray[Any]]:
-    """Return, in Python, the arrays whose addresses and lengths stand at an address."""
-    numbers = _array(address, 2 * len(kinds), np.int64).reshape(-1, 2).tolist()
-    return [_array(at, size, kind) for (at, size), kind in zip(numbers, kinds, strict=True)]
-
-
-def _array(address: int, size: int, kind: type) -> npt.NDArray[Any]:
-    if size == 0:
-        return np.empty(0, dtype=kind)
-    room: Any = ctypes.c_char * (size * np.dtype(kind).itemsize)
-    array: npt.NDArray[Any] = np.frombuffer(room.from_address(address), dtype=np.dtype(kind))
-    return array
-
-
-pack: Any
 floats: Any
 integers: Any
-floats_at: Any
-ints_at: Any
-bytes_at: Any
-factors_at: Any
-structures_at: Any
 invoke: Any
 call_python: Any
-ask_python: Any
 keep_error: Any
 borrowed: Any
+reader_of: Any
 
 if COMPILED:
     from lpsmap_core.kernels.numba_names import cgutils, intrinsic, ir, types
@@ -164,17 +151,21 @@ if COMPILED:
 
     @intrinsic  # type: ignore[untyped-decorator]
     def call_python(typing_context: Any, address: Any, what: Any, argument: Any) -> Any:
-        """Call the `Callback` at an address; returns 0 unless it raised.
+        """Call the `Callback` at an address, maybe with that of a record; 0 unless it raised.
 
         Without the help of ctypes, which would report what handlers of signals raise before the
         method's first instruction, and forget it.
         """
+        given = argument if getattr(argument, "is_address", False) else types.int64
 
         def generate(context: Any, builder: Any, signature: Any, values: Any) -> Any:
             api, word = context.get_python_api(builder), ir.IntType(64)
             lock = api.gil_ensure()
             function = builder.load(builder.inttoptr(values[0], api.pyobj.as_pointer()))
-            numbers = [api.long_from_longlong(value) for value in values[1:]]
+            what, argument = values[1:]
+            if given != types.int64:
+                argument = builder.ptrtoint(argument, word)
+            numbers = [api.long_from_longlong(value) for value in (what, argument)]
             result = api.call_function_objargs(function, numbers)
             failed = cgutils.is_null(builder, result)
             with builder.if_else(failed) as (raised, returned):
@@ -187,51 +178,7 @@ if COMPILED:
             api.gil_release(lock)
             return builder.zext(failed, word)
 
-        return types.int64(types.int64, types.int64, types.int64), generate
-
-    @intrinsic  # type: ignore[untyped-decorator]
-    def _addresses(typing_context: Any, arrays: Any) -> Any:
-        """Return address and shape of each contiguous array of a tuple, one after the other."""
-        kinds = list(arrays)
-        if any(kind.layout != "C" for kind in kinds):
-            return None
-        numbers = types.UniTuple(types.int64, sum(1 + kind.ndim for kind in kinds))
-
-        def generate(context: Any, builder: Any, signature: Any, values: Any) -> Any:
-            in_leaf("pack", context)
-            found = []
-            for kind, value in zip(kinds, cgutils.unpack_tuple(builder, values[0]), strict=True):
-                array = context.make_array(kind)(context, builder, value)
-                shape = cgutils.unpack_tuple(builder, array.shape)
-                found += [builder.ptrtoint(array.data, ir.IntType(64)), *shape]
-            return context.make_tuple(builder, signature.return_type, found)
-
-        return numbers(arrays), generate
-
-    @leaf
-    def pack(record: IntArray, start: int, arrays: Any) -> None:
-        """Write address and shape of each array of a tuple into a record, from a position on.
-
-        The arrays must be contiguous, and outlive the record.
-        """
-        numbers = _addresses(arrays)
-        for i in range(len(numbers)):
-            record[start + i] = numbers[i]
-
-    @kernel
-    def ask_python(address: int, what: int, arrays: Any) -> int:
-        """Call the `Callback` at an address with what `arrays_at` reads; returns 0 without error.
-
-        The arrays have one axis each.
-        """
-        failed: int = _ask(address, what, arrays, np.empty(2 * len(arrays), dtype=np.int64))
-        return failed
-
-    @leaf
-    def _ask(address: int, what: int, arrays: Any, words: IntArray) -> int:
-        pack(words, 0, arrays)
-        failed: int = call_python(address, what, np.int64(words.ctypes.data))
-        return failed
+        return types.int64(types.int64, types.int64, given), generate
 
     @handed_on  # type: ignore[untyped-decorator]
     def borrowed(typing_context: Any, value: Any) -> Any:
@@ -261,35 +208,13 @@ if COMPILED:
 
         return value(value), generate
 
-    def _make_array(context: Any, builder: Any, kind: Any, address: Any, shape: Any) -> Any:
-        array, word = context.make_array(kind)(context, builder), address.type
-        width = word(context.get_abi_sizeof(context.get_data_type(kind.dtype)))
-        sizes = [width]  # of an item, of a row of items, of a table of rows
-        for extent in reversed(shape):
-            sizes.append(builder.mul(sizes[-1], extent))
-        array.data = builder.inttoptr(address, array.data.type)
-        array.itemsize, array.nitems = width, functools.reduce(builder.mul, shape)
-        array.shape = cgutils.pack_array(builder, shape)
-        array.strides = cgutils.pack_array(builder, sizes[-2::-1])
-        array.meminfo = cgutils.get_null_value(array.meminfo.type)
-        array.parent = cgutils.get_null_value(array.parent.type)
-        return array._getvalue()
-
-    def _load_array(context: Any, builder: Any, kind: Any, words: Any, at: Any) -> Any:
-        """Return the array whose address and shape stand at a position of some words."""
-        numbers = [
-            builder.load(builder.gep(words, [builder.add(at, at.type(i))]))
-            for i in range(1 + kind.ndim)
-        ]
-        return _make_array(context, builder, kind, numbers[0], numbers[1:])
-
     @intrinsic  # type: ignore[untyped-decorator]
     def floats(typing_context: Any, address: Any, size: Any) -> Any:
         """Return the float64 array of some size at an address."""
         kind = types.Array(types.float64, 1, "C")
 
         def generate(context: Any, builder: Any, signature: Any, values: Any) -> Any:
-            return _make_array(context, builder, kind, values[0], [values[1]])
+            return array_at(context, builder, kind, values[0], [values[1]])
 
         return kind(types.int64, types.int64), generate
 
@@ -299,34 +224,40 @@ if COMPILED:
         kind = types.Array(types.int64, 1, "C")
 
         def generate(context: Any, builder: Any, signature: Any, values: Any) -> Any:
-            return _make_array(context, builder, kind, values[0], [values[1]])
+            return array_at(context, builder, kind, values[0], [values[1]])
 
         return kind(types.int64, types.int64), generate
 
     _floats = types.Array(types.float64, 1, "C")
     _ints = types.Array(types.int64, 1, "C")
 
-    def _reader(kind: Any) -> Any:
-        """Return what reads an array, or a record of arrays, at a position of a solver's record."""
+    def reader_of(record: type, field: str = "own") -> Any:
+        """Return a function by which kernels read the record that a solver keeps.
+
+        Parameters
+        ----------
+        record
+            The type of what `LocalSolver.own_record` returns.
+        field
+            Which record of a `SolverRecord` it is.
+
+        Returns
+        -------
+        function
+            Takes what a solver's kernels get for the solver, and returns its record.
+        """
+        found, header = address_type_of(record), address_type_of(SolverRecord)
 
         def generate(context: Any, builder: Any, signature: Any, values: Any) -> Any:
-            words, at = context.make_array(_ints)(context, builder, values[0]).data, values[1]
-            if isinstance(kind, types.Array):
-                return _load_array(context, builder, kind, words, at)
-            arrays = []
-            for field in kind.types:
-                arrays.append(_load_array(context, builder, field, words, at))
-                at = builder.add(at, at.type(1 + field.ndim))
-            return context.make_tuple(builder, kind, arrays)
+            # not in leaves alone: a solver holds its records, and whoever calls kernels the solver
+            words = context.make_array(_ints)(context, builder, values[0]).data
+            address = read_field(context, builder, header, words, field)
+            return builder.inttoptr(address, context.get_value_type(found))
 
-        def read(typing_context: Any, record: Any, i: Any) -> Any:
-            return kind(_ints, types.int64), generate
+        def read(typing_context: Any, solver: Any) -> Any:
+            return found(_ints), generate
 
-        return intrinsic(read)
-
-    floats_at, ints_at = _reader(_floats), _reader(_ints)
-    bytes_at = _reader(types.Array(types.int8, 1, "C"))
-    factors_at, structures_at = _reader(type_of(Factors)), _reader(type_of(Structures))
+        return handed_on(read, operator.attrgetter(field))
 
     SIGNATURES: dict[str, Any] = {
         **{name: (_ints, *map(type_of, records)) for name, records in KERNELS.items()},
@@ -338,17 +269,15 @@ if COMPILED:
 else:
     # never called: what is not compiled calls Python objects
     SIGNATURES = {}
-    pack = invoke = call_python = ask_python = keep_error = None
-    floats = integers = floats_at = ints_at = bytes_at = factors_at = structures_at = None
+    invoke = call_python = keep_error = floats = integers = None
 
     def borrowed(value: Any) -> Any:
         """Return the value."""
         return value
 
-
-def words_of(record: type) -> int:
-    """Return how many numbers say where the arrays of a record are."""
-    return sum(1 + field.ndim for field in fields_of(record).values())
+    def reader_of(record: type, field: str = "own") -> Any:
+        """Return a function that takes a solver and returns its record."""
+        return operator.attrgetter(field)
 
 
 @functools.cache

@@ -42,7 +42,6 @@ __all__ = [
     "Product",
     "Scores",
     "Structures",
-    "fields_of",
     "kinds_of",
     "largest_arity",
 ]
@@ -212,12 +211,6 @@ class Field(NamedTuple):
 
     dtype: np.dtype[Any]
     ndim: int
-
-
-def fields_of(record: type) -> dict[str, Field]:
-    """Return the arrays of a record by name, in order."""
-    kinds = kinds_of(record).items()
-    return {name: kind for name, kind in kinds if isinstance(kind, Field)}
 
 
 @functools.cache

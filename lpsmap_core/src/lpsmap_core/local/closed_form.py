@@ -3,40 +3,43 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from lpsmap_core.kernels.arrays import ByteArray, FloatArray, IntArray
+from lpsmap_core.kernels.by_address import by_value
 from lpsmap_core.kernels.compile import leaf
 from lpsmap_core.kernels.late import kernel_at, later
-from lpsmap_core.kernels.native import (
-    FORBIDS,
-    JVP,
-    SOLVE,
-    address_of,
-    bytes_at,
-    factors_at,
-    floats_at,
-    invoke,
-    pack,
-    words_of,
-)
+from lpsmap_core.kernels.native import address_of, invoke, reader_of
 from lpsmap_core.kernels.records import Direction, Factors, LocalScores, LocalSolution, Product
+from lpsmap_core.kernels.tiers import interprets
 from lpsmap_core.layout.layout import Bucket
 from lpsmap_core.layout.ragged import ranges
 from lpsmap_core.local.forced import decide_rows
-from lpsmap_core.local.protocol import OWN_ARRAYS, LocalSolver, SolverDescription
+from lpsmap_core.local.protocol import LocalSolver, SolverDescription
 from lpsmap_core.model.factor import Factor
 
 __all__ = ["ArrayForm", "CompiledForm"]
 
 _NOTHING = np.empty(0)
 
-_PROJECT, _DIFFERENTIATE, _FACTORS = OWN_ARRAYS, OWN_ARRAYS + 1, OWN_ARRAYS + 2
-_DELTA = _FACTORS + words_of(Factors)
-_FACE, _BRANCH, _BARRED = _DELTA + 2, _DELTA + 4, _DELTA + 6
-"""Positions in the record: addresses of the type's kernels, and of arrays."""
+
+class _FormRecord(NamedTuple):
+    """What compiled loops know of a closed form."""
+
+    project: int
+    multiply: int
+    """The address of the one kernel, and the place of the other."""
+    factors: Factors
+    delta: FloatArray
+    face: ByteArray
+    branch: ByteArray
+    forbids: int
+    barred: ByteArray
+
+
+_form_at = reader_of(_FormRecord)
 
 
 class _ClosedForm(LocalSolver):
@@ -68,20 +71,22 @@ class CompiledForm(_ClosedForm):
         name = "closed form, compiled" if hasattr(project, "overloads") else "closed form, Python"
         return SolverDescription(name, project, "kernels for whole buckets")
 
-    def _write_record(self) -> None:
+    def own_record(self) -> _FormRecord | None:
+        """Return what compiled loops need to know; None if the type's kernels are not compiled."""
+        if interprets():
+            return None
         project = address_of(self._project, "projection_kernel")
         multiply = later(self._multiply, "jvp_kernel")
         if not (project and multiply):
-            super()._write_record()
-            return
+            return None
         self.vectorised = False
-        record = self.record
-        record[SOLVE] = address_of(_solve_closed_form, "solve")
-        record[JVP] = later(_multiply_closed_form, "jvp")
-        record[_PROJECT], record[_DIFFERENTIATE] = project, multiply
-        record[FORBIDS] = self.forbids
-        arrays = (*self.bucket.factors, self.delta, self.face, self.branch, self.barred)
-        pack(record, _FACTORS, arrays)
+        factors, faces = self.bucket.factors, (self.delta, self.face, self.branch)
+        return _FormRecord(project, multiply, factors, *faces, self.forbids, self.barred)
+
+    def _pairs(self) -> tuple[tuple[Any, Any], ...]:
+        if self.own is None:
+            return super()._pairs()
+        return ((_solve_closed_form, _multiply_closed_form),)
 
     def solve(
         self,
@@ -195,7 +200,7 @@ def _check_shapes(
 
 @leaf
 def _solve_closed_form(
-    record: IntArray,
+    solver: IntArray,
     rows: IntArray,
     a: FloatArray,
     eta_v: FloatArray,
@@ -203,26 +208,28 @@ def _solve_closed_form(
     v: FloatArray,
     max_iterations: int,
 ) -> None:
-    factors = factors_at(record, _FACTORS)
-    if record[FORBIDS] != 0:
-        decide_rows(rows, factors, a, eta_v, bytes_at(record, _BARRED))
-    scores = LocalScores(a, floats_at(record, _DELTA), eta_v)
-    solution = LocalSolution(z, v, bytes_at(record, _FACE), bytes_at(record, _BRANCH))
-    invoke(record[_PROJECT], (rows, factors, scores, solution))
+    form = _form_at(solver)
+    factors = by_value(form.factors)
+    if form.forbids != 0:
+        decide_rows(rows, factors, a, eta_v, form.barred)
+    scores, solution = (
+        LocalScores(a, form.delta, eta_v),
+        LocalSolution(z, v, form.face, form.branch),
+    )
+    invoke(form.project, (rows, factors, scores, solution))
 
 
 @leaf
 def _multiply_closed_form(
-    record: IntArray,
+    solver: IntArray,
     rows: IntArray,
     d_u: FloatArray,
     d_v: FloatArray,
     out_u: FloatArray,
     out_v: FloatArray,
 ) -> None:
-    delta, face = floats_at(record, _DELTA), bytes_at(record, _FACE)
-    direction = Direction(delta, face, bytes_at(record, _BRANCH), d_u, d_v)
-    product = Product(out_u, out_v)
-    address = kernel_at(record[_DIFFERENTIATE])
+    form, product = _form_at(solver), Product(out_u, out_v)
+    direction = Direction(form.delta, form.face, form.branch, d_u, d_v)
+    address = kernel_at(form.multiply)
     if address != 0:
-        invoke(address, (rows, factors_at(record, _FACTORS), direction, product))
+        invoke(address, (rows, by_value(form.factors), direction, product))

@@ -1,8 +1,7 @@
 """What a solver of local problems is: closed forms, active sets, and those of factor types.
 
-One solver serves the factors of one bucket. The compiled loop calls it by its *record*, a row of
-64-bit integers that holds addresses of kernels and of arrays (see `lpsmap_core.kernels.native`);
-where kernels are interpreted, by the object itself.
+One solver serves the factors of one bucket. The compiled loop knows it by the words of its
+`lpsmap_core.kernels.native.SolverRecord`; where kernels are interpreted, by the object itself.
 """
 
 from __future__ import annotations
@@ -13,26 +12,18 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 
 from lpsmap_core.kernels.arrays import ByteArray, FloatArray, IntArray
+from lpsmap_core.kernels.by_address import by_address
 from lpsmap_core.kernels.compile import interpreted_by, kernel, leaf
 from lpsmap_core.kernels.interrupts import halt, raise_interrupt
 from lpsmap_core.kernels.late import kernel_at, later
+from lpsmap_core.kernels.memory import Memory, hold, record_in
 from lpsmap_core.kernels.native import (
-    CALL,
-    FAILED,
-    FIRST_FREE,
-    FORBIDS,
-    JVP,
-    RECORD_SIZE,
-    SOLVE,
-    STATUS,
     Callback,
+    SolverRecord,
     address_of,
-    arrays_at,
-    ask_python,
-    floats_at,
-    ints_at,
+    call_python,
     invoke,
-    pack,
+    solver_at,
 )
 from lpsmap_core.kernels.tiers import interprets
 from lpsmap_core.layout.layout import Bucket
@@ -43,16 +34,15 @@ from lpsmap_core.model.factor import Factor
 __all__ = [
     "ANSWER",
     "OPTIMAL",
-    "OWN",
-    "OWN_ARRAYS",
     "RUNNING",
     "STALLED",
-    "SolverDescription",
     "LocalSolver",
+    "Question",
+    "SolverDescription",
     "ask_solver",
+    "call_solver",
+    "has_failed",
     "multiply_by",
-    "own_floats",
-    "own_integers",
     "solve_by",
 ]
 
@@ -62,14 +52,16 @@ RUNNING, OPTIMAL, STALLED = 0, 1, 2
 ANSWER, _SOLVE, _MULTIPLY = -1, -2, -3
 """What compiled code calls Python for."""
 
-MOST_FURTHER = 2
-"""Pairs of kernels that a solver may have beside the first."""
 
-_FURTHER = FIRST_FREE
-OWN = _FURTHER + 2 * MOST_FURTHER
-OWN_ARRAYS = OWN + 1
-"""Positions in every record: the kernels beside the first two, where the solver's own arrays begin,
-and the first position that these may take."""
+class Question(NamedTuple):
+    """What compiled code calls Python with: the arguments of `LocalSolver.solve`, or of another."""
+
+    rows: IntArray
+    first: FloatArray
+    second: FloatArray
+    third: FloatArray
+    fourth: FloatArray
+    max_iterations: int
 
 
 class SolverDescription(NamedTuple):
@@ -104,8 +96,8 @@ class LocalSolver:
 
     kernels: ClassVar[tuple[tuple[Any, Any], ...]] = ()
     """Compiled kernels, in pairs of the arguments of `solve` and of `jvp`, before which comes what
-    `own_integers` and `own_floats` read from. The loop calls the first pair. Up to two further
-    pairs, which are compiled when they are first needed, serve `solve_by` and `multiply_by`."""
+    a `reader_of` the solver's record takes. The loop calls the first pair. Further pairs, which are
+    compiled when they are first needed, serve `solve_by` and `multiply_by`."""
 
     vectorised: bool = True
     """Whether it serves many rows at once much faster than one by one, as Python and array code do.
@@ -128,22 +120,19 @@ class LocalSolver:
     function: ClassVar[str] = "local_solver"
     """What of the factor type an error about a wrong solution names."""
 
-    _own: ClassVar[int] = OWN_ARRAYS
-    """Where `own_arrays` begin in the record."""
-
     def __init__(self, bucket: Bucket, delta: FloatArray, barred: ByteArray | None = None) -> None:
         """Keep what the local problems are made of.
 
-        A subclass makes the arrays of `own_arrays` before it calls this.
+        A subclass makes the arrays of `own_record` before it calls this.
         """
         self.bucket, self.delta = bucket, delta
         self.forbids = barred is not None
         self.barred = NOTHING_BARRED if barred is None else barred
         self.status = np.zeros(bucket.n_factors if self.iterates else 0, dtype=np.int64)
-        self.record = np.zeros(RECORD_SIZE, dtype=np.int64)
+        self.own, self.sets = self.own_record(), self._sets_record()
         self._callback: Callback | None = None
         if not interprets():
-            self._write_record()
+            self._memory = self._hold_record()
 
     @classmethod
     def describe(cls, factor_type: type[Factor]) -> SolverDescription:
@@ -221,12 +210,17 @@ class LocalSolver:
     def forget(self, rows: IntArray) -> None:
         """Forget what an earlier solve of `rows` has found: other structures are allowed now."""
 
-    def own_arrays(self) -> tuple[Any, ...]:
-        """Return the arrays that `own_integers` and `own_floats` read by their numbers.
+    def own_record(self) -> Any:
+        """Return what the kernels read: a named tuple of arrays and numbers, or None.
 
-        They have one axis each, and stay where they are as long as the solver lives.
+        Annotations say what they are, `FloatArray` for an array of one axis. `reader_of` makes of
+        its type a function that reads it. It is asked for once: what changes is in the arrays.
         """
-        return ()
+        return None
+
+    def _sets_record(self) -> Any:
+        """Return the record that active sets keep beside that, or None."""
+        return None
 
     def answer(self, rows: IntArray) -> None:
         """Do for compiled kernels what only Python can, when they call `ask_solver`."""
@@ -252,46 +246,52 @@ class LocalSolver:
     @property
     def handle(self) -> Any:
         """What its kernels are called with."""
-        return self if interprets() else self.record
+        return self if interprets() else self._memory.handle
 
-    def _write_record(self) -> None:
-        """Write what compiled loops need to know."""
-        record, in_python = self.record, ((_solve_in_python, _multiply_in_python),)
-        self._callback = Callback(self._called)
-        record[CALL], record[FORBIDS], record[OWN] = self._callback.address, self.forbids, self._own
-        if self.iterates:
-            pack(record, STATUS, (self.status,))
+    def _pairs(self) -> tuple[tuple[Any, Any], ...]:
+        """Return the kernels that serve the bucket."""
+        return self.kernels or ((_solve_in_python, _multiply_in_python),)
+
+    def _hold_record(self) -> Memory[SolverRecord]:
+        """Return what compiled loops need to know."""
         self._check_kernels()
-        (solve, multiply), *further = self.kernels or in_python
-        record[SOLVE], record[JVP] = address_of(solve, "solve"), later(multiply, "jvp")
-        for k, (solve, multiply) in enumerate(further):
-            record[_FURTHER + 2 * k] = later(solve, "solve")
-            record[_FURTHER + 2 * k + 1] = later(multiply, "jvp")
-        own = self.own_arrays()
-        if own:
-            pack(record, self._own, own)
+        self._callback = Callback(self._called)
+        self._held = [hold(x) if x is not None else None for x in (self.own, self.sets)]
+        (solve, multiply), *others = self._pairs()
+        further = [
+            place
+            for solve, multiply in others
+            for place in (later(solve, "solve"), later(multiply, "jvp"))
+        ]
+        record = SolverRecord(
+            address_of(solve, "solve"),
+            later(multiply, "jvp"),
+            np.array(further, dtype=np.int64),
+            self._callback.address,
+            np.zeros(1, dtype=np.int64),
+            self.status,
+            *(memory.address if memory is not None else 0 for memory in self._held),
+        )
+        return hold(record)
 
     def _check_kernels(self) -> None:
         """Raise unless `kernels` can be called by address."""
         compiled = [hasattr(function, "overloads") for pair in self.kernels for function in pair]
-        if len(self.kernels) > 1 + MOST_FURTHER or not all(compiled):
+        if not all(compiled):
             raise TypeError(
-                f"{type(self).__name__}.kernels: got {self.kernels!r:.80}; expected up to "
-                f"{1 + MOST_FURTHER} pairs of functions that @kernel or @leaf has compiled."
+                f"{type(self).__name__}.kernels: got {self.kernels!r:.80}; expected pairs of "
+                "functions that @kernel or @leaf has compiled."
             )
 
     def _called(self, what: int, argument: int) -> None:
         """Do for a compiled loop what only Python can."""
+        question = record_in(Question, argument)
         if what == ANSWER:
-            (rows,) = arrays_at(argument, (np.int64,))
-            self.answer(rows)
-            return
-        kinds = (np.int64, np.float64, np.float64, np.float64, np.float64, np.int64)
-        rows, first, second, third, fourth, limit = arrays_at(argument, kinds)
-        if what == _SOLVE:
-            self.solve(rows, first, second, third, fourth, int(limit[0]))
+            self.answer(question.rows)
+        elif what == _SOLVE:
+            self.solve(*question)
         else:
-            self.jvp(rows, first, second, third, fourth)
+            self.jvp(*question[:-1])
 
 
 # -------------------------------------------------------------------- for a solver's own kernels
@@ -310,18 +310,20 @@ def _multiply_by(solver: Any, k: int, *arguments: Any) -> None:
     solver.kernels[k][1](solver, *arguments)
 
 
-@interpreted_by(lambda solver, k: solver.own_arrays()[k])
-@kernel
-def own_integers(solver: Any, k: int) -> IntArray:
-    """Return the array number `k` of a solver's `own_arrays`, of int64."""
-    return ints_at(solver, solver[OWN] + 2 * k)  # type: ignore[no-any-return]
+@leaf
+def call_solver(solver: Any, what: int, question: Question) -> bool:
+    """Let a solver's Python code answer; false if it raised, on which all kernels come out."""
+    record = solver_at(solver)
+    record.failed[0] = call_python(record.call, what, by_address(question))
+    if record.failed[0] != 0:
+        halt()
+    return record.failed[0] == 0  # type: ignore[no-any-return]
 
 
-@interpreted_by(lambda solver, k: solver.own_arrays()[k])
-@kernel
-def own_floats(solver: Any, k: int) -> FloatArray:
-    """Return the array number `k` of a solver's `own_arrays`, of float64."""
-    return floats_at(solver, solver[OWN] + 2 * k)  # type: ignore[no-any-return]
+@leaf
+def has_failed(solver: Any) -> bool:
+    """Return whether a solver's Python code raised."""
+    return solver_at(solver).failed[0] != 0  # type: ignore[no-any-return]
 
 
 @interpreted_by(_answer)
@@ -331,10 +333,9 @@ def ask_solver(solver: Any, rows: IntArray) -> bool:
 
     A kernel then returns at once.
     """
-    solver[FAILED] = ask_python(solver[CALL], ANSWER, (np.ascontiguousarray(rows),))
-    if solver[FAILED]:
-        halt()
-    return solver[FAILED] == 0  # type: ignore[no-any-return]
+    nothing = np.empty(0)
+    question = Question(np.ascontiguousarray(rows), nothing, nothing, nothing, nothing, 0)
+    return call_solver(solver, ANSWER, question)
 
 
 @interpreted_by(_solve_by)
@@ -350,7 +351,7 @@ def solve_by(
     max_iterations: int,
 ) -> None:
     """Solve some local problems by the pair number `k`, from 1 on, of a solver's kernels."""
-    address = kernel_at(solver[_FURTHER + 2 * k - 2])
+    address = kernel_at(solver_at(solver).further[2 * k - 2])
     if address != 0:  # else Python raised, and all kernels come out
         invoke(address, (solver, rows, a, eta_v, z, v, np.int64(max_iterations)))
 
@@ -367,7 +368,7 @@ def multiply_by(
     out_v: FloatArray,
 ) -> None:
     """Multiply some local Jacobians by the pair number `k`, from 1 on, of a solver's kernels."""
-    address = kernel_at(solver[_FURTHER + 2 * k - 1])
+    address = kernel_at(solver_at(solver).further[2 * k - 1])
     if address != 0:
         invoke(address, (solver, rows, d_u, d_v, out_u, out_v))
 
@@ -376,26 +377,8 @@ def multiply_by(
 
 
 @kernel
-def _ask_python(
-    record: IntArray,
-    what: int,
-    rows: IntArray,
-    first: FloatArray,
-    second: FloatArray,
-    third: FloatArray,
-    fourth: FloatArray,
-    max_iterations: int,
-) -> None:
-    limit = np.full(1, max_iterations, dtype=np.int64)
-    given = np.ascontiguousarray(rows), first, second, third, fourth, limit
-    record[FAILED] = ask_python(record[CALL], what, given)
-    if record[FAILED]:
-        halt()
-
-
-@leaf
 def _solve_in_python(
-    record: IntArray,
+    solver: IntArray,
     rows: IntArray,
     a: FloatArray,
     eta_v: FloatArray,
@@ -403,16 +386,18 @@ def _solve_in_python(
     v: FloatArray,
     max_iterations: int,
 ) -> None:
-    _ask_python(record, _SOLVE, rows, a, eta_v, z, v, max_iterations)
+    rows = np.ascontiguousarray(rows)
+    call_solver(solver, _SOLVE, Question(rows, a, eta_v, z, v, max_iterations))
 
 
-@leaf
+@kernel
 def _multiply_in_python(
-    record: IntArray,
+    solver: IntArray,
     rows: IntArray,
     d_u: FloatArray,
     d_v: FloatArray,
     out_u: FloatArray,
     out_v: FloatArray,
 ) -> None:
-    _ask_python(record, _MULTIPLY, rows, d_u, d_v, out_u, out_v, 0)
+    rows = np.ascontiguousarray(rows)
+    call_solver(solver, _MULTIPLY, Question(rows, d_u, d_v, out_u, out_v, 0))

@@ -13,7 +13,8 @@ import numpy as np
 from lpsmap_core.kernels.arrays import BoolArray, ByteArray, FloatArray, IntArray
 from lpsmap_core.kernels.compile import interpreted_by, leaf
 from lpsmap_core.kernels.late import kernel_at
-from lpsmap_core.kernels.native import FAILED, JVP, RECORD_SIZE, SOLVE, STATUS, ints_at, invoke
+from lpsmap_core.kernels.memory import n_words
+from lpsmap_core.kernels.native import SolverRecord, invoke, solver_at
 from lpsmap_core.kernels.tiers import interprets
 from lpsmap_core.layout.layout import Bucket
 from lpsmap_core.local.active.sets import ActiveSets
@@ -176,9 +177,10 @@ def solve_rows(
     max_iterations: int,
 ) -> bool:
     """Solve some local problems of bucket `b`; false if Python code raised."""
-    record = solver_table[b]
-    invoke(record[SOLVE], (record, rows, a, eta_v, z, v, np.int64(max_iterations)))
-    return record[FAILED] == 0  # type: ignore[no-any-return]
+    solver = solver_table[b]
+    record = solver_at(solver)
+    invoke(record.solve, (solver, rows, a, eta_v, z, v, np.int64(max_iterations)))
+    return record.failed[0] == 0  # type: ignore[no-any-return]
 
 
 @interpreted_by(_multiply_rows)
@@ -193,10 +195,10 @@ def multiply_rows(
     out_v: FloatArray,
 ) -> None:
     """Multiply some local Jacobians of bucket `b` with ``(d_u, d_v)``."""
-    record = solver_table[b]
-    address = kernel_at(record[JVP])
+    solver = solver_table[b]
+    address = kernel_at(solver_at(solver).jvp)
     if address != 0:  # else Python raised, and all kernels come out
-        invoke(address, (record, rows, d_u, d_v, out_u, out_v))
+        invoke(address, (solver, rows, d_u, d_v, out_u, out_v))
 
 
 @interpreted_by(_mark_unsolved)
@@ -205,7 +207,7 @@ def mark_unsolved(
     solver_table: Any, b: int, rows: IntArray, owner: IntArray, unsolved: BoolArray
 ) -> None:
     """Mark the owners of rows of bucket `b` whose latest local problem is not solved."""
-    status = ints_at(solver_table[b], STATUS)
+    status = solver_at(solver_table[b]).status
     if len(status) > 0:
         for f in rows:
             if status[f] == RUNNING:
@@ -213,11 +215,8 @@ def mark_unsolved(
 
 
 def make_solver_table(solvers: Sequence[LocalSolver]) -> Any:
-    """Return what compiled loops call solvers by: a table of their records, which it becomes."""
+    """Return what compiled loops call solvers by: a table with a row of words for each."""
     if interprets():
         return tuple(solvers)
-    table = np.zeros((len(solvers), RECORD_SIZE), dtype=np.int64)
-    for record, solver in zip(table, solvers, strict=True):
-        record[:] = solver.record
-        solver.record = record
-    return table
+    words = [solver.handle for solver in solvers]
+    return np.array(words, dtype=np.int64).reshape(len(words), n_words(SolverRecord))

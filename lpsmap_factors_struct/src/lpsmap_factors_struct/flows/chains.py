@@ -24,6 +24,7 @@ from lpsmap_factors_struct.flows.handle import (
     FOREST,
     NO_CHAIN,
     SMALL,
+    ChainsRecord,
 )
 from lpsmap_factors_struct.flows.paths import (
     MOST_POSITIONS,
@@ -171,6 +172,6 @@ class ChainFlows(ActiveSets):
         self.blocks[f] = block
         self.block_address[f], self.block_length[f] = block.ctypes.data, len(block)
 
-    def own_arrays(self) -> tuple[IntArray, ...]:
-        """Return what `states_of`, `methods_of` and `block_of` read."""
-        return self.states, self.methods, self.block_address, self.block_length
+    def own_record(self) -> ChainsRecord:
+        """Return what the kernels know of the chains beside their active sets."""
+        return ChainsRecord(self.states, self.methods, self.block_address, self.block_length)

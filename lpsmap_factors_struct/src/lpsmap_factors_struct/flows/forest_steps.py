@@ -30,9 +30,8 @@ from lpsmap_factors_struct.flows.forests import multiply_on_forest, solve_on_for
 from lpsmap_factors_struct.flows.handle import (
     SMALL,
     block_of,
+    chains_at,
     largest_chain,
-    methods_of,
-    states_of,
 )
 from lpsmap_factors_struct.flows.reading import bar_nodes, read_node_scores, read_weights
 
@@ -54,7 +53,7 @@ def solve_forests(
     Those that forests do not solve are left to active sets.
     """
     problem = problem_of(chains, a, eta_v)
-    status, methods = status_of(chains), methods_of(chains)
+    status, methods = status_of(chains), chains_at(chains).methods
     longest, n_states = largest_chain(chains, rows, problem)
     room = make_forest_room(longest, n_states, problem.forbids)
     for f in rows:
@@ -91,7 +90,7 @@ def _chain_of(chains: Any, f: int, problem: LocalProblem, room: ForestRoom) -> F
 
     Its steps are those of all additionals.
     """
-    n = states_of(chains)[f]
+    n = chains_at(chains).states[f]
     length = (problem.offsets[f + 1] - problem.offsets[f]) // n
     first = problem.additional_offsets[f] + n
     forest = carve_forest(block_of(chains, f), length, n)

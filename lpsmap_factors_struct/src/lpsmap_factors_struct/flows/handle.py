@@ -5,7 +5,7 @@ Beside what `lpsmap_core.api.ActiveSets` tells its kernels.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 from lpsmap_core import kernel
 from lpsmap_core.api import (
@@ -14,7 +14,7 @@ from lpsmap_core.api import (
     LocalProblem,
     floats_at_address,
     interpreted_by,
-    own_integers,
+    reader_of,
 )
 
 __all__ = [
@@ -24,10 +24,10 @@ __all__ = [
     "FOREST_KERNELS",
     "NO_CHAIN",
     "SMALL",
+    "ChainsRecord",
     "block_of",
+    "chains_at",
     "largest_chain",
-    "methods_of",
-    "states_of",
 ]
 
 SMALL, FLOW, NO_CHAIN, FOREST = 0, 1, 2, 3
@@ -38,34 +38,36 @@ FLOW_KERNELS, FOREST_KERNELS = 1, 2
 """Kernels of `ChainFlows`, compiled when the first chain outgrows its active set, and for the first
 chain that is alone."""
 
-_STATES, _METHODS, _ADDRESSES, _LENGTHS = 0, 1, 2, 3
-"""Arrays of `ChainFlows`: the last two are of the chains' blocks."""
+
+class ChainsRecord(NamedTuple):
+    """What is known of every chain."""
+
+    states: IntArray
+    """Their number."""
+    methods: IntArray
+    """How it is solved."""
+    address: IntArray
+    """Of the block of its flow, or forest."""
+    length: IntArray
+    """Of that block."""
 
 
-@kernel
-def states_of(chains: Any) -> IntArray:
-    """Return the number of states of every chain."""
-    return own_integers(chains, _STATES)
-
-
-@kernel
-def methods_of(chains: Any) -> IntArray:
-    """Return how every chain is solved."""
-    return own_integers(chains, _METHODS)
+chains_at = reader_of(ChainsRecord)
+"""Returns, in kernels, the record of the chains that they are called with."""
 
 
 @interpreted_by(lambda chains, f: chains.block_of(f))
 @kernel
 def block_of(chains: Any, f: int) -> FloatArray:
     """Return the block of a chain's flow, or forest."""
-    addresses, lengths = own_integers(chains, _ADDRESSES), own_integers(chains, _LENGTHS)
-    return floats_at_address(addresses[f], lengths[f])  # type: ignore[no-any-return]
+    own = chains_at(chains)
+    return floats_at_address(own.address[f], own.length[f])  # type: ignore[no-any-return]
 
 
 @kernel
 def largest_chain(chains: Any, rows: IntArray, problem: LocalProblem) -> tuple[int, int]:
     """Return the largest numbers of layers and of states of some chains, 1 for no chains."""
-    states, longest, most = states_of(chains), 1, 1
+    states, longest, most = chains_at(chains).states, 1, 1
     for f in rows:
         arity = problem.offsets[f + 1] - problem.offsets[f]
         longest, most = max(longest, arity // states[f]), max(most, states[f])

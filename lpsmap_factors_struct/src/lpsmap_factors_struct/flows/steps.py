@@ -45,9 +45,8 @@ from lpsmap_factors_struct.flows.handle import (
     NO_CHAIN,
     SMALL,
     block_of,
+    chains_at,
     largest_chain,
-    methods_of,
-    states_of,
 )
 from lpsmap_factors_struct.flows.reading import bar_nodes, read_node_scores, read_weights
 from lpsmap_factors_struct.flows.solve import solve_chain
@@ -94,7 +93,7 @@ def solve_chains(
     problem = problem_of(chains, a, eta_v)
     alone = max_iterations == AS_NEEDED
     if alone:
-        methods_of(chains)[_fresh(chains, rows, problem)] = FOREST
+        chains_at(chains).methods[_fresh(chains, rows, problem)] = FOREST
     forests = _solved_by(chains, rows, FOREST)
     if len(forests) > 0:
         solve_by(chains, FOREST_KERNELS, forests, a, eta_v, z, v, AS_NEEDED)
@@ -107,7 +106,7 @@ def solve_chains(
         grown = _outgrown(chains, small, problem, allowed >= limit)
         untried = _untried(grown, problem)
         if alone and len(untried) > 0 and not stopped():
-            methods_of(chains)[untried] = FOREST
+            chains_at(chains).methods[untried] = FOREST
             solve_by(chains, FOREST_KERNELS, untried, a, eta_v, z, v, AS_NEEDED)
             grown = _solved_by(chains, grown, SMALL)
         if len(grown) > 0 and (stopped() or not ask_solver(chains, grown)):
@@ -156,7 +155,7 @@ def solve_flows(
     room = make_room(longest, n_states)
     for f in rows:
         chain = _chain_of(chains, f, problem, room)
-        _solve(f, chain, problem, z, v, status_of(chains), methods_of(chains))
+        _solve(f, chain, problem, z, v, status_of(chains), chains_at(chains).methods)
 
 
 @kernel
@@ -181,7 +180,7 @@ def multiply_flows(
 @kernel
 def _solved_by(chains: Any, rows: IntArray, method: int) -> IntArray:
     """Return the rows that are solved in some way."""
-    methods, n = methods_of(chains), 0
+    methods, n = chains_at(chains).methods, 0
     for f in rows:
         n += methods[f] == method
     if n == len(rows):
@@ -197,7 +196,7 @@ def _solved_by(chains: Any, rows: IntArray, method: int) -> IntArray:
 @kernel
 def _fresh(chains: Any, rows: IntArray, problem: LocalProblem) -> IntArray:
     """Return the rows that forests are to try first: large ones, without any structure."""
-    methods, kept, n = methods_of(chains), np.empty(len(rows), dtype=np.int64), 0
+    methods, kept, n = chains_at(chains).methods, np.empty(len(rows), dtype=np.int64), 0
     for f in rows:
         large = problem.offsets[f + 1] - problem.offsets[f] > FEW_NODES
         if large and methods[f] == SMALL and set_of(chains, f).active[0] == 0:
@@ -220,7 +219,7 @@ def _untried(rows: IntArray, problem: LocalProblem) -> IntArray:
 @kernel
 def _outgrown(chains: Any, rows: IntArray, problem: LocalProblem, had_all: bool) -> IntArray:
     """Return the rows that are not solved, and have had all structures that they may have."""
-    status, states = status_of(chains), states_of(chains)
+    status, states = status_of(chains), chains_at(chains).states
     kept, n = np.empty(len(rows), dtype=np.int64), 0
     for f in rows:
         length = (problem.offsets[f + 1] - problem.offsets[f]) // states[f]
@@ -234,7 +233,7 @@ def _outgrown(chains: Any, rows: IntArray, problem: LocalProblem, had_all: bool)
 @kernel
 def _chain_of(chains: Any, f: int, problem: LocalProblem, room: Room) -> Chain:
     """Return a chain with its flow, and room that others use, too."""
-    n_states = states_of(chains)[f]
+    n_states = chains_at(chains).states[f]
     length = (problem.offsets[f + 1] - problem.offsets[f]) // n_states
     return Chain(length, n_states, carve_flow(block_of(chains, f), length, n_states, room), room)
 

@@ -15,8 +15,10 @@ from typing import Any, ClassVar
 import numpy as np
 
 from lpsmap_core.kernels.arrays import ByteArray, FloatArray, IntArray
-from lpsmap_core.kernels.native import address_of, arrays_at, pack
+from lpsmap_core.kernels.memory import record_in
+from lpsmap_core.kernels.native import address_of
 from lpsmap_core.kernels.records import Scores
+from lpsmap_core.kernels.tiers import interprets
 from lpsmap_core.layout.layout import Bucket
 from lpsmap_core.local.active.answers import (
     PythonOracles,
@@ -25,15 +27,7 @@ from lpsmap_core.local.active.answers import (
     room_for_structures,
     vertex_sizes,
 )
-from lpsmap_core.local.active.handle import (
-    AFTER,
-    ARRAYS,
-    GIVE_BACK,
-    GROW,
-    LARGE_SET,
-    MAP,
-    REFUSE,
-)
+from lpsmap_core.local.active.handle import GIVE_BACK, GROW, LARGE_SET, REFUSE, SetsRecord
 from lpsmap_core.local.active.memory import (
     MOST_NEWCOMERS,
     ActiveSet,
@@ -49,7 +43,7 @@ from lpsmap_core.local.active.steps import (
     solve_active_sets,
 )
 from lpsmap_core.local.active.ties import complete_faces
-from lpsmap_core.local.protocol import ANSWER, RUNNING, LocalSolver, SolverDescription
+from lpsmap_core.local.protocol import ANSWER, RUNNING, LocalSolver, Question, SolverDescription
 from lpsmap_core.local.vertices import Vertices
 from lpsmap_core.model.factor import Factor
 
@@ -93,7 +87,6 @@ class ActiveSets(LocalSolver):
     lists_structures = True
     faces_complete = False
     starts_warm = True
-    _own = AFTER
 
     def __init__(self, bucket: Bucket, delta: FloatArray, barred: ByteArray | None = None) -> None:
         self.inverse_delta = 1.0 / delta
@@ -180,25 +173,25 @@ class ActiveSets(LocalSolver):
 
     # ---------------------------------------------------------------- what compiled loops need
 
-    def _write_record(self) -> None:
-        """Write what compiled loops need to know of these sets."""
-        super()._write_record()
-        bucket, record, oracle = self.bucket, self.record, self.bucket.type.map_kernel
-        record[MAP] = 0 if oracle is None else address_of(oracle, "map_kernel")
-        arrays = (
-            *bucket.factors,
+    def _sets_record(self) -> SetsRecord:
+        """Return what compiled loops need to know of these sets."""
+        oracle = self.bucket.type.map_kernel
+        return SetsRecord(
+            0 if oracle is None or interprets() else address_of(oracle, "map_kernel"),
+            self.bucket.factors,
             self.inverse_delta,
             self.scores,
-            *self.candidates,
+            self.candidates,
             self.width,
             self.capacity,
             self.address,
             self.length,
             self.active,
             self.waiting,
+            self.status,
+            self.forbids,
             self.barred,
         )
-        pack(record, ARRAYS, arrays)
 
     def _write_addresses(self) -> None:
         """Tell compiled loops where the blocks are."""
@@ -213,7 +206,8 @@ class ActiveSets(LocalSolver):
         if what == ANSWER:
             super()._called(what, argument)
             return
-        rows, eta_v = arrays_at(argument, (np.int64, np.float64))
+        question = record_in(Question, argument)
+        rows = question.rows
         if what == GROW:
             self.grow(rows)
         elif what == GIVE_BACK:
@@ -221,7 +215,7 @@ class ActiveSets(LocalSolver):
         elif what == REFUSE:
             refuse_structure(self.bucket, int(rows[0]), self.candidates)
         else:
-            self.solve_map(rows, eta_v)
+            self.solve_map(rows, question.second)
 
     def grow(self, rows: IntArray) -> None:
         """Make room for more structures in every active set in `rows` that is nearly full.

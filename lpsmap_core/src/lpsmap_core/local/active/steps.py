@@ -19,14 +19,13 @@ from lpsmap_core.local.active.gram import (
 )
 from lpsmap_core.local.active.handle import (
     LocalProblem,
-    candidates_of,
     find_candidates,
     give_back_triangles,
     grow_sets,
     largest_capacity,
     problem_of,
-    scores_of,
     set_of,
+    sets_at,
     status_of,
 )
 from lpsmap_core.local.active.limits import iteration_limit
@@ -72,8 +71,8 @@ def solve_active_sets(
     max_iterations: int,
 ) -> None:
     """Solve the local problems of `rows`; see `ActiveSets.solve`."""
-    problem, candidates = problem_of(sets, a, eta_v), candidates_of(sets)
-    scores = scores_of(sets)
+    problem, record = problem_of(sets, a, eta_v), sets_at(sets)
+    scores, candidates = record.scores, record.candidates
     max_iterations = iteration_limit(max_iterations, sets, rows, problem)
     arity = largest_arity(rows, problem.offsets)
     work = make_work(largest_capacity(sets, rows), arity)

@@ -13,14 +13,13 @@ from lpsmap_core.kernels.records import Structures, largest_arity
 from lpsmap_core.local.active.gram import append_structures, make_work
 from lpsmap_core.local.active.handle import (
     LocalProblem,
-    candidates_of,
     find_candidates,
     give_back_triangles,
     grow_sets,
     largest_capacity,
     problem_of,
-    scores_of,
     set_of,
+    sets_at,
 )
 from lpsmap_core.local.active.memory import is_full
 from lpsmap_core.local.active.steps import (
@@ -48,8 +47,8 @@ def complete_faces(
     sets: Any, rows: IntArray, a: FloatArray, eta_v: FloatArray, z: FloatArray
 ) -> None:
     """Complete the faces of `rows`; see `ActiveSets.complete_faces`."""
-    problem, candidates = problem_of(sets, a, eta_v), candidates_of(sets)
-    scores = scores_of(sets)
+    problem, record = problem_of(sets, a, eta_v), sets_at(sets)
+    scores, candidates = record.scores, record.candidates
     wave, along, nothing = np.zeros(len(a)), np.zeros(len(a)), np.empty(0)
     everything, waves = rows, problem_of(sets, wave, nothing)
     adopted = np.zeros(len(problem.offsets) - 1, dtype=np.bool_)
