@@ -12,7 +12,7 @@ COMPILED := $(VENV)/.compiled
 PARALLEL := -n auto --dist worksteal
 OVERWRITTEN := MALLOC_PERTURB_=165 PYTHONMALLOC=malloc
 CHECKED := LD_PRELOAD=libc_malloc_debug.so.0 MALLOC_CHECK_=3 PYTHONMALLOC=malloc
-PACKAGES := lpsmap_core lpsmap_decode lpsmap_dynamic lpsmap_face lpsmap_factors_logic lpsmap_factors_struct lpsmap_search lpsmap_torch
+PACKAGES := lpsmap_core lpsmap_decode lpsmap_dynamic lpsmap_face lpsmap_factors_logic lpsmap_factors_struct lpsmap_jit lpsmap_search lpsmap_torch
 
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export PIP_NO_INPUT := 1
@@ -69,7 +69,7 @@ test-oldest:  ## Run the quick tests of core and packs with the oldest supported
 		--editable './lpsmap_core[new-plugin,plot]' \
 		$(patsubst %,--editable ./%,$(filter-out lpsmap_core,$(PACKAGES))) \
 		--requirement requirements-dev.txt
-	$(VENV)-oldest/bin/python -m pytest -m "not slow" $(PARALLEL) tests/core tests/decode tests/dynamic tests/logic tests/struct
+	$(VENV)-oldest/bin/python -m pytest -m "not slow" $(PARALLEL) tests/core tests/decode tests/dynamic tests/jit tests/logic tests/struct
 
 # A compiled kernel is invisible to the tracer, so its lines count through a run of the same source
 # undecorated: of the tests of the packages that the figure is about.
@@ -77,7 +77,7 @@ coverage: $(STAMP) | $(COMPILED)  ## Run the quick tests with and without compil
 	COVERAGE_FILE=.coverage.compiled $(BIN)/python -m pytest -m "not slow" $(PARALLEL) --cov --cov-report=
 	COVERAGE_FILE=.coverage.plain LPSMAP_DISABLE_JIT=1 \
 		$(BIN)/python -m pytest -m "not slow and not compiled" $(PARALLEL) --cov --cov-report= \
-		tests/core tests/decode tests/dynamic tests/logic tests/test_peers_defects.py
+		tests/core tests/decode tests/dynamic tests/jit tests/logic tests/test_peers_defects.py
 	$(BIN)/python -m coverage combine --keep .coverage.compiled .coverage.plain
 	$(BIN)/python -m coverage report --show-missing --skip-covered --fail-under=95
 

@@ -32,10 +32,10 @@ from lpsmap import (
     Variables,
 )
 from lpsmap_core import Scores, Structures
-from lpsmap_core.kernels.arrays import IntArray
 from lpsmap_core.layout.layout import Bucket, build_layout
 from lpsmap_dynamic import DynamicProgram
 from lpsmap_dynamic.max_plus import best_derivations
+from lpsmap_jit.arrays import IntArray
 
 BATCH, LEAST_SECONDS = 4, 0.2
 

@@ -10,7 +10,7 @@ import matplotlib as mpl
 from sphinx.util.inspect import TypeAliasForwardRef
 
 import lpsmap
-from lpsmap_core.kernels.cache import CompilationNotice
+from lpsmap_jit.cache import CompilationNotice
 
 sys.path.insert(0, str(Path(__file__).parent / "_ext"))
 

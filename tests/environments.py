@@ -15,6 +15,7 @@ __all__ += ["borrow_torch", "build", "install", "lend_torch", "run", "venv"]
 ROOT = Path(__file__).resolve().parent.parent
 
 WHEELS = {
+    "lpsmap_jit": "lpsmap_jit",
     "lpsmap_core": "lpsmap_core",
     "lpsmap_dynamic": "lpsmap_dynamic",
     "lpsmap_decode": "lpsmap_decode",
@@ -29,6 +30,7 @@ WHEELS = {
 ALONE = {
     folder: ROOT / "tests" / tests / "alone"
     for folder, tests in {
+        "lpsmap_jit": "jit",
         "lpsmap_core": "core",
         "lpsmap_dynamic": "dynamic",
         "lpsmap_decode": "decode",

@@ -235,7 +235,13 @@ def test_constants_say_what_they_mean(monkeypatch: pytest.MonkeyPatch) -> None:
     """The page of tolerances is made of them."""
     monkeypatch.syspath_prepend(str(DOCS / "_ext"))
     constants = importlib.import_module("constants").constants
-    packages = ["lpsmap_core", "lpsmap_decode", "lpsmap_dynamic", "lpsmap_factors_logic"]
+    packages = [
+        "lpsmap_core",
+        "lpsmap_jit",
+        "lpsmap_decode",
+        "lpsmap_dynamic",
+        "lpsmap_factors_logic",
+    ]
     packages += ["lpsmap_factors_struct", "lpsmap_search"]
     found = [constant for package in packages for constant in constants(package)]
     assert not [c for c in found if not c.meaning and c.name != "EPSILON"]

@@ -23,6 +23,7 @@ MODULES = [
     "lpsmap_core.plot",
     "lpsmap_core.testing",
     "lpsmap_dynamic",
+    "lpsmap_jit",
     "lpsmap_decode",
     "lpsmap_factors_logic",
     "lpsmap_factors_struct",

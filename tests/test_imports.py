@@ -16,6 +16,7 @@ from environments import ROOT, WHEELS
 OURS = {
     "lpsmap",
     "lpsmap_core",
+    "lpsmap_jit",
     "lpsmap_dynamic",
     "lpsmap_decode",
     "lpsmap_factors_logic",
@@ -26,7 +27,8 @@ OURS = {
 }
 
 ALLOWED = {
-    "lpsmap_core/src/lpsmap_core": {"lpsmap_core"},
+    "lpsmap_core/src/lpsmap_core": {"lpsmap_core", "lpsmap_jit"},
+    "lpsmap_jit/src/lpsmap_jit": {"lpsmap_jit"},
     "lpsmap_decode/src/lpsmap_decode": {"lpsmap_decode", "lpsmap_core"},
     "lpsmap_dynamic/src/lpsmap_dynamic": {"lpsmap_dynamic", "lpsmap_core"},
     "lpsmap_face/src/lpsmap": {"lpsmap", "lpsmap_core", "lpsmap_decode"},

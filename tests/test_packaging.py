@@ -92,7 +92,12 @@ def test_lower_bounds_are_those_that_are_tested() -> None:
 @pytest.mark.slow
 def test_core_alone_brings_little_and_its_command_says_so(distributions: Path, empty: Path) -> None:
     install(empty, distributions, "lpsmap-core")
-    assert installed_in(empty) == {"lpsmap_core", *CORES_DEPENDENCIES, *BROUGHT_BY_NUMBA}
+    assert installed_in(empty) == {
+        "lpsmap_core",
+        "lpsmap_jit",
+        *CORES_DEPENDENCIES,
+        *BROUGHT_BY_NUMBA,
+    }
     ended = subprocess.run([empty.parent / "lpsmap", "factors"], capture_output=True, text=True)
     assert (ended.returncode, ended.stdout, ended.stderr) == (1, "", WITHOUT_CLICK)
     install(empty, distributions, "lpsmap-core[cli]")
@@ -140,7 +145,7 @@ def test_one_name_brings_what_most_people_need(distributions: Path, empty: Path)
     install(empty, distributions, next(distributions.glob("lpsmap-*.whl")))
     ours = {name for name in installed_in(empty) if name.startswith("lpsmap")}
     packs = {"lpsmap_dynamic", "lpsmap_factors_logic", "lpsmap_factors_struct"}
-    assert ours == {"lpsmap", "lpsmap_core", *packs}
+    assert ours == {"lpsmap", "lpsmap_core", "lpsmap_jit", *packs}
     run(empty, "-W", "error", "-c", "from lpsmap import DepTree, FactorGraph, PFactorGraph, Xor")
     assert "DepTree" in run(empty.parent / "lpsmap", "factors")
     parts = {"TorchFactorGraph": "lpsmap-torch", "DMVTree": "lpsmap-search"}
@@ -162,7 +167,7 @@ def test_files_are_solved_by_their_pack_and_core_alone(
     assert "pip install lpsmap-decode" in ended.stderr
     install(empty, distributions, "lpsmap-decode")
     ours = {name for name in installed_in(empty) if name.startswith("lpsmap")}
-    assert ours == {"lpsmap_core", "lpsmap_decode"}
+    assert ours == {"lpsmap_core", "lpsmap_jit", "lpsmap_decode"}
     assert '"u": [1.0, 0.0]' in run(*command)
     solved = "from lpsmap_decode import solve_many\nprint(*(o.ok for o in solve_many(['{}'])))"
     assert run(empty, "-W", "error", "-c", solved.format(model)).strip() == "True"
@@ -187,7 +192,7 @@ def test_packs_are_found_alone_and_together_without_torch(
         run(empty, "-W", "error", "-c", f"from {name} import {factor}")
         assert factor in run(empty.parent / "lpsmap", "factors")
     installed = installed_in(empty)
-    ours = {"lpsmap_core", *factors}
+    ours = {"lpsmap_core", "lpsmap_jit", *factors}
     if "lpsmap_factors_struct" in factors:
         ours.add("lpsmap_dynamic")
     assert {name for name in installed if name.startswith("lpsmap")} == ours

@@ -23,10 +23,10 @@ import lpsmap_core
 from lpsmap import Budget, Factor, FactorGraph, Pair, Xor
 from lpsmap_core import ConvergenceWarning
 from lpsmap_core.api import Answer, MapSolver, SolverLimits
-from lpsmap_core.kernels.deadlines import Deadline, compiling
-from lpsmap_core.kernels.interrupts import Watch, interrupted, out_of_time, thread_record
 from lpsmap_core.plugins.registry import registered
 from lpsmap_decode import solve_many
+from lpsmap_jit.deadlines import Deadline, compiling
+from lpsmap_jit.interrupts import Watch, interrupted, out_of_time, thread_record
 
 FloatArray = npt.NDArray[np.float64]
 

@@ -14,7 +14,6 @@ from click.testing import CliRunner
 from lpsmap import AtMostOne, Dense, FactorGraph, Pair, Potts, Xor
 from lpsmap_core import ConvergenceWarning
 from lpsmap_core.command import cli
-from lpsmap_core.kernels.interrupts import Watch, interrupted
 from lpsmap_core.layout.layout import build_layout
 from lpsmap_core.plugins.formats import NamedGraph
 from lpsmap_core.plugins.json_format import JsonFormat
@@ -22,6 +21,7 @@ from lpsmap_decode.command.solve_file import UNSOLVED
 from lpsmap_decode.networks.cycles import triplets_of
 from lpsmap_decode.networks.elimination import elimination_order
 from lpsmap_decode.networks.network import Network, joined, networks_of
+from lpsmap_jit.interrupts import Watch, interrupted
 
 
 def grid(n: int, seed: int = 0) -> FactorGraph:

@@ -10,12 +10,12 @@ import pytest
 from environments import ROOT
 from lpsmap_core import Factor, FactorGraph, kernel
 from lpsmap_core.api import ActiveSets, LocalSolver, SolverDescription
-from lpsmap_core.kernels.compile import COMPILED
 from lpsmap_core.local.solvers import choose_solver, every_solver, own_solver
 from lpsmap_core.testing import ConformanceError, checks_of
 from lpsmap_core.testing.buckets import bucket_of
 from lpsmap_core.testing.solutions import check_override_is_generic
 from lpsmap_factors_logic import Xor
+from lpsmap_jit.compile import COMPILED
 from pages import execute
 
 PAGE = execute(ROOT / "docs" / "how-to" / "local-solvers.md")  # the kit checks its types there

@@ -20,12 +20,12 @@ from lpsmap_core import Factor, FactorGraph
 from lpsmap_core.api import ActiveSets
 from lpsmap_core.command.cli import main
 from lpsmap_core.command.explain import FILE
-from lpsmap_core.kernels.compile import COMPILED
-from lpsmap_core.kernels.late import compile_all
 from lpsmap_core.layout import layout_cache
 from lpsmap_core.layout.layout import build_layout
 from lpsmap_core.local.solvers import choose_solver, local_solver
 from lpsmap_core.solution.never_bind import never_binding
+from lpsmap_jit.compile import COMPILED
+from lpsmap_jit.lazy_kernels import compile_all
 from pages import execute
 
 KERNEL = "compiled" if COMPILED else "Python"

@@ -15,7 +15,7 @@ from lpsmap_core.engine.polish import OUTSIDE, Tools, _find_mu, _find_settled, m
 from lpsmap_core.engine.problem import LoopProblem
 from lpsmap_core.engine.selection import keep_chosen, select_components
 from lpsmap_core.engine.state import PartState
-from lpsmap_core.kernels.records import Field, kinds_of
+from lpsmap_jit.fields import Field, kinds_of
 from stress import checked
 
 N_COMPONENTS = 3

@@ -11,12 +11,13 @@ import pytest
 from environments import ROOT
 from lpsmap import FactorGraph
 from lpsmap_core import Factor, kernel, leaf
-from lpsmap_core.kernels.by_address import by_value, record_at
-from lpsmap_core.kernels.compile import COMPILED
-from lpsmap_core.kernels.memory import hold, record_in
-from lpsmap_core.kernels.native import address_of
-from lpsmap_core.kernels.records import KERNELS, Factors, kinds_of
+from lpsmap_core.kernels.entries import address_of
+from lpsmap_core.kernels.records import KERNELS, Factors
 from lpsmap_core.layout.layout import Bucket, build_layout
+from lpsmap_jit.by_address import by_value, record_at
+from lpsmap_jit.compile import COMPILED
+from lpsmap_jit.fields import kinds_of
+from lpsmap_jit.memory import hold, record_in
 
 PAGE = (ROOT / "docs" / "how-to" / "kernels.md").read_text(encoding="utf-8")
 RECORDS = sorted({record for records in KERNELS.values() for record in records}, key=str)

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from lpsmap_core.engine.threads import SMALLEST_SHARE, SMALLEST_WORK, cut, in_shares
-from lpsmap_core.kernels.arrays import IntArray
+from lpsmap_jit.arrays import IntArray
 
 
 @pytest.mark.parametrize("threads", [1, 2, 5])

@@ -15,10 +15,10 @@ import pytest
 from lpsmap_core import ConvergenceWarning, Factor, FactorGraph
 from lpsmap_core.engine.compiled import InterpretedPart, SolvedPart
 from lpsmap_core.engine.status import Status
-from lpsmap_core.kernels import tiers
-from lpsmap_core.kernels.tiers import interpreted, interprets, unless_slow
 from lpsmap_core.plugins.registry import installed
 from lpsmap_core.testing.graphs import declared_again
+from lpsmap_jit import tiers
+from lpsmap_jit.tiers import interpreted, interprets, unless_slow
 from sound_types import OneOf
 
 pytestmark = [

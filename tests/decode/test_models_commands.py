@@ -316,7 +316,7 @@ main()
 
 LONG_RELAXATION = """
 import sys, time
-from lpsmap_core.kernels.interrupts import interrupted
+from lpsmap_jit.interrupts import interrupted
 from lpsmap_decode.messages.engine import MessageEngine
 solve = MessageEngine.solve
 def wait_and_solve(*arguments):

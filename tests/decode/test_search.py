@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 
 from lpsmap_core import SearchProgress
-from lpsmap_core.kernels.deadlines import Deadline
 from lpsmap_decode.search import (
     CutShort,
     Look,
@@ -19,6 +18,7 @@ from lpsmap_decode.search import (
     SearchResult,
     Space,
 )
+from lpsmap_jit.deadlines import Deadline
 
 Interval = tuple[float, float]
 

@@ -11,11 +11,11 @@ import numpy as np
 import pytest
 
 from lpsmap_core import Beliefs, FactorGraph, Scores
-from lpsmap_core.kernels.interrupts import Watch
 from lpsmap_dynamic import DynamicProgram, HypergraphBuilder, Row, dynamic_program
 from lpsmap_dynamic.inside_outside import beliefs_of
 from lpsmap_dynamic.k_best import k_best_of
 from lpsmap_dynamic.max_plus import best_derivations
+from lpsmap_jit.interrupts import Watch
 
 
 class Listed(DynamicProgram):

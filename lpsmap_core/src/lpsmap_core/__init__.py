@@ -7,10 +7,6 @@ from lpsmap_core.engine.protocol import Engine, SolvedGraph
 from lpsmap_core.engine.status import Status
 from lpsmap_core.engine.warm_start import WarmStartCache
 from lpsmap_core.graph import FactorGraph
-from lpsmap_core.kernels.compile import CompilationNotice, kernel, leaf
-from lpsmap_core.kernels.ctrl_c import ended_by_ctrl_c
-from lpsmap_core.kernels.deadlines import Deadline
-from lpsmap_core.kernels.interrupts import interrupted
 from lpsmap_core.kernels.records import (
     FREE,
     LOWER,
@@ -38,6 +34,10 @@ from lpsmap_core.solution.gibbs import GibbsDistributions
 from lpsmap_core.solution.plan import Plan
 from lpsmap_core.solution.report import ConvergenceWarning
 from lpsmap_core.solution.solution import Solution
+from lpsmap_jit.compile import CompilationNotice, kernel, leaf
+from lpsmap_jit.ctrl_c import ended_by_ctrl_c
+from lpsmap_jit.deadlines import Deadline
+from lpsmap_jit.interrupts import interrupted
 
 __version__ = "0.1.0"
 

@@ -21,20 +21,7 @@ from lpsmap_core.engine.simplex import (
     vertex_bound,
 )
 from lpsmap_core.engine.step_size import first_step_sizes
-from lpsmap_core.kernels.arrays import BoolArray, ByteArray, FloatArray, IndexArray, IntArray
-from lpsmap_core.kernels.by_address import by_address
-from lpsmap_core.kernels.callers import stacklevel
-from lpsmap_core.kernels.compile import COMPILED, general_position, interpreted_by, summing_leaf
-from lpsmap_core.kernels.ctrl_c import raised_by_ctrl_c
-from lpsmap_core.kernels.interrupts import (
-    Watch,
-    interruptible,
-    out_of_time,
-    raise_interrupt,
-    stopped,
-)
-from lpsmap_core.kernels.native import floats as floats_at_address
-from lpsmap_core.kernels.native import reader_of
+from lpsmap_core.kernels.entries import reader_of
 from lpsmap_core.layout.copies import copies_of
 from lpsmap_core.layout.layout import Bucket, Layout, Part, build_layout
 from lpsmap_core.layout.ragged import offsets_of, ranges
@@ -119,6 +106,19 @@ from lpsmap_core.solution.scored import (
     scored_assignment,
 )
 from lpsmap_core.solution.tables import text_table
+from lpsmap_jit.arrays import BoolArray, ByteArray, FloatArray, IndexArray, IntArray
+from lpsmap_jit.by_address import by_address
+from lpsmap_jit.callers import stacklevel
+from lpsmap_jit.compile import COMPILED, general_position, interpreted_by, summing_leaf
+from lpsmap_jit.ctrl_c import raised_by_ctrl_c
+from lpsmap_jit.interrupts import (
+    Watch,
+    interruptible,
+    out_of_time,
+    raise_interrupt,
+    stopped,
+)
+from lpsmap_jit.native import floats as floats_at_address
 
 # Arrays: the types that annotations of kernels and factors name.
 __all__ = ["BoolArray", "ByteArray", "FloatArray", "IndexArray", "IntArray"]

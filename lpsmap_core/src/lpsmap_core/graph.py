@@ -11,10 +11,6 @@ import numpy.typing as npt
 from lpsmap_core.engine.choice import AUTO, choose_engine, run_with
 from lpsmap_core.engine.options import Options, checked_options, threads_or_default
 from lpsmap_core.engine.warm_start import CachedStart
-from lpsmap_core.kernels.arrays import FloatArray
-from lpsmap_core.kernels.ctrl_c import ended_by_ctrl_c
-from lpsmap_core.kernels.deadlines import Deadline
-from lpsmap_core.kernels.interrupts import Watch
 from lpsmap_core.layout.layout import Layout, build_layout
 from lpsmap_core.model.declared import DeclaredGraph
 from lpsmap_core.model.evidence import Conditioned
@@ -37,6 +33,10 @@ from lpsmap_core.solution.plan import Plan, make_plan
 from lpsmap_core.solution.report import log, report, report_unproved
 from lpsmap_core.solution.solution import Solution, checked_start
 from lpsmap_core.solution.solve import best_assignment, scored_graph, solve
+from lpsmap_jit.arrays import FloatArray
+from lpsmap_jit.ctrl_c import ended_by_ctrl_c
+from lpsmap_jit.deadlines import Deadline
+from lpsmap_jit.interrupts import Watch
 
 __all__ = ["FactorGraph"]
 

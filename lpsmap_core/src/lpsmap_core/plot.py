@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from lpsmap_core.kernels.arrays import FloatArray
 from lpsmap_core.solution.distribution import Distribution, Structure
 from lpsmap_core.solution.solution import Solution
+from lpsmap_jit.arrays import FloatArray
 
 try:
     import matplotlib.pyplot as plt

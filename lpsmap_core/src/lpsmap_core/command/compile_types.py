@@ -22,16 +22,16 @@ import numpy as np
 
 from lpsmap_core.engine.threads import default_threads
 from lpsmap_core.graph import FactorGraph
-from lpsmap_core.kernels.arrays import FloatArray
-from lpsmap_core.kernels.compile import COMPILED
-from lpsmap_core.kernels.late import compile_all
 from lpsmap_core.kernels.records import Scores
-from lpsmap_core.kernels.tiers import PATIENCE
 from lpsmap_core.model.factor import Factor
 from lpsmap_core.plugins.registry import installed
 from lpsmap_core.solution.tables import text_table
 from lpsmap_core.testing.gibbs import has_sums
 from lpsmap_core.testing.graphs import declared_again
+from lpsmap_jit.arrays import FloatArray
+from lpsmap_jit.compile import COMPILED
+from lpsmap_jit.lazy_kernels import compile_all
+from lpsmap_jit.tiers import PATIENCE
 
 __all__ = ["compile_types"]
 
@@ -161,7 +161,7 @@ def _differentiate(graph: FactorGraph) -> None:
 
 def main(name: str) -> None:
     """Compile what a type needs; print how many functions that were."""
-    from lpsmap_core.kernels.numba_names import install_recorder  # noqa: PLC0415
+    from lpsmap_jit.numba_names import install_recorder  # noqa: PLC0415
 
     with install_recorder("numba:compile") as recorder:
         for factor in _examples(name):

@@ -10,9 +10,9 @@ import warnings
 from pathlib import Path
 
 import lpsmap_core
-from lpsmap_core.kernels.callers import stacklevel
 from lpsmap_core.plugins.hookspecs import API_VERSION
 from lpsmap_core.plugins.registry import installed
+from lpsmap_jit.callers import stacklevel
 
 __all__ = ["write"]
 

@@ -32,12 +32,12 @@ from lpsmap_core.engine.threads import in_shares
 from lpsmap_core.engine.units import (
     PLACES,
 )
-from lpsmap_core.kernels.arrays import BoolArray, FloatArray, IntArray
-from lpsmap_core.kernels.interrupts import out_of_time
-from lpsmap_core.kernels.late import raise_late
-from lpsmap_core.kernels.memory import Memory
 from lpsmap_core.layout.layout import Part
 from lpsmap_core.local.active.limits import A_FEW, AS_NEEDED
+from lpsmap_jit.arrays import BoolArray, FloatArray, IntArray
+from lpsmap_jit.interrupts import out_of_time
+from lpsmap_jit.lazy_kernels import raise_late
+from lpsmap_jit.memory import Memory
 
 __all__ = ["advance_components", "run_loop", "solve_part"]
 

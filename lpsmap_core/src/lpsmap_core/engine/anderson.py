@@ -19,8 +19,8 @@ from typing import NamedTuple
 import numpy as np
 
 from lpsmap_core.engine.problem import ONE, LoopProblem
-from lpsmap_core.kernels.arrays import FloatArray, FloatTable, IntArray
-from lpsmap_core.kernels.compile import kernel, leaf, summing_leaf
+from lpsmap_jit.arrays import FloatArray, FloatTable, IntArray
+from lpsmap_jit.compile import kernel, leaf, summing_leaf
 
 __all__ = [
     "History",

@@ -38,13 +38,13 @@ from lpsmap_core.engine.protocol import WarmStart
 from lpsmap_core.engine.scores import set_scores
 from lpsmap_core.engine.state import PartState, initial_state
 from lpsmap_core.engine.step_size import first_step_sizes
-from lpsmap_core.kernels.arrays import BoolArray, FloatArray
-from lpsmap_core.kernels.interrupts import out_of_time
 from lpsmap_core.layout.layout import Part
 from lpsmap_core.local.active.limits import AS_NEEDED
 from lpsmap_core.local.forced import ORACLE
 from lpsmap_core.local.oracles import HELD, best_structures
 from lpsmap_core.local.solvers import local_solver
+from lpsmap_jit.arrays import BoolArray, FloatArray
+from lpsmap_jit.interrupts import out_of_time
 
 __all__ = ["solve_on_any_scale"]
 

@@ -25,12 +25,12 @@ from lpsmap_core.engine.admm import solve_part
 from lpsmap_core.engine.options import Options
 from lpsmap_core.engine.protocol import WarmStart
 from lpsmap_core.engine.state import EXACT, PartState, sums
-from lpsmap_core.kernels.arrays import BoolArray, FloatArray
-from lpsmap_core.kernels.interrupts import interruptible
 from lpsmap_core.layout.layout import Bucket
 from lpsmap_core.local.active.limits import AS_NEEDED
 from lpsmap_core.local.oracles import best_structures, with_finite_scores
 from lpsmap_core.local.solvers import local_solver
+from lpsmap_jit.arrays import BoolArray, FloatArray
+from lpsmap_jit.interrupts import interruptible
 
 __all__ = ["Optimality", "check_optimality", "error_bounds"]
 

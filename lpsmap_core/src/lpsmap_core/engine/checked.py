@@ -6,8 +6,8 @@ import numpy as np
 
 from lpsmap_core.engine.protocol import Engine, SolvedGraph
 from lpsmap_core.engine.status import Status
-from lpsmap_core.kernels.arrays import BoolArray
 from lpsmap_core.layout.layout import Part
+from lpsmap_jit.arrays import BoolArray
 
 __all__ = ["check_solved"]
 

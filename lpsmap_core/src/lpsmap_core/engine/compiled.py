@@ -20,14 +20,14 @@ from lpsmap_core.engine.options import Options
 from lpsmap_core.engine.protocol import Engine, SolvedGraph, WarmStart
 from lpsmap_core.engine.state import PartState
 from lpsmap_core.engine.status import Status
-from lpsmap_core.kernels.arrays import BoolArray, FloatArray, IntArray
-from lpsmap_core.kernels.interrupts import interruptible, out_of_time
-from lpsmap_core.kernels.tiers import give_up, interpreted, interprets, unless_slow
 from lpsmap_core.layout.layout import Part
 from lpsmap_core.layout.ragged import ranges
 from lpsmap_core.local.active.limits import AS_NEEDED
 from lpsmap_core.local.solvers import local_solver
 from lpsmap_core.local.vertices import Vertices, join_vertices
+from lpsmap_jit.arrays import BoolArray, FloatArray, IntArray
+from lpsmap_jit.interrupts import interruptible, out_of_time
+from lpsmap_jit.tiers import give_up, interpreted, interprets, unless_slow
 
 __all__ = ["CompiledEngine", "SolvedPart", "run_in_tiers"]
 

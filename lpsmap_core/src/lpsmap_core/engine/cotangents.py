@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from lpsmap_core.kernels.arrays import FloatArray
-from lpsmap_core.kernels.compile import interpreted_by, leaf
+from lpsmap_jit.arrays import FloatArray
+from lpsmap_jit.compile import interpreted_by, leaf
 
 __all__ = ["LEAST", "MOST", "are_ordinary", "are_ordinary_in_one_pass"]
 

@@ -24,13 +24,13 @@ from lpsmap_core.engine.selection import (
     scatter_to_links,
     subtract_gathered,
 )
-from lpsmap_core.kernels.arrays import BoolArray, FloatArray, IntArray
-from lpsmap_core.kernels.by_address import record_at
-from lpsmap_core.kernels.compile import general_position, leaf
-from lpsmap_core.kernels.interrupts import interrupted
-from lpsmap_core.kernels.memory import Blueprint, Memory
 from lpsmap_core.layout.arrangement import Links
 from lpsmap_core.layout.layout import Part
+from lpsmap_jit.arrays import BoolArray, FloatArray, IntArray
+from lpsmap_jit.by_address import record_at
+from lpsmap_jit.compile import general_position, leaf
+from lpsmap_jit.interrupts import interrupted
+from lpsmap_jit.memory import Blueprint, Memory
 
 __all__ = [
     "Work",

@@ -23,10 +23,10 @@ import numpy as np
 
 from lpsmap_core.engine.problem import ONE, LoopProblem
 from lpsmap_core.engine.selection import Selection
-from lpsmap_core.kernels.arrays import BoolArray, FloatArray, FloatTable, IntArray
-from lpsmap_core.kernels.compile import kernel, leaf
 from lpsmap_core.layout.arrangement import Links
 from lpsmap_core.layout.counts import Counts
+from lpsmap_jit.arrays import BoolArray, FloatArray, FloatTable, IntArray
+from lpsmap_jit.compile import kernel, leaf
 
 __all__ = ["seeks_multipliers", "start_from_multipliers", "write_start"]
 

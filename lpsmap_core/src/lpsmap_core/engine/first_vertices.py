@@ -13,7 +13,7 @@ from lpsmap_core.engine.first_duals import write_start
 from lpsmap_core.engine.problem import LoopProblem
 from lpsmap_core.engine.selection import Selection
 from lpsmap_core.engine.simplex import FOUND, CountProgram, best_vertex
-from lpsmap_core.kernels.compile import kernel, leaf
+from lpsmap_jit.compile import kernel, leaf
 
 __all__ = ["start_from_vertices"]
 

@@ -13,13 +13,13 @@ import numpy as np
 
 from lpsmap_core.engine.soundness import refuse_unsound_solutions
 from lpsmap_core.engine.state import PartState, sums
-from lpsmap_core.kernels.arrays import BoolArray, FloatArray, IntArray
-from lpsmap_core.kernels.interrupts import out_of_time
 from lpsmap_core.layout.layout import Bucket
 from lpsmap_core.layout.ragged import ranges
 from lpsmap_core.local.active.limits import AS_NEEDED
 from lpsmap_core.local.oracles import best_structures, with_finite_scores
 from lpsmap_core.local.solvers import local_solver
+from lpsmap_jit.arrays import BoolArray, FloatArray, IntArray
+from lpsmap_jit.interrupts import out_of_time
 
 __all__ = ["FIRST_TEST", "InfeasibilityTest", "factor_of_links", "find_violations", "holders"]
 

@@ -14,11 +14,11 @@ from lpsmap_core.engine.options import Options
 from lpsmap_core.engine.protocol import WarmStart
 from lpsmap_core.engine.scores import set_scores
 from lpsmap_core.engine.state import PartState, initial_state, sums
-from lpsmap_core.kernels.arrays import BoolArray, FloatArray
-from lpsmap_core.kernels.interrupts import out_of_time
 from lpsmap_core.layout.layout import Part
 from lpsmap_core.local.active.limits import AS_NEEDED
 from lpsmap_core.local.oracles import HELD, best_structures, with_finite_scores
+from lpsmap_jit.arrays import BoolArray, FloatArray
+from lpsmap_jit.interrupts import out_of_time
 
 __all__ = ["linear_bounds", "solve_linear"]
 

@@ -47,11 +47,11 @@ from lpsmap_core.engine.units import (
     polish_later,
     start_later,
 )
-from lpsmap_core.kernels.arrays import BoolArray, FloatArray, IntArray
-from lpsmap_core.kernels.compile import kernel, leaf
-from lpsmap_core.kernels.interrupts import interrupted, stopped
-from lpsmap_core.kernels.native import borrowed
 from lpsmap_core.layout.arrangement import Links
+from lpsmap_jit.arrays import BoolArray, FloatArray, IntArray
+from lpsmap_jit.compile import kernel, leaf
+from lpsmap_jit.interrupts import interrupted, stopped
+from lpsmap_jit.native import borrowed
 
 __all__ = ["Limits", "loop"]
 

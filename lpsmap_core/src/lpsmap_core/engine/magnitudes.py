@@ -12,11 +12,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-from lpsmap_core.kernels.arrays import BoolArray, FloatArray, IntArray
-from lpsmap_core.kernels.compile import leaf
 from lpsmap_core.layout.arrangement import Blocks
 from lpsmap_core.layout.layout import Part
 from lpsmap_core.model.unused import largest_magnitude
+from lpsmap_jit.arrays import BoolArray, FloatArray, IntArray
+from lpsmap_jit.compile import leaf
 
 __all__ = ["LARGEST", "PENALTIES", "RATIO", "Ladder", "Split", "any_large", "largest_magnitudes"]
 

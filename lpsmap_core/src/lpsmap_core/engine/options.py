@@ -13,8 +13,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from lpsmap_core.engine.threads import default_threads
-from lpsmap_core.kernels.deadlines import Deadline
 from lpsmap_core.model.inputs import checked_count, checked_flag, checked_number
+from lpsmap_jit.deadlines import Deadline
 
 __all__ = ["Options", "checked_options", "threads_or_default"]
 

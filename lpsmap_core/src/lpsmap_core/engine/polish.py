@@ -41,11 +41,11 @@ from lpsmap_core.engine.selection import (
     scatter_to_links,
 )
 from lpsmap_core.engine.state import PartState
-from lpsmap_core.kernels.arrays import BoolArray, FloatArray, FloatTable, IntArray
-from lpsmap_core.kernels.by_address import record_at
-from lpsmap_core.kernels.compile import kernel, leaf
-from lpsmap_core.kernels.memory import Blueprint, Memory
 from lpsmap_core.layout.arrangement import Links
+from lpsmap_jit.arrays import BoolArray, FloatArray, FloatTable, IntArray
+from lpsmap_jit.by_address import record_at
+from lpsmap_jit.compile import kernel, leaf
+from lpsmap_jit.memory import Blueprint, Memory
 
 __all__ = [
     "EARLY",

@@ -7,12 +7,12 @@ from typing import NamedTuple
 
 import numpy as np
 
-from lpsmap_core.kernels.arrays import BoolArray, ByteArray, FloatArray, IntArray
-from lpsmap_core.kernels.by_address import record_at
-from lpsmap_core.kernels.memory import Blueprint, Memory, Unset
 from lpsmap_core.layout.arrangement import Blocks, Links
 from lpsmap_core.layout.counts import Counts
 from lpsmap_core.layout.layout import Part
+from lpsmap_jit.arrays import BoolArray, ByteArray, FloatArray, IntArray
+from lpsmap_jit.by_address import record_at
+from lpsmap_jit.memory import Blueprint, Memory, Unset
 
 __all__ = ["ONE", "Extras", "Iterate", "LoopProblem", "Progress", "new_problem", "problem_at"]
 

@@ -17,9 +17,9 @@ import numpy.typing as npt
 from lpsmap_core.engine.cotangents import are_ordinary
 from lpsmap_core.engine.options import Options
 from lpsmap_core.engine.status import OK
-from lpsmap_core.kernels.arrays import BoolArray, FloatArray, IntArray
 from lpsmap_core.layout.layout import Part
 from lpsmap_core.local.vertices import Vertices
+from lpsmap_jit.arrays import BoolArray, FloatArray, IntArray
 
 __all__ = ["Engine", "SolvedGraph", "WarmStart"]
 

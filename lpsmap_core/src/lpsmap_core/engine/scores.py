@@ -9,10 +9,10 @@ import numpy as np
 from lpsmap_core.engine.options import Options
 from lpsmap_core.engine.problem import LoopProblem, problem_at
 from lpsmap_core.engine.step_size import first_step_size
-from lpsmap_core.kernels.arrays import BoolArray, ByteArray, FloatArray
-from lpsmap_core.kernels.compile import leaf
 from lpsmap_core.local.forced import FORBIDDEN
 from lpsmap_core.model.unused import MAGNITUDE, largest_magnitude
+from lpsmap_jit.arrays import BoolArray, ByteArray, FloatArray
+from lpsmap_jit.compile import leaf
 
 __all__ = ["EVERYWHERE", "RESIDUAL_ROUNDING", "set_scores"]
 

@@ -8,10 +8,10 @@ import numpy as np
 import numpy.typing as npt
 
 from lpsmap_core.engine.problem import ONE, LoopProblem
-from lpsmap_core.kernels.arrays import BoolArray, FloatArray, IntArray
-from lpsmap_core.kernels.compile import kernel, leaf
 from lpsmap_core.layout.arrangement import Blocks, Links
 from lpsmap_core.local.solvers import mark_unsolved, multiply_rows, solve_rows
+from lpsmap_jit.arrays import BoolArray, FloatArray, IntArray
+from lpsmap_jit.compile import kernel, leaf
 
 __all__ = [
     "Selection",

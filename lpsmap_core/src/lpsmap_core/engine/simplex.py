@@ -19,10 +19,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from lpsmap_core.kernels.arrays import BoolArray, FloatArray, FloatTable, IntArray
-from lpsmap_core.kernels.by_address import by_address
-from lpsmap_core.kernels.compile import kernel, leaf
-from lpsmap_core.kernels.interrupts import interrupted
+from lpsmap_jit.arrays import BoolArray, FloatArray, FloatTable, IntArray
+from lpsmap_jit.by_address import by_address
+from lpsmap_jit.compile import kernel, leaf
+from lpsmap_jit.interrupts import interrupted
 
 __all__ = ["FOUND", "GIVEN_UP", "NOTHING_FITS", "CountProgram", "best_vertex", "fits"]
 __all__ += ["vertex_bound"]

@@ -14,10 +14,10 @@ from lpsmap_core.engine.magnitudes import LARGEST
 from lpsmap_core.engine.problem import problem_at
 from lpsmap_core.engine.scores import RESIDUAL_ROUNDING
 from lpsmap_core.engine.state import PartState
-from lpsmap_core.kernels.arrays import FloatArray, IntArray
-from lpsmap_core.kernels.compile import leaf
 from lpsmap_core.local.active.limits import AS_NEEDED
 from lpsmap_core.local.protocol import LocalSolver
+from lpsmap_jit.arrays import FloatArray, IntArray
+from lpsmap_jit.compile import leaf
 
 __all__ = ["refuse_unsound_solutions"]
 

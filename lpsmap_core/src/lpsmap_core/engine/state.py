@@ -11,12 +11,12 @@ from lpsmap_core.engine.options import Options
 from lpsmap_core.engine.problem import LoopProblem, new_problem, problem_at
 from lpsmap_core.engine.protocol import WarmStart
 from lpsmap_core.engine.scores import EVERYWHERE, RESIDUAL_ROUNDING, set_scores
-from lpsmap_core.kernels.arrays import BoolArray, ByteArray, FloatArray, IntArray
-from lpsmap_core.kernels.compile import leaf
-from lpsmap_core.kernels.memory import Memory
 from lpsmap_core.layout.layout import Bucket, Part
 from lpsmap_core.local.protocol import LocalSolver
 from lpsmap_core.local.solvers import local_solver, make_solver_table
+from lpsmap_jit.arrays import BoolArray, ByteArray, FloatArray, IntArray
+from lpsmap_jit.compile import leaf
+from lpsmap_jit.memory import Memory
 
 __all__ = [
     "EXACT",

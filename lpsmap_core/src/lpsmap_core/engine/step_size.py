@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from lpsmap_core.engine.options import Options
-from lpsmap_core.kernels.arrays import BoolArray, FloatArray, IntArray
-from lpsmap_core.kernels.compile import leaf
+from lpsmap_jit.arrays import BoolArray, FloatArray, IntArray
+from lpsmap_jit.compile import leaf
 
 __all__ = [
     "BALANCE_PERIOD",

@@ -10,9 +10,9 @@ from typing import TypeVar
 
 import numpy as np
 
-from lpsmap_core.kernels.arrays import IntArray
-from lpsmap_core.kernels.interrupts import Watch, halt, raise_interrupt, thread_record
-from lpsmap_core.kernels.tiers import interprets
+from lpsmap_jit.arrays import IntArray
+from lpsmap_jit.interrupts import Watch, halt, raise_interrupt, thread_record
+from lpsmap_jit.tiers import interprets
 
 __all__ = ["SMALLEST_WORK", "cut", "default_threads", "in_shares"]
 

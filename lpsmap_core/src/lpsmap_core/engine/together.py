@@ -12,9 +12,9 @@ from lpsmap_core.engine.checked import check_solved
 from lpsmap_core.engine.compiled import CompiledEngine
 from lpsmap_core.engine.options import Options
 from lpsmap_core.engine.protocol import Engine, SolvedGraph, WarmStart
-from lpsmap_core.kernels.arrays import BoolArray, FloatArray, IntArray
 from lpsmap_core.layout.layout import Part
 from lpsmap_core.local.vertices import Vertices, join_vertices
+from lpsmap_jit.arrays import BoolArray, FloatArray, IntArray
 
 __all__ = ["Preference", "SharedEngine", "SolvedTogether"]
 

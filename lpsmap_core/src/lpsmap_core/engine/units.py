@@ -16,18 +16,18 @@ from lpsmap_core.engine.first_vertices import start_from_vertices
 from lpsmap_core.engine.polish import Polish, polish_settled
 from lpsmap_core.engine.problem import LoopProblem
 from lpsmap_core.engine.selection import Selection
-from lpsmap_core.kernels.arrays import IntArray
-from lpsmap_core.kernels.by_address import address_type_of, type_of
-from lpsmap_core.kernels.compile import COMPILED, interpreted_by, leaf
-from lpsmap_core.kernels.late import kernel_at, place_of
-from lpsmap_core.kernels.native import invoke
+from lpsmap_jit.arrays import IntArray
+from lpsmap_jit.by_address import address_type_of, type_of
+from lpsmap_jit.compile import COMPILED, interpreted_by, leaf
+from lpsmap_jit.lazy_kernels import kernel_at, place_of
+from lpsmap_jit.native import invoke
 
 __all__ = ["PLACES", "accelerate_later", "polish_later", "start_later"]
 
 _MULTIPLIERS, _VERTICES, _POLISH, _ACCELERATE = 0, 1, 2, 3
 
 if COMPILED:
-    from lpsmap_core.kernels.numba_names import types
+    from lpsmap_jit.numba_names import types
 
     _selection, _problem = type_of(Selection), address_type_of(LoopProblem)
     _table = types.Array(types.int64, 2, "C")

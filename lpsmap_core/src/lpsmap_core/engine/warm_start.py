@@ -9,11 +9,11 @@ from typing import NamedTuple
 import numpy as np
 
 from lpsmap_core.engine.protocol import SolvedGraph, WarmStart
-from lpsmap_core.kernels.arrays import BoolArray, FloatArray, IntArray
 from lpsmap_core.layout.layout import Layout
 from lpsmap_core.layout.ragged import ranges
 from lpsmap_core.model.inputs import kind_of
 from lpsmap_core.model.variables import Variables
+from lpsmap_jit.arrays import BoolArray, FloatArray, IntArray
 
 __all__ = ["CachedStart", "GraphStart", "WarmStartCache"]
 

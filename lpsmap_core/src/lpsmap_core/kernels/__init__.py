@@ -1,1 +1,1 @@
-"""What is compiled, how it is kept and called: the floor on which all else stands."""
+"""What kernels of factor types are called with, and how they are reached."""

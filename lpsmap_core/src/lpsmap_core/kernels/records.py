@@ -13,12 +13,9 @@ loops call kernels are made from it, and so is how solvers pack and unpack their
 
 from __future__ import annotations
 
-import functools
-from typing import Annotated, Any, NamedTuple, get_args, get_origin, get_type_hints
+from typing import NamedTuple
 
-import numpy as np
-
-from lpsmap_core.kernels.arrays import (
+from lpsmap_jit.arrays import (
     ByteArray,
     FloatArray,
     FloatTable,
@@ -26,7 +23,7 @@ from lpsmap_core.kernels.arrays import (
     IntArray,
     IntTable,
 )
-from lpsmap_core.kernels.compile import leaf
+from lpsmap_jit.compile import leaf
 
 __all__ = [
     "FREE",
@@ -36,13 +33,11 @@ __all__ = [
     "UPPER",
     "Direction",
     "Factors",
-    "Field",
     "LocalScores",
     "LocalSolution",
     "Product",
     "Scores",
     "Structures",
-    "kinds_of",
     "largest_arity",
 ]
 
@@ -204,28 +199,6 @@ KERNELS: dict[str, tuple[type, type, type]] = {
     "jvp_kernel": (Factors, Direction, Product),
 }
 """The records that each kernel of a factor type takes, after the numbers of its rows."""
-
-
-class Field(NamedTuple):
-    """What an array of a record holds, and its number of axes."""
-
-    dtype: np.dtype[Any]
-    ndim: int
-
-
-@functools.cache
-def kinds_of(record: type) -> dict[str, Field | type]:
-    """Return what a record holds by name, in order: arrays, numbers, and other records."""
-    hints = get_type_hints(record, include_extras=True)
-    return {name: _kind(hint) for name, hint in hints.items()}
-
-
-def _kind(hint: Any) -> Field | type:
-    if isinstance(hint, type):
-        return hint
-    array, ndim = get_args(hint) if get_origin(hint) is Annotated else (hint, 1)
-    (number,) = get_args(get_args(array)[1])
-    return Field(np.dtype(number), ndim)
 
 
 @leaf

@@ -7,9 +7,9 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from lpsmap_core.kernels.arrays import BoolArray, FloatArray, IntArray, IntTable
-from lpsmap_core.kernels.compile import kernel, leaf
-from lpsmap_core.kernels.memory import Memory, hold
+from lpsmap_jit.arrays import BoolArray, FloatArray, IntArray, IntTable
+from lpsmap_jit.compile import kernel, leaf
+from lpsmap_jit.memory import Memory, hold
 
 __all__ = ["Arrangement", "Blocks", "Links", "Table", "arrange", "tabulate"]
 

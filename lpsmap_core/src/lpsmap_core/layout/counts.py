@@ -9,13 +9,13 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from lpsmap_core.kernels.arrays import BoolArray, FloatArray, FloatTable, IntArray
-from lpsmap_core.kernels.compile import kernel
-from lpsmap_core.kernels.memory import Memory, hold
 from lpsmap_core.layout.arrangement import Blocks, Links
 from lpsmap_core.layout.ragged import offsets_of
 from lpsmap_core.model.factor import Factor
 from lpsmap_core.model.linear import CountBounds
+from lpsmap_jit.arrays import BoolArray, FloatArray, FloatTable, IntArray
+from lpsmap_jit.compile import kernel
+from lpsmap_jit.memory import Memory, hold
 
 __all__ = ["Counts", "count_bounds", "find_counts", "no_counts"]
 

@@ -14,8 +14,6 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from lpsmap_core.kernels.arrays import BoolArray, FloatArray, FloatTable, IntArray
-from lpsmap_core.kernels.memory import Memory
 from lpsmap_core.kernels.records import Factors
 from lpsmap_core.layout.arrangement import Arrangement, Blocks, Links, Table, arrange
 from lpsmap_core.layout.counts import Counts, count_bounds, find_counts, no_counts
@@ -23,6 +21,8 @@ from lpsmap_core.layout.layout_cache import arranged
 from lpsmap_core.layout.ragged import concatenated, offsets_of, ranges
 from lpsmap_core.model.factor import Factor
 from lpsmap_core.model.levels import check_overrides
+from lpsmap_jit.arrays import BoolArray, FloatArray, FloatTable, IntArray
+from lpsmap_jit.memory import Memory
 
 __all__ = ["Bucket", "Layout", "Part", "build_layout"]
 Derived = TypeVar("Derived")

@@ -10,8 +10,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from lpsmap_core.kernels.arrays import BoolArray, IntArray
 from lpsmap_core.layout.arrangement import Arrangement, Table, arrange, tabulate
+from lpsmap_jit.arrays import BoolArray, IntArray
 
 __all__ = ["arranged"]
 

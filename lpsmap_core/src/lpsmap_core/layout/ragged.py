@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from lpsmap_core.kernels.arrays import IntArray
+from lpsmap_jit.arrays import IntArray
 
 __all__ = ["concatenated", "offsets_of", "ranges"]
 

@@ -7,18 +7,19 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from lpsmap_core.kernels.arrays import ByteArray, FloatArray, IntArray
-from lpsmap_core.kernels.by_address import by_value
-from lpsmap_core.kernels.compile import leaf
-from lpsmap_core.kernels.late import kernel_at, later
-from lpsmap_core.kernels.native import address_of, invoke, reader_of
+from lpsmap_core.kernels.entries import address_of, later, reader_of
 from lpsmap_core.kernels.records import Direction, Factors, LocalScores, LocalSolution, Product
-from lpsmap_core.kernels.tiers import interprets
 from lpsmap_core.layout.layout import Bucket
 from lpsmap_core.layout.ragged import ranges
 from lpsmap_core.local.forced import decide_rows
 from lpsmap_core.local.protocol import LocalSolver, SolverDescription
 from lpsmap_core.model.factor import Factor
+from lpsmap_jit.arrays import ByteArray, FloatArray, IntArray
+from lpsmap_jit.by_address import by_value
+from lpsmap_jit.compile import leaf
+from lpsmap_jit.lazy_kernels import kernel_at
+from lpsmap_jit.native import invoke
+from lpsmap_jit.tiers import interprets
 
 __all__ = ["ArrayForm", "CompiledForm"]
 

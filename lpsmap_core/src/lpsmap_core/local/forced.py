@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from lpsmap_core.kernels.arrays import ByteArray, FloatArray, IntArray
-from lpsmap_core.kernels.compile import leaf
 from lpsmap_core.kernels.records import Factors
+from lpsmap_jit.arrays import ByteArray, FloatArray, IntArray
+from lpsmap_jit.compile import leaf
 
 __all__ = ["CLOSED_FORM", "FORBIDDEN", "NOTHING_BARRED", "ORACLE", "decide", "decide_rows", "limit"]
 

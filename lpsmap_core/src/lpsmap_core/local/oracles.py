@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 
-from lpsmap_core.kernels.arrays import BoolArray, FloatArray, IntArray
-from lpsmap_core.kernels.compile import leaf
-from lpsmap_core.kernels.interrupts import raise_interrupt
 from lpsmap_core.kernels.records import Scores, Structures
 from lpsmap_core.layout.layout import Bucket
 from lpsmap_core.local.active.answers import (
@@ -16,6 +13,9 @@ from lpsmap_core.local.active.answers import (
     vertex_sizes,
 )
 from lpsmap_core.local.forced import ORACLE, limit
+from lpsmap_jit.arrays import BoolArray, FloatArray, IntArray
+from lpsmap_jit.compile import leaf
+from lpsmap_jit.interrupts import raise_interrupt
 
 __all__ = ["HELD", "best_obeying", "best_structures", "which_obey", "with_finite_scores"]
 

@@ -1,7 +1,7 @@
 """What a solver of local problems is: closed forms, active sets, and those of factor types.
 
 One solver serves the factors of one bucket. The compiled loop knows it by the words of its
-`lpsmap_core.kernels.native.SolverRecord`; where kernels are interpreted, by the object itself.
+`lpsmap_jit.native.SolverRecord`; where kernels are interpreted, by the object itself.
 """
 
 from __future__ import annotations
@@ -11,25 +11,19 @@ from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
-from lpsmap_core.kernels.arrays import ByteArray, FloatArray, IntArray
-from lpsmap_core.kernels.by_address import by_address
-from lpsmap_core.kernels.compile import interpreted_by, kernel, leaf
-from lpsmap_core.kernels.interrupts import halt, raise_interrupt
-from lpsmap_core.kernels.late import kernel_at, later
-from lpsmap_core.kernels.memory import Memory, hold, record_in
-from lpsmap_core.kernels.native import (
-    Callback,
-    SolverRecord,
-    address_of,
-    call_python,
-    invoke,
-    solver_at,
-)
-from lpsmap_core.kernels.tiers import interprets
+from lpsmap_core.kernels.entries import SolverRecord, address_of, later, solver_at
 from lpsmap_core.layout.layout import Bucket
 from lpsmap_core.local.forced import NOTHING_BARRED, decide_rows
 from lpsmap_core.local.vertices import Vertices
 from lpsmap_core.model.factor import Factor
+from lpsmap_jit.arrays import ByteArray, FloatArray, IntArray
+from lpsmap_jit.by_address import by_address
+from lpsmap_jit.compile import interpreted_by, kernel, leaf
+from lpsmap_jit.interrupts import halt, raise_interrupt
+from lpsmap_jit.lazy_kernels import kernel_at
+from lpsmap_jit.memory import Memory, hold, record_in
+from lpsmap_jit.native import Callback, call_python, invoke
+from lpsmap_jit.tiers import interprets
 
 __all__ = [
     "ANSWER",

@@ -10,18 +10,19 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from lpsmap_core.kernels.arrays import BoolArray, ByteArray, FloatArray, IntArray
-from lpsmap_core.kernels.compile import interpreted_by, leaf
-from lpsmap_core.kernels.late import kernel_at
-from lpsmap_core.kernels.memory import n_words
-from lpsmap_core.kernels.native import SolverRecord, invoke, solver_at
-from lpsmap_core.kernels.tiers import interprets
+from lpsmap_core.kernels.entries import SolverRecord, solver_at
 from lpsmap_core.layout.layout import Bucket
 from lpsmap_core.local.active.sets import ActiveSets
 from lpsmap_core.local.closed_form import ArrayForm, CompiledForm
 from lpsmap_core.local.protocol import RUNNING, LocalSolver
 from lpsmap_core.model.factor import Factor
 from lpsmap_core.model.levels import has_array_code
+from lpsmap_jit.arrays import BoolArray, ByteArray, FloatArray, IntArray
+from lpsmap_jit.compile import interpreted_by, leaf
+from lpsmap_jit.lazy_kernels import kernel_at
+from lpsmap_jit.memory import n_words
+from lpsmap_jit.native import invoke
+from lpsmap_jit.tiers import interprets
 
 __all__ = [
     "SolverChoice",

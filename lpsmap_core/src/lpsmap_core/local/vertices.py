@@ -19,9 +19,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from lpsmap_core.kernels.arrays import BoolArray, FloatArray, IntArray
-from lpsmap_core.kernels.compile import kernel
 from lpsmap_core.layout.ragged import ranges
+from lpsmap_jit.arrays import BoolArray, FloatArray, IntArray
+from lpsmap_jit.compile import kernel
 
 __all__ = ["Vertices", "WeightMap", "join_vertices", "structure_scores"]
 

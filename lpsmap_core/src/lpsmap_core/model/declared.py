@@ -8,11 +8,11 @@ from typing import Any, NoReturn, TypeVar
 
 import numpy as np
 
-from lpsmap_core.kernels.arrays import BoolArray, FloatArray
 from lpsmap_core.model.factor import Factor
 from lpsmap_core.model.inputs import checked_shape, kind_of, real_numbers
 from lpsmap_core.model.parameters import check_arrays
 from lpsmap_core.model.variables import Variables
+from lpsmap_jit.arrays import BoolArray, FloatArray
 
 __all__ = ["DeclaredGraph"]
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any, TypeVar, overload
 
-from lpsmap_core.kernels.arrays import BoolArray
 from lpsmap_core.model.factor import Factor
 from lpsmap_core.model.variables import Variables
+from lpsmap_jit.arrays import BoolArray
 
 __all__ = ["Conditioned"]
 

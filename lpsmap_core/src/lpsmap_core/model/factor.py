@@ -11,7 +11,6 @@ from typing import Any, ClassVar
 import numpy as np
 import numpy.typing as npt
 
-from lpsmap_core.kernels.arrays import FloatArray, IntArray
 from lpsmap_core.kernels.records import Factors, LocalSolution
 from lpsmap_core.model.inference import Inference, LogPartition, no_inference
 from lpsmap_core.model.inputs import (
@@ -26,6 +25,7 @@ from lpsmap_core.model.inputs import (
 from lpsmap_core.model.lengths import checked_lengths, checked_mask, within_lengths
 from lpsmap_core.model.linear import LinearConstraints
 from lpsmap_core.model.variables import Variables, as_variables
+from lpsmap_jit.arrays import FloatArray, IntArray
 
 __all__ = ["Factor"]
 

@@ -6,8 +6,8 @@ from typing import NamedTuple, Protocol
 
 import numpy as np
 
-from lpsmap_core.kernels.arrays import FloatArray, IntArray
 from lpsmap_core.kernels.records import Scores, Structures
+from lpsmap_jit.arrays import FloatArray, IntArray
 
 __all__ = ["Beliefs", "Found", "Inference", "LogPartition", "no_inference"]
 

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from lpsmap_core.kernels.arrays import FloatArray, IntArray
+from lpsmap_jit.arrays import FloatArray, IntArray
 
 __all__ = [
     "MOST",

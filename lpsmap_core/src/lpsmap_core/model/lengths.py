@@ -7,8 +7,8 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
-from lpsmap_core.kernels.arrays import BoolArray, IntArray
 from lpsmap_core.model.inputs import broadcast, real_numbers, whole_numbers
+from lpsmap_jit.arrays import BoolArray, IntArray
 
 __all__ = ["checked_lengths", "checked_mask", "refuse_ambiguous_lengths", "within_lengths"]
 

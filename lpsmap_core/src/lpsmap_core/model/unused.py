@@ -6,10 +6,10 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from lpsmap_core.kernels.arrays import BoolArray, FloatArray
-from lpsmap_core.kernels.compile import leaf
 from lpsmap_core.model.factor import Factor
 from lpsmap_core.model.inputs import kind_of
+from lpsmap_jit.arrays import BoolArray, FloatArray
+from lpsmap_jit.compile import leaf
 
 __all__ = ["MAGNITUDE", "are_scores", "forget_unused", "largest_magnitude", "unused_of"]
 

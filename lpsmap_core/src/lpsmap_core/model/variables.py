@@ -9,8 +9,8 @@ from typing import Any, NoReturn, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from lpsmap_core.kernels.arrays import BoolArray, IntArray
 from lpsmap_core.model.inputs import booleans, kind_of
+from lpsmap_jit.arrays import BoolArray, IntArray
 
 __all__ = ["Owner", "Variables", "as_variables", "stack"]
 

@@ -22,7 +22,6 @@ import pluggy
 from lpsmap_core.engine.choice import AUTO
 from lpsmap_core.engine.protocol import Engine
 from lpsmap_core.graph import FactorGraph
-from lpsmap_core.kernels.callers import stacklevel
 from lpsmap_core.model.factor import Factor
 from lpsmap_core.plugins import hookspecs
 from lpsmap_core.plugins.backends import Backend
@@ -33,6 +32,7 @@ from lpsmap_core.plugins.packs import FACE, missing_pack_advice
 from lpsmap_core.solution.assignment import OWN_SEARCH
 from lpsmap_core.solution.decoder import Decoder
 from lpsmap_core.solution.map_solver import MapSolver
+from lpsmap_jit.callers import stacklevel
 
 __all__ = [
     "DuplicateNameError",

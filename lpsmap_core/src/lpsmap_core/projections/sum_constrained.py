@@ -19,8 +19,6 @@ from __future__ import annotations
 
 import numpy as np
 
-from lpsmap_core.kernels.arrays import ByteArray, FloatArray, IntArray
-from lpsmap_core.kernels.compile import kernel, leaf, summing_leaf
 from lpsmap_core.kernels.records import (
     FREE,
     LOWER,
@@ -33,6 +31,8 @@ from lpsmap_core.kernels.records import (
     largest_arity,
 )
 from lpsmap_core.projections.tolerance import BOUND_LEVEL, bound_slack
+from lpsmap_jit.arrays import ByteArray, FloatArray, IntArray
+from lpsmap_jit.compile import kernel, leaf, summing_leaf
 
 __all__ = [
     "AT_LEAST",

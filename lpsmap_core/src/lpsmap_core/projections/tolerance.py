@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from lpsmap_core.kernels.compile import leaf
+from lpsmap_jit.compile import leaf
 
 __all__ = ["BOUND_LEVEL", "bound_slack", "bound_slack_array"]
 

@@ -8,12 +8,12 @@ from typing import NoReturn
 
 import numpy as np
 
-from lpsmap_core.kernels.arrays import BoolArray, FloatArray, IntArray
 from lpsmap_core.layout.layout import Layout
 from lpsmap_core.local.vertices import Vertices, structure_scores
 from lpsmap_core.model.factor import Factor
 from lpsmap_core.model.variables import Variables
 from lpsmap_core.solution.distribution import Distributions
+from lpsmap_jit.arrays import BoolArray, FloatArray, IntArray
 
 __all__ = ["OWN_SEARCH", "Assignment", "is_proved"]
 

@@ -18,14 +18,14 @@ import numpy.typing as npt
 from lpsmap_core.engine.choice import AUTO
 from lpsmap_core.engine.options import CHECKS, Options, threads_or_default
 from lpsmap_core.engine.protocol import SolvedGraph
-from lpsmap_core.kernels.arrays import BoolArray, FloatArray
-from lpsmap_core.kernels.deadlines import Deadline
 from lpsmap_core.layout.layout import Layout
 from lpsmap_core.model.evidence import Conditioned
 from lpsmap_core.model.factor import Factor
 from lpsmap_core.model.inputs import checked_count, checked_number
 from lpsmap_core.model.variables import Variables
 from lpsmap_core.solution.assignment import Assignment
+from lpsmap_jit.arrays import BoolArray, FloatArray
+from lpsmap_jit.deadlines import Deadline
 
 __all__ = ["DECODED_NODES", "DECODED_SECONDS", "DEFAULT_GAP", "Decoder", "Relaxation"]
 __all__ += ["ScoredGraph", "SearchLimits", "SearchProgress", "check_search_options"]

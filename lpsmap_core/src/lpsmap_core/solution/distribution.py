@@ -11,12 +11,12 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from lpsmap_core.kernels.arrays import FloatArray, IntArray
 from lpsmap_core.local.vertices import Vertices, WeightMap
 from lpsmap_core.model.factor import Factor
 from lpsmap_core.model.inputs import real_numbers
 from lpsmap_core.solution.arcs_svg import arcs_svg
 from lpsmap_core.solution.tables import html_table, text_table
+from lpsmap_jit.arrays import FloatArray, IntArray
 
 __all__ = ["Distribution", "Distributions", "Structure"]
 

@@ -11,9 +11,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from lpsmap_core.kernels.arrays import BoolArray, FloatArray, IntArray
 from lpsmap_core.layout.layout import Part
 from lpsmap_core.layout.ragged import ranges
+from lpsmap_jit.arrays import BoolArray, FloatArray, IntArray
 
 __all__ = ["bring_near"]
 

@@ -7,9 +7,9 @@ from typing import Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from lpsmap_core.kernels.arrays import FloatArray
 from lpsmap_core.model.factor import Factor
 from lpsmap_core.solution.distribution import Distributions
+from lpsmap_jit.arrays import FloatArray
 
 __all__ = ["GibbsDistributions", "gibbs_of"]
 

@@ -14,11 +14,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-from lpsmap_core.kernels.arrays import BoolArray, FloatArray, IntArray
 from lpsmap_core.layout.ragged import ranges
 from lpsmap_core.model.factor import Factor
 from lpsmap_core.model.linear import LinearConstraints
 from lpsmap_core.model.sums import constraints_of
+from lpsmap_jit.arrays import BoolArray, FloatArray, IntArray
 
 __all__ = ["count_never_binding", "never_binding"]
 

@@ -11,11 +11,11 @@ from contextlib import contextmanager
 import numpy as np
 
 from lpsmap_core.engine.status import Status
-from lpsmap_core.kernels.arrays import FloatArray
-from lpsmap_core.kernels.callers import stacklevel
 from lpsmap_core.model.factor import Factor
 from lpsmap_core.solution.assignment import Assignment
 from lpsmap_core.solution.solution import Solution
+from lpsmap_jit.arrays import FloatArray
+from lpsmap_jit.callers import stacklevel
 
 __all__ = ["ConvergenceWarning", "log", "report", "report_unproved", "warn_unsolved"]
 

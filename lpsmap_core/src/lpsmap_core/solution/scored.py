@@ -8,10 +8,10 @@ from typing import NamedTuple
 import numpy as np
 
 from lpsmap_core.engine.state import sums
-from lpsmap_core.kernels.arrays import BoolArray, FloatArray
 from lpsmap_core.layout.layout import Layout, Part
 from lpsmap_core.local.oracles import best_obeying, which_obey
 from lpsmap_core.model.factor import Factor
+from lpsmap_jit.arrays import BoolArray, FloatArray
 
 __all__ = [
     "CompletedAssignment",

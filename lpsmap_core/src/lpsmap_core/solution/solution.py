@@ -15,8 +15,6 @@ from lpsmap_core.engine.protocol import SolvedGraph
 from lpsmap_core.engine.state import sums
 from lpsmap_core.engine.status import OK, Status
 from lpsmap_core.engine.warm_start import CachedStart, GraphStart, WarmStartCache
-from lpsmap_core.kernels.arrays import BoolArray, FloatArray, IntArray
-from lpsmap_core.kernels.ctrl_c import ended_by_ctrl_c
 from lpsmap_core.layout.layout import Layout
 from lpsmap_core.local.vertices import join_vertices, structure_scores
 from lpsmap_core.model.factor import Factor
@@ -35,6 +33,8 @@ from lpsmap_core.solution.decoder import (
 )
 from lpsmap_core.solution.distribution import Distributions
 from lpsmap_core.solution.far_scores import bring_near
+from lpsmap_jit.arrays import BoolArray, FloatArray, IntArray
+from lpsmap_jit.ctrl_c import ended_by_ctrl_c
 
 __all__ = ["Solution"]
 

@@ -13,7 +13,6 @@ from lpsmap_core.engine.protocol import Engine, SolvedGraph
 from lpsmap_core.engine.status import Status
 from lpsmap_core.engine.together import SharedEngine
 from lpsmap_core.engine.warm_start import GraphStart
-from lpsmap_core.kernels.arrays import BoolArray, FloatArray
 from lpsmap_core.layout.layout import Layout
 from lpsmap_core.model.factor import Factor
 from lpsmap_core.model.unused import are_scores, forget_unused
@@ -21,6 +20,7 @@ from lpsmap_core.solution.assignment import Assignment
 from lpsmap_core.solution.decoder import Decoder, ScoredGraph, SearchLimits
 from lpsmap_core.solution.far_scores import bring_near
 from lpsmap_core.solution.solution import Solution
+from lpsmap_jit.arrays import BoolArray, FloatArray
 
 __all__ = ["best_assignment", "scored_graph", "solve"]
 

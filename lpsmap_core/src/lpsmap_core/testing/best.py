@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from lpsmap_core.kernels.arrays import FloatArray
 from lpsmap_core.model.factor import Factor
 from lpsmap_core.testing.draws import DRAWS, HUGE, limits, random_scores
 from lpsmap_core.testing.oracle import Answer, Oracle, oracles_of, vertices_seen
 from lpsmap_core.testing.rules import broken
+from lpsmap_jit.arrays import FloatArray
 
 __all__ = ["check_forbidden", "check_linear", "check_map_is_best", "check_ties"]
 

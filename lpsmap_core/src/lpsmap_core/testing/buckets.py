@@ -6,12 +6,12 @@ from typing import NamedTuple
 
 import numpy as np
 
-from lpsmap_core.kernels.arrays import FloatArray, IntArray
 from lpsmap_core.layout.layout import Bucket, build_layout
 from lpsmap_core.local.protocol import LocalSolver
 from lpsmap_core.model.factor import Factor
 from lpsmap_core.testing.draws import random_degrees, random_scores
 from lpsmap_core.testing.oracle import oracles_of
+from lpsmap_jit.arrays import FloatArray, IntArray
 
 __all__ = ["LocalProblems", "Solved", "bucket_of", "inner_problems", "local_problems"]
 

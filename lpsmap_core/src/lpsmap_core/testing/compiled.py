@@ -6,8 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from lpsmap_core.kernels.arrays import FloatArray, IntArray
-from lpsmap_core.kernels.native import address_of
+from lpsmap_core.kernels.entries import address_of
 from lpsmap_core.kernels.records import Scores, Structures
 from lpsmap_core.layout.layout import Bucket
 from lpsmap_core.model.factor import Factor
@@ -15,6 +14,7 @@ from lpsmap_core.testing.buckets import bucket_of, local_problems
 from lpsmap_core.testing.draws import DRAWS
 from lpsmap_core.testing.oracle import Oracle, oracles_of, vertices_seen
 from lpsmap_core.testing.rules import broken
+from lpsmap_jit.arrays import FloatArray, IntArray
 
 __all__ = [
     "KernelAnswers",

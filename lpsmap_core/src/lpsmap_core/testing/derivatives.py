@@ -6,13 +6,13 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from lpsmap_core.kernels.arrays import FloatArray
 from lpsmap_core.local.protocol import LocalSolver
 from lpsmap_core.local.solvers import every_solver
 from lpsmap_core.model.factor import Factor
 from lpsmap_core.testing.buckets import LocalProblems, Solved, inner_problems, local_problems
 from lpsmap_core.testing.draws import DRAWS
 from lpsmap_core.testing.rules import ConformanceError, broken
+from lpsmap_jit.arrays import FloatArray
 
 __all__ = ["check_jvp", "check_jvp_is_projection", "check_jvp_is_symmetric"]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from lpsmap_core.kernels.arrays import BoolArray, FloatArray
+from lpsmap_jit.arrays import BoolArray, FloatArray
 
 __all__ = ["DRAWS", "HUGE", "limits", "random_degrees", "random_scores"]
 

@@ -6,13 +6,13 @@ from typing import NamedTuple
 
 import numpy as np
 
-from lpsmap_core.kernels.arrays import FloatArray
 from lpsmap_core.kernels.records import Scores
 from lpsmap_core.model.factor import Factor
 from lpsmap_core.model.inference import Beliefs, Found
 from lpsmap_core.testing.draws import DRAWS, random_scores
 from lpsmap_core.testing.oracle import Oracle, oracles_of, vertices_seen
 from lpsmap_core.testing.rules import broken
+from lpsmap_jit.arrays import FloatArray
 
 __all__ = [
     "check_best_derivation",

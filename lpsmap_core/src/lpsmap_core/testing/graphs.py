@@ -11,13 +11,13 @@ import numpy as np
 import numpy.typing as npt
 
 from lpsmap_core.graph import FactorGraph
-from lpsmap_core.kernels.arrays import BoolArray, FloatArray
 from lpsmap_core.model.factor import Factor
 from lpsmap_core.model.variables import Variables
 from lpsmap_core.solution.solution import Solution
 from lpsmap_core.testing.draws import DRAWS, HUGE, limits, random_scores
 from lpsmap_core.testing.oracle import Oracle, oracles_of, vertices_seen
 from lpsmap_core.testing.rules import broken
+from lpsmap_jit.arrays import BoolArray, FloatArray
 
 __all__ = [
     "check_distribution",

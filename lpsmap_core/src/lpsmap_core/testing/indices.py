@@ -13,13 +13,13 @@ from typing import Any
 
 import numpy as np
 
-from lpsmap_core.kernels.tiers import CAN_INTERPRET, interpreted
 from lpsmap_core.model.factor import Factor
 from lpsmap_core.testing.buckets import local_problems
 from lpsmap_core.testing.draws import DRAWS, random_scores
 from lpsmap_core.testing.oracle import oracles_of
 from lpsmap_core.testing.purity import compiled_questions
 from lpsmap_core.testing.rules import broken
+from lpsmap_jit.tiers import CAN_INTERPRET, interpreted
 
 __all__ = ["check_indices"]
 

@@ -6,7 +6,6 @@ import itertools
 
 import numpy as np
 
-from lpsmap_core.kernels.arrays import FloatArray, IntArray
 from lpsmap_core.model.factor import Factor
 from lpsmap_core.model.linear import LinearConstraints
 from lpsmap_core.model.sums import PartlyConstrained
@@ -14,6 +13,7 @@ from lpsmap_core.testing.draws import DRAWS, random_scores
 from lpsmap_core.testing.linear_program import best_point
 from lpsmap_core.testing.oracle import Oracle, oracles_of
 from lpsmap_core.testing.rules import broken
+from lpsmap_jit.arrays import FloatArray, IntArray
 
 __all__ = ["check_linear_constraints", "check_necessary_constraints"]
 

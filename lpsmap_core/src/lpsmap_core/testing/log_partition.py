@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 
-from lpsmap_core.kernels.arrays import FloatArray
 from lpsmap_core.kernels.records import Scores
 from lpsmap_core.model.factor import Factor
 from lpsmap_core.testing.draws import DRAWS
 from lpsmap_core.testing.oracle import oracles_of, vertices_seen
 from lpsmap_core.testing.rules import broken
+from lpsmap_jit.arrays import FloatArray
 
 __all__ = ["check_log_partition", "has_log_partition"]
 

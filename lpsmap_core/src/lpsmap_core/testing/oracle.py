@@ -7,9 +7,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from lpsmap_core.kernels.arrays import FloatArray
 from lpsmap_core.local.active.answers import vertex_numbers
 from lpsmap_core.model.factor import Factor
+from lpsmap_jit.arrays import FloatArray
 
 __all__ = ["Answer", "Oracle", "oracles_of", "vertices_seen"]
 

@@ -6,7 +6,6 @@ from typing import Any
 
 import numpy as np
 
-from lpsmap_core.kernels.arrays import FloatArray
 from lpsmap_core.layout.layout import build_layout
 from lpsmap_core.model.factor import Factor
 from lpsmap_core.model.variables import Variables
@@ -15,6 +14,7 @@ from lpsmap_core.testing.declarations import Call, declarations_of, declared_wit
 from lpsmap_core.testing.draws import DRAWS, random_scores
 from lpsmap_core.testing.oracle import Oracle, oracles_of, vertices_seen
 from lpsmap_core.testing.rules import broken
+from lpsmap_jit.arrays import FloatArray
 
 __all__ = ["check_integers", "check_row_alone"]
 

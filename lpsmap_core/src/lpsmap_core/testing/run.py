@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
-from lpsmap_core.kernels.tiers import compile_now
 from lpsmap_core.model.factor import Factor
 from lpsmap_core.plugins.blame import error_with_origin
 from lpsmap_core.testing.checks import FIRST, checks_of
 from lpsmap_core.testing.draws import DRAWS
 from lpsmap_core.testing.rules import ConformanceError
+from lpsmap_jit.tiers import compile_now
 
 __all__ = ["Result", "check_factor", "expected_reasons", "run_checks"]
 

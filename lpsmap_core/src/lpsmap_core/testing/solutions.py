@@ -7,7 +7,6 @@ from typing import NoReturn
 import numpy as np
 import numpy.typing as npt
 
-from lpsmap_core.kernels.arrays import ByteArray, FloatArray
 from lpsmap_core.kernels.records import LOWER, UPPER
 from lpsmap_core.local.closed_form import ArrayForm, CompiledForm
 from lpsmap_core.local.protocol import LocalSolver
@@ -18,6 +17,7 @@ from lpsmap_core.testing.buckets import LocalProblems, Solved, local_problems
 from lpsmap_core.testing.draws import DRAWS
 from lpsmap_core.testing.oracle import oracles_of
 from lpsmap_core.testing.rules import broken
+from lpsmap_jit.arrays import ByteArray, FloatArray
 
 __all__ = [
     "check_batching",

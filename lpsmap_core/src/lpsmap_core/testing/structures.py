@@ -6,7 +6,6 @@ import json
 
 import numpy as np
 
-from lpsmap_core.kernels.arrays import FloatArray
 from lpsmap_core.model.factor import Factor
 from lpsmap_core.model.names import check_names
 from lpsmap_core.model.parameters import check_arrays
@@ -14,6 +13,7 @@ from lpsmap_core.model.unused import unused_of
 from lpsmap_core.testing.draws import DRAWS, random_scores
 from lpsmap_core.testing.oracle import oracles_of
 from lpsmap_core.testing.rules import broken
+from lpsmap_jit.arrays import FloatArray
 
 __all__ = [
     "check_decode",

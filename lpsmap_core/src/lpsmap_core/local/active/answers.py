@@ -8,12 +8,12 @@ from typing import NoReturn
 import numpy as np
 import numpy.typing as npt
 
-from lpsmap_core.kernels.arrays import BoolArray, FloatArray, IntArray
-from lpsmap_core.kernels.compile import kernel, leaf
-from lpsmap_core.kernels.interrupts import interrupted, raise_interrupt, stopped
 from lpsmap_core.kernels.records import Factors, Scores, Structures
 from lpsmap_core.layout.layout import Bucket
 from lpsmap_core.model.factor import Factor
+from lpsmap_jit.arrays import BoolArray, FloatArray, IntArray
+from lpsmap_jit.compile import kernel, leaf
+from lpsmap_jit.interrupts import interrupted, raise_interrupt, stopped
 
 __all__ = [
     "PythonOracles",

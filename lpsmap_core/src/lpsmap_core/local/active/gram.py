@@ -21,9 +21,6 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from lpsmap_core.kernels.arrays import FloatArray
-from lpsmap_core.kernels.compile import kernel, leaf
-from lpsmap_core.kernels.interrupts import interrupted
 from lpsmap_core.local.active.memory import MOST_NEWCOMERS, ActiveSet, newcomers
 from lpsmap_core.local.active.triangle import (
     rotate,
@@ -32,6 +29,9 @@ from lpsmap_core.local.active.triangle import (
     start_of,
     take_row_out,
 )
+from lpsmap_jit.arrays import FloatArray
+from lpsmap_jit.compile import kernel, leaf
+from lpsmap_jit.interrupts import interrupted
 
 __all__ = [
     "Work",

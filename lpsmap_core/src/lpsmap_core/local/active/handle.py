@@ -6,15 +6,16 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from lpsmap_core.kernels.arrays import ByteArray, FloatArray, IntArray
-from lpsmap_core.kernels.by_address import by_value
-from lpsmap_core.kernels.compile import interpreted_by, kernel, leaf
-from lpsmap_core.kernels.interrupts import interrupted
-from lpsmap_core.kernels.native import floats, invoke, reader_of
+from lpsmap_core.kernels.entries import reader_of
 from lpsmap_core.kernels.records import Factors, Scores, Structures
 from lpsmap_core.local.active.answers import first_unsound, forget_sizes
 from lpsmap_core.local.active.memory import ActiveSet, carve_set
 from lpsmap_core.local.protocol import Question, call_solver, has_failed
+from lpsmap_jit.arrays import ByteArray, FloatArray, IntArray
+from lpsmap_jit.by_address import by_value
+from lpsmap_jit.compile import interpreted_by, kernel, leaf
+from lpsmap_jit.interrupts import interrupted
+from lpsmap_jit.native import floats, invoke
 
 __all__ = [
     "ASK",

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from lpsmap_core.kernels.arrays import IntArray
-from lpsmap_core.kernels.compile import leaf
 from lpsmap_core.local.active.handle import LocalProblem, largest_count
 from lpsmap_core.local.active.memory import newcomers
+from lpsmap_jit.arrays import IntArray
+from lpsmap_jit.compile import leaf
 
 __all__ = ["AS_NEEDED", "A_FEW", "iteration_limit"]
 

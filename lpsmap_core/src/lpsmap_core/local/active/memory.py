@@ -12,8 +12,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from lpsmap_core.kernels.arrays import FloatArray, IntArray
-from lpsmap_core.kernels.compile import kernel, leaf
+from lpsmap_jit.arrays import FloatArray, IntArray
+from lpsmap_jit.compile import kernel, leaf
 
 __all__ = [
     "MOST_NEWCOMERS",

@@ -14,11 +14,8 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from lpsmap_core.kernels.arrays import ByteArray, FloatArray, IntArray
-from lpsmap_core.kernels.memory import record_in
-from lpsmap_core.kernels.native import address_of
+from lpsmap_core.kernels.entries import address_of
 from lpsmap_core.kernels.records import Scores
-from lpsmap_core.kernels.tiers import interprets
 from lpsmap_core.layout.layout import Bucket
 from lpsmap_core.local.active.answers import (
     PythonOracles,
@@ -46,6 +43,9 @@ from lpsmap_core.local.active.ties import complete_faces
 from lpsmap_core.local.protocol import ANSWER, RUNNING, LocalSolver, Question, SolverDescription
 from lpsmap_core.local.vertices import Vertices
 from lpsmap_core.model.factor import Factor
+from lpsmap_jit.arrays import ByteArray, FloatArray, IntArray
+from lpsmap_jit.memory import record_in
+from lpsmap_jit.tiers import interprets
 
 __all__ = ["ActiveSets", "first_capacity"]
 

@@ -6,9 +6,6 @@ from typing import Any
 
 import numpy as np
 
-from lpsmap_core.kernels.arrays import FloatArray, IntArray
-from lpsmap_core.kernels.compile import kernel, leaf
-from lpsmap_core.kernels.interrupts import interrupted, stopped
 from lpsmap_core.kernels.records import Structures, largest_arity
 from lpsmap_core.local.active.gram import (
     Work,
@@ -33,6 +30,9 @@ from lpsmap_core.local.active.memory import ActiveSet, has_triangle, is_full, ne
 from lpsmap_core.local.active.weights import mix, refine, settle, welcome
 from lpsmap_core.local.forced import ORACLE, decide, limit
 from lpsmap_core.local.protocol import OPTIMAL, RUNNING, STALLED
+from lpsmap_jit.arrays import FloatArray, IntArray
+from lpsmap_jit.compile import kernel, leaf
+from lpsmap_jit.interrupts import interrupted, stopped
 
 __all__ = [
     "GAP_ROUNDING",

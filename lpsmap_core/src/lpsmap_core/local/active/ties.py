@@ -6,9 +6,6 @@ from typing import Any
 
 import numpy as np
 
-from lpsmap_core.kernels.arrays import BoolArray, FloatArray, IntArray
-from lpsmap_core.kernels.compile import general_position, kernel, leaf
-from lpsmap_core.kernels.interrupts import interrupted
 from lpsmap_core.kernels.records import Structures, largest_arity
 from lpsmap_core.local.active.gram import append_structures, make_work
 from lpsmap_core.local.active.handle import (
@@ -29,6 +26,9 @@ from lpsmap_core.local.active.steps import (
     multiply_faces,
     optimality_gap,
 )
+from lpsmap_jit.arrays import BoolArray, FloatArray, IntArray
+from lpsmap_jit.compile import general_position, kernel, leaf
+from lpsmap_jit.interrupts import interrupted
 
 __all__ = ["complete_faces"]
 

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from lpsmap_core.kernels.arrays import FloatArray
-from lpsmap_core.kernels.compile import leaf, summing_leaf
+from lpsmap_jit.arrays import FloatArray
+from lpsmap_jit.compile import leaf, summing_leaf
 
 __all__ = ["rotate", "solve_backward", "solve_forward", "start_of", "take_row_out"]
 

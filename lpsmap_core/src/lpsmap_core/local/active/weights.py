@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 
-from lpsmap_core.kernels.arrays import FloatArray
-from lpsmap_core.kernels.compile import leaf
-from lpsmap_core.kernels.interrupts import interrupted
 from lpsmap_core.local.active.gram import (
     Work,
     append_structures,
@@ -18,6 +15,9 @@ from lpsmap_core.local.active.gram import (
     turn_to_optimum,
 )
 from lpsmap_core.local.active.memory import ActiveSet, newcomers
+from lpsmap_jit.arrays import FloatArray
+from lpsmap_jit.compile import leaf
+from lpsmap_jit.interrupts import interrupted
 
 __all__ = ["mix", "refine", "settle", "welcome"]
 

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 import lpsmap_core
+import lpsmap_jit
 
 pytestmark = pytest.mark.compiled
 
@@ -25,7 +26,7 @@ def scaled(x):
 
 TOTAL = """
 import numpy as np
-from lpsmap_core.kernels.compile import general_position
+from lpsmap_jit.compile import general_position
 from lpsmap_core import kernel
 from tiny.leaves.scale import scaled
 
@@ -63,11 +64,14 @@ class Package:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text, encoding="utf-8")
 
-    def copy_core(self) -> Path:
-        """Let the package import a copy of core; return its folder."""
-        source, copy = Path(lpsmap_core.__file__).parent, self.folder / "lpsmap_core"
-        shutil.copytree(source, copy, ignore=shutil.ignore_patterns("__pycache__"))
-        return copy
+    def copy_core(self) -> list[Path]:
+        """Let the package import copies of core and of what it stands on; return their folders."""
+        copies = []
+        for module in (lpsmap_core, lpsmap_jit):
+            source, copy = Path(str(module.__file__)).parent, self.folder / module.__name__
+            shutil.copytree(source, copy, ignore=shutil.ignore_patterns("__pycache__"))
+            copies.append(copy)
+        return copies
 
     def begin(self, first: str = "", module: str = "tiny.loops.total") -> subprocess.Popen[str]:
         """Start a process that runs some code and then imports a module."""
@@ -193,8 +197,8 @@ def test_a_hundred_damages_of_the_library_s_own_files(package: Package, rng) -> 
 
 def test_nothing_can_be_written(package: Package) -> None:
     """As with read-only site-packages, for a user without a home."""
-    core = package.copy_core()
-    for folder in (*core.glob("**/"), *package.folder.glob("tiny/**/")):
+    core, jit = package.copy_core()
+    for folder in (*core.glob("**/"), *jit.glob("**/"), *package.folder.glob("tiny/**/")):
         (folder / "__pycache__").touch()  # also keeps from it who may write everywhere
     package.environment["HOME"] = os.devnull
     package.environment["LOCALAPPDATA"] = os.devnull
@@ -248,13 +252,13 @@ ELSEWHERE = TOTAL.replace("tiny.leaves.scale", "other.scale")
     [
         ("tiny/leaves/scale.py", "2.0 * x", "20.0 * x", "60.0"),
         ("other/scale.py", "2.0 * x", "20.0 * x", "60.0"),
-        ("lpsmap_core/kernels/compile.py", "return x * (2.0 / mask) - 1.0", "return 1e400", "nan"),
+        ("lpsmap_jit/compile.py", "return x * (2.0 / mask) - 1.0", "return 1e400", "nan"),
     ],
 )
 def test_a_kernel_is_compiled_anew_when_a_leaf_changes(
     package: Package, file: str, old: str, new: str, total: str
 ) -> None:
-    """In another folder of its package, in another package, in core."""
+    """In another folder of its package, in another package, in what compiles."""
     package.copy_core()
     if file.startswith("other"):
         package.write(file, LEAVES)
@@ -328,7 +332,7 @@ print(other(1.0))
 
 SLOWLY = """
 import contextlib, time
-from lpsmap_core.kernels import compile
+from lpsmap_jit import compile
 
 at_once = compile.locked
 
@@ -358,7 +362,7 @@ def test_processes_that_compile_each_other_s_kernels_do_not_wait_for_ever(packag
 MEETS = """
 import contextlib, time
 from pathlib import Path
-from lpsmap_core.kernels import compile
+from lpsmap_jit import compile
 
 alone = compile.locked
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from lpsmap_core.kernels.numba_names import CodeLibrary, Compiler, compile_result, llvm, types
+from lpsmap_jit.numba_names import CodeLibrary, Compiler, compile_result, llvm, types
 
 __all__ = ["ForCallers", "offer", "restored", "stored"]
 

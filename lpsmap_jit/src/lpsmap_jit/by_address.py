@@ -2,7 +2,7 @@
 
 A record is a named tuple of arrays, of numbers and of such tuples. Its annotations say what lies
 where: address and shape of each array, and each number, a word of eight bytes each. Python writes
-these words by `lpsmap_core.kernels.memory`, compiled code by `by_address`; fields are read by name.
+these words by `lpsmap_jit.memory`, compiled code by `by_address`; fields are read by name.
 
 A named tuple of fifty arrays is three hundred and fifty arguments in machine code, at every call of
 a chain of a hundred kernels; most of the time of compiling them went there. `by_address` writes
@@ -19,11 +19,12 @@ from __future__ import annotations
 
 import functools
 import hashlib
+import operator
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-from lpsmap_core.kernels.compile import COMPILED, TAKES_ADDRESS
-from lpsmap_core.kernels.records import Field, kinds_of
+from lpsmap_jit.compile import COMPILED, TAKES_ADDRESS
+from lpsmap_jit.fields import Field, kinds_of
 
 __all__ = [
     "address_type_of",
@@ -50,7 +51,7 @@ def _same(value: Any) -> Any:
 
 
 if COMPILED:
-    from lpsmap_core.kernels.numba_names import (
+    from lpsmap_jit.numba_names import (
         Intrinsic,
         NumbaError,
         cgutils,
@@ -81,6 +82,7 @@ if COMPILED:
 
     _WORD = ir.IntType(64)
     _NUMBERS = (types.float64, types.int64)
+    _WORDS = types.Array(types.int64, 1, "C")
 
     class ByAddress(types.Type):  # type: ignore[misc]
         """A named tuple of contiguous arrays, of numbers, and of such tuples, in memory."""
@@ -233,9 +235,35 @@ if COMPILED:
             return context.make_array(signature.args[0])(context, builder, values[0]).data
 
         def read(typing_context: Any, words: Any) -> Any:
-            return found(types.Array(types.int64, 1, "C")), generate
+            return found(_WORDS), generate
 
         return handed_on(read)
+
+    def record_in(header: type, field: str, record: type) -> Any:
+        """Return a function that returns a record from the handle of another, which refers to it.
+
+        Parameters
+        ----------
+        header
+            The type of the other record.
+        field
+            Its field that has the address. Interpreted code reads the attribute of this name of
+            what stands for the other record.
+        record
+            The type of the record.
+        """
+        found, outer = address_type_of(record), address_type_of(header)
+
+        def generate(context: Any, builder: Any, signature: Any, values: Any) -> Any:
+            # not in leaves alone: what the handle is of holds both records
+            words = context.make_array(_WORDS)(context, builder, values[0]).data
+            address = read_field(context, builder, outer, words, field)
+            return builder.inttoptr(address, context.get_value_type(found))
+
+        def read(typing_context: Any, handle: Any) -> Any:
+            return found(_WORDS), generate
+
+        return handed_on(read, operator.attrgetter(field))
 
 else:
     # never called: what is not compiled has no types
@@ -245,3 +273,7 @@ else:
     def record_at(record: type) -> Any:
         """Return what is called to have a record: the identity."""
         return _same
+
+    def record_in(header: type, field: str, record: type) -> Any:
+        """Return a function that returns an attribute of what stands for the other record."""
+        return operator.attrgetter(field)

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from lpsmap_core.kernels.deferral import Deferred
+from lpsmap_jit.deferral import Deferred
 
 if not hasattr(signal, "SIGALRM"):
     pytest.skip("there are no such signals", allow_module_level=True)

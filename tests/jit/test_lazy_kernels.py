@@ -11,9 +11,9 @@ import pytest
 
 from lpsmap import FactorGraph, Xor
 from lpsmap_core import FREE, kernel, leaf
-from lpsmap_core.kernels import late
-from lpsmap_core.kernels.late import kernel_at, place_of, raise_late
-from lpsmap_core.kernels.native import invoke
+from lpsmap_jit import lazy_kernels
+from lpsmap_jit.lazy_kernels import kernel_at, place_of, raise_late
+from lpsmap_jit.native import invoke
 
 pytestmark = pytest.mark.compiled
 
@@ -70,8 +70,8 @@ def test_errors_of_compiling_are_raised_once_the_loop_is_out(
     from numba.core.errors import TypingError
 
     # a kernel that others would compile, too, keeps no place
-    monkeypatch.setattr(late, "_kernels", list(late._kernels))
-    monkeypatch.setattr(late, "_numbers", dict(late._numbers))
+    monkeypatch.setattr(lazy_kernels, "_kernels", list(lazy_kernels._kernels))
+    monkeypatch.setattr(lazy_kernels, "_numbers", dict(lazy_kernels._numbers))
     place = _place(broken)
     for _ in range(2):
         assert call(place, np.ones(1), 5) == 0

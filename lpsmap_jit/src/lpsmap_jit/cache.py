@@ -21,14 +21,14 @@ from typing import Any
 
 from filelock import FileLock
 
-from lpsmap_core.kernels.callers import stacklevel
+from lpsmap_jit.callers import stacklevel
 
 numba: Any
 with suppress(ImportError):
     import numba
 
-    from lpsmap_core.kernels import parts
-    from lpsmap_core.kernels.numba_names import CacheFormat, CPUDispatcher, dumps
+    from lpsmap_jit import linkable_kernels
+    from lpsmap_jit.numba_names import CacheFormat, CPUDispatcher, dumps
 
 __all__ = ["CompilationNotice", "keep_on_disk", "locked"]
 
@@ -164,7 +164,7 @@ class KernelCache:
 
 
 class PartCache(KernelCache):
-    """The cache of a kernel as a part of others; see `lpsmap_core.kernels.parts`."""
+    """The cache of a kernel as a part of others; see `lpsmap_jit.linkable_kernels`."""
 
     @property
     def _name(self) -> str:
@@ -172,10 +172,10 @@ class PartCache(KernelCache):
         return f"{name}-part-{line}"
 
     def _reduced(self, compiled: Any) -> Any:
-        return parts.stored(compiled)
+        return linkable_kernels.stored(compiled)
 
     def _rebuilt(self, target: Any, reduced: Any) -> Any:
-        return parts.restored(target, reduced)
+        return linkable_kernels.restored(target, reduced)
 
 
 class NoCache:

@@ -2,7 +2,7 @@
 
 Another release may change any of them, so that the releases are limited to those that were tried.
 What is made of them stands in the modules that import this one, and what that takes for granted in
-``tests/core/test_numba.py``, a test each. To be imported where kernels are compiled, and nowhere
+``tests/jit/test_numba.py``, a test each. To be imported where kernels are compiled, and nowhere
 else: there may be no numba.
 """
 

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from lpsmap_core import kernel, leaf
-from lpsmap_core.kernels.arrays import FloatArray
-from lpsmap_core.kernels.by_address import by_address, record_at
-from lpsmap_core.kernels.native import borrowed
+from lpsmap_jit.arrays import FloatArray
+from lpsmap_jit.by_address import by_address, record_at
+from lpsmap_jit.native import borrowed
 
 pytestmark = pytest.mark.compiled
 

@@ -18,9 +18,9 @@ from typing import Any, Generic, NamedTuple, NoReturn, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from lpsmap_core.kernels.arrays import FloatArray, IntArray
-from lpsmap_core.kernels.records import Field, kinds_of
-from lpsmap_core.kernels.tiers import interprets
+from lpsmap_jit.arrays import FloatArray, IntArray
+from lpsmap_jit.fields import Field, kinds_of
+from lpsmap_jit.tiers import interprets
 
 __all__ = ["Blueprint", "Memory", "Unset", "hold", "n_words", "record_in"]
 

@@ -7,7 +7,8 @@ import sys
 __all__ = ["stacklevel"]
 
 PASSED_THROUGH = (
-    *("lpsmap.", "lpsmap_core.", "lpsmap_decode.", "lpsmap_dynamic.", "lpsmap_torch."),
+    *("lpsmap.", "lpsmap_core.", "lpsmap_decode.", "lpsmap_dynamic.", "lpsmap_jit."),
+    "lpsmap_torch.",
     *("torch.", "numba.", "contextlib."),
 )
 """Modules through which a call reaches us, or a warning leaves us."""

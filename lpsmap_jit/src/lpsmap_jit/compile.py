@@ -3,7 +3,7 @@
 Kernels are plain Python functions on flat arrays. With numba they are compiled on first use,
 release the interpreter lock and are cached on disk; without it, or with ``LPSMAP_DISABLE_JIT=1`` or
 numba's own ``NUMBA_DISABLE_JIT=1``, the same source runs undecorated. So it does in the first small
-solves, see `lpsmap_core.kernels.tiers`.
+solves, see `lpsmap_jit.tiers`.
 """
 
 from __future__ import annotations
@@ -14,16 +14,16 @@ import threading
 from collections.abc import Callable, Iterator
 from typing import Any, Literal, TypeVar
 
-from lpsmap_core.kernels.cache import CompilationNotice, keep_on_disk, locked
-from lpsmap_core.kernels.deadlines import compiling
-from lpsmap_core.kernels.deferral import Deferred
-from lpsmap_core.kernels.tiers import of_thread
+from lpsmap_jit.cache import CompilationNotice, keep_on_disk, locked
+from lpsmap_jit.deadlines import compiling
+from lpsmap_jit.deferral import Deferred
+from lpsmap_jit.tiers import of_thread
 
 numba: Any
 try:
     import numba
 
-    from lpsmap_core.kernels import parts
+    from lpsmap_jit import linkable_kernels
 except ImportError:  # a Python newer than numba's wheels
     numba = None
 
@@ -157,17 +157,17 @@ def _compiled(
     }
     dispatcher: Any = numba.njit(**options)(function)
     dispatcher.__class__, dispatcher.interpreted = Kernel, function
-    part: Any = numba.njit(**options, pipeline_class=parts.ForCallers)(function)
+    part: Any = numba.njit(**options, pipeline_class=linkable_kernels.ForCallers)(function)
     keep_on_disk(dispatcher)
     keep_on_disk(part, is_part=True)
-    parts.offer(part, dispatcher)
+    linkable_kernels.offer(part, dispatcher)
     _watch(dispatcher, counts)
     _watch(part, counts)
     return dispatcher  # type: ignore[no-any-return]
 
 
 if COMPILED:
-    from lpsmap_core.kernels.numba_names import CPUDispatcher, NumbaError
+    from lpsmap_jit.numba_names import CPUDispatcher, NumbaError
 
     _call: Any = CPUDispatcher.__call__
 

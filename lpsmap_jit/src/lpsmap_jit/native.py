@@ -1,38 +1,20 @@
-"""Addresses: how one compiled loop reaches kernels that it was not compiled with, and Python.
+"""Addresses: how a kernel calls others that it was not compiled with, and Python.
 
-A whole solve runs inside one compiled loop, which knows neither the factor types nor the arrays of
-their solvers. Each solver hands it the words of a `SolverRecord`, with addresses of kernels and of
-records of the solver's own. Without compilation none of this is used: see
-`lpsmap_core.local.solvers`.
+Without compilation only `Callback` and `borrowed` are used.
 """
 
 from __future__ import annotations
 
 import ctypes
-import functools
-import inspect
-import operator
 import weakref
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any
 
-from lpsmap_core.kernels.arrays import IntArray
-from lpsmap_core.kernels.by_address import (
-    address_type_of,
-    array_at,
-    handed_on,
-    in_leaf,
-    read_field,
-    record_at,
-    type_of,
-)
-from lpsmap_core.kernels.compile import COMPILED
-from lpsmap_core.kernels.records import KERNELS
+from lpsmap_jit.by_address import array_at, handed_on, in_leaf
+from lpsmap_jit.compile import COMPILED
 
 __all__ = [
     "Callback",
-    "SolverRecord",
-    "address_of",
     "borrowed",
     "call_python",
     "entry_of",
@@ -41,34 +23,7 @@ __all__ = [
     "invoke",
     "keep_error",
     "raise_kept",
-    "reader_of",
-    "signature_of",
-    "solver_at",
 ]
-
-
-class SolverRecord(NamedTuple):
-    """What compiled loops know of a solver, whatever it is."""
-
-    solve: int
-    """Addresses, or places as `lpsmap_core.kernels.late` has them: of the kernels that serve the
-    bucket."""
-    jvp: int
-    further: IntArray
-    """Those of the kernels beside these, in pairs."""
-    call: int
-    """The address of a `Callback`."""
-    failed: IntArray
-    """Whether that has raised: one number, which is not zero then."""
-    status: IntArray
-    """How each factor's local problem has ended; empty if that is always well."""
-    own: int
-    """The addresses of the records that `reader_of` reads, 0 without."""
-    sets: int
-
-
-solver_at = record_at(SolverRecord)
-"""Returns, in leaves, the record of a solver from its handle."""
 
 
 class Callback:
@@ -113,10 +68,9 @@ invoke: Any
 call_python: Any
 keep_error: Any
 borrowed: Any
-reader_of: Any
 
 if COMPILED:
-    from lpsmap_core.kernels.numba_names import cgutils, intrinsic, ir, types
+    from lpsmap_jit.numba_names import cgutils, intrinsic, ir, types
 
     @intrinsic  # type: ignore[untyped-decorator]
     def invoke(typing_context: Any, address: Any, arguments: Any) -> Any:
@@ -228,96 +182,13 @@ if COMPILED:
 
         return kind(types.int64, types.int64), generate
 
-    _floats = types.Array(types.float64, 1, "C")
-    _ints = types.Array(types.int64, 1, "C")
-
-    def reader_of(record: type, field: str = "own") -> Any:
-        """Return a function by which kernels read the record that a solver keeps.
-
-        Parameters
-        ----------
-        record
-            The type of what `LocalSolver.own_record` returns.
-        field
-            Which record of a `SolverRecord` it is.
-
-        Returns
-        -------
-        function
-            Takes what a solver's kernels get for the solver, and returns its record.
-        """
-        found, header = address_type_of(record), address_type_of(SolverRecord)
-
-        def generate(context: Any, builder: Any, signature: Any, values: Any) -> Any:
-            # not in leaves alone: a solver holds its records, and whoever calls kernels the solver
-            words = context.make_array(_ints)(context, builder, values[0]).data
-            address = read_field(context, builder, header, words, field)
-            return builder.inttoptr(address, context.get_value_type(found))
-
-        def read(typing_context: Any, solver: Any) -> Any:
-            return found(_ints), generate
-
-        return handed_on(read, operator.attrgetter(field))
-
-    SIGNATURES: dict[str, Any] = {
-        **{name: (_ints, *map(type_of, records)) for name, records in KERNELS.items()},
-        "solve": (_ints, _ints, *[_floats] * 4, types.int64),
-        "jvp": (_ints, _ints, *[_floats] * 4),
-    }
-    """Argument types of the kernels that are called by address."""
-
 else:
     # never called: what is not compiled calls Python objects
-    SIGNATURES = {}
     invoke = call_python = keep_error = floats = integers = None
 
     def borrowed(value: Any) -> Any:
         """Return the value."""
         return value
-
-    def reader_of(record: type, field: str = "own") -> Any:
-        """Return a function that takes a solver and returns its record."""
-        return operator.attrgetter(field)
-
-
-@functools.cache
-def address_of(function: Any, kind: str) -> int:
-    """Return the address of a kernel of some kind; 0 if it is none of numba's.
-
-    Raises
-    ------
-    TypeError
-        If a kernel of a factor type does not take what such kernels take.
-    """
-    if not hasattr(function, "overloads"):
-        return 0
-    return entry_of(function, signature_of(function, kind))
-
-
-def signature_of(function: Any, kind: str) -> Any:
-    """Return the types of the arguments of a kernel of some kind.
-
-    Raises
-    ------
-    TypeError
-        If a kernel of a factor type does not take what such kernels take.
-    """
-    signature = SIGNATURES[kind]
-    taken = inspect.signature(function.py_func).parameters
-    if len(taken) != len(signature):
-        if kind not in KERNELS:
-            raise TypeError(
-                f"{kind} kernel {function.py_func.__qualname__}: takes {len(taken)} arguments; "
-                f"expected {len(signature)}: the solver, then those of LocalSolver.{kind}."
-            )
-        records = ", ".join(record.__name__ for record in KERNELS[kind])
-        raise TypeError(
-            f"{kind} {function.py_func.__qualname__}: takes {len(taken)} arguments; expected "
-            f"{len(signature)}: the rows, then the records {records}. Until version 1 of the "
-            "plugin API kernels took single arrays: see 'From version 1 to 2' in "
-            "docs/how-to/kernels.md."
-        )
-    return signature
 
 
 def entry_of(function: Any, signature: Any) -> int:

@@ -6,9 +6,9 @@ import threading
 from types import FrameType, TracebackType
 from typing import Any
 
-from lpsmap_core.kernels.deadlines import Deadline
-from lpsmap_core.kernels.deferral import signals
-from lpsmap_core.kernels.interrupts import renew_deadline
+from lpsmap_jit.deadlines import Deadline
+from lpsmap_jit.deferral import signals
+from lpsmap_jit.interrupts import renew_deadline
 
 __all__ = ["ended_by_ctrl_c", "raised_by_ctrl_c"]
 

@@ -10,10 +10,10 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from lpsmap_core.kernels.arrays import BoolArray, FloatArray, FloatTable, IntArray
-from lpsmap_core.kernels.by_address import record_at
-from lpsmap_core.kernels.compile import leaf
-from lpsmap_core.kernels.memory import Blueprint, Unset, hold
+from lpsmap_jit.arrays import BoolArray, FloatArray, FloatTable, IntArray
+from lpsmap_jit.by_address import record_at
+from lpsmap_jit.compile import leaf
+from lpsmap_jit.memory import Blueprint, Unset, hold
 
 
 class Shared(NamedTuple):

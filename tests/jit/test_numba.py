@@ -1,6 +1,6 @@
 """What is taken for granted of numba beyond its documented API: after a release, what broke.
 
-Each check says what is assumed, and by which module of ``lpsmap_core.kernels``.
+Each check says what is assumed, and by which module of ``lpsmap_jit``.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ def _() -> None:
 
 @assumed("compile.py: a dispatcher may be given a class of ours, and an instance's own compile")
 def _() -> None:
-    from lpsmap_core.kernels.numba_names import CPUDispatcher
+    from lpsmap_jit.numba_names import CPUDispatcher
 
     class Ours(CPUDispatcher):  # type: ignore[misc]
         def __call__(self, *arguments: Any) -> Any:
@@ -130,7 +130,7 @@ def _() -> None:
 def _() -> None:
     import numba
 
-    from lpsmap_core.kernels.numba_names import CacheFormat, dumps
+    from lpsmap_jit.numba_names import CacheFormat, dumps
 
     found = CacheFormat(twice)
     assert Path(found.locator.get_cache_path()).is_absolute()
@@ -145,9 +145,9 @@ def _() -> None:
     assert again.signature == made.signature
 
 
-@assumed("parts.py: a library hands on its module, and need not be made machine code of")
+@assumed("linkable_kernels.py: a library hands on its module, and need not be made machine code of")
 def _() -> None:
-    from lpsmap_core.kernels.numba_names import CodeLibrary, llvm
+    from lpsmap_jit.numba_names import CodeLibrary, llvm
 
     (made,) = compiled().overloads.values()
     assert isinstance(made.library, CodeLibrary)
@@ -160,7 +160,7 @@ def _() -> None:
     assert [f.name for f in again.functions] == [f.name for f in code.functions]
 
 
-@assumed("parts.py: a kernel takes in the part of another, whose constants come with it")
+@assumed("linkable_kernels.py: a kernel takes in the part of another, whose constants come with it")
 def _() -> None:
     @leaf
     def third(x):
@@ -189,7 +189,7 @@ def _() -> None:
 
 @assumed("by_address.py: a named tuple's type knows its class and the types of its fields")
 def _() -> None:
-    from lpsmap_core.kernels.numba_names import types
+    from lpsmap_jit.numba_names import types
 
     class Pair(NamedTuple):
         x: float
@@ -202,7 +202,7 @@ def _() -> None:
 
 @assumed("by_address.py: an intrinsic function may be given a class of ours")
 def _() -> None:
-    from lpsmap_core.kernels.numba_names import Intrinsic, intrinsic
+    from lpsmap_jit.numba_names import Intrinsic, intrinsic
 
     def same(typing_context: Any, value: Any) -> Any:
         return value(value), lambda context, builder, signature, values: values[0]
@@ -226,9 +226,9 @@ def _() -> None:
     assert callable(call.return_status_propagate)
 
 
-@assumed("late.py, interrupts.py: code finds what was added as a symbol")
+@assumed("lazy_kernels.py, interrupts.py: code finds what was added as a symbol")
 def _() -> None:
-    from lpsmap_core.kernels.numba_names import add_symbol, llvm
+    from lpsmap_jit.numba_names import add_symbol, llvm
 
     add_symbol("lpsmap_test", 8)
     assert llvm.address_of_symbol("lpsmap_test") == 8
@@ -243,7 +243,7 @@ def test_numba_is_as_assumed(words: str) -> None:
 
 
 def test_a_name_that_is_gone_is_an_error_in_words() -> None:
-    from lpsmap_core.kernels import numba_names
+    from lpsmap_jit import numba_names
 
     for module, name in (("numba.core.compiler", "Gone"), ("numba.gone", None)):
         with pytest.raises(RuntimeError, match=r"got numba .* expected a release from 0\.61 to"):
@@ -253,7 +253,7 @@ def test_a_name_that_is_gone_is_an_error_in_words() -> None:
 def test_releases_are_limited_to_those_that_were_tried() -> None:
     import numba
 
-    from lpsmap_core.kernels import numba_names
+    from lpsmap_jit import numba_names
 
     (wanted,) = (x for x in requires("lpsmap-core") or () if x.startswith("numba"))
     least, most = re.findall(r"[<>]=?0\.(\d+)", wanted.replace(",", " "))

@@ -9,16 +9,16 @@ from __future__ import annotations
 
 import ctypes
 import threading
+from collections.abc import Callable
 from typing import Any
 
-from lpsmap_core.kernels.compile import COMPILED, leaf
-from lpsmap_core.kernels.interrupts import halt
-from lpsmap_core.kernels.native import (
+from lpsmap_jit.compile import COMPILED, leaf
+from lpsmap_jit.interrupts import halt
+from lpsmap_jit.native import (
     call_python,
     entry_of,
     integers,
     raise_kept,
-    signature_of,
 )
 
 __all__ = ["compile_all", "kernel_at", "later", "place_of", "raise_late"]
@@ -40,10 +40,18 @@ _numbers: dict[tuple[Any, Any], int] = {}
 _lock = threading.Lock()
 
 
-def later(function: Any, kind: str) -> int:
-    """Return the place of a kernel of some kind; 0 if it is none of numba's. See `address_of`."""
-    if not hasattr(function, "overloads"):
-        return 0
+def later(function: Any, kind: str, signature_of: Callable[[Any, str], Any]) -> int:
+    """Return the place of a kernel of some kind, or its address if it is compiled.
+
+    Parameters
+    ----------
+    function
+        The kernel.
+    kind
+        A name for the types of its arguments.
+    signature_of
+        Returns these types, for the kernel and the name.
+    """
     number = _numbers.get((function, kind))
     if number is None:
         number = _number(function, kind, signature_of(function, kind))
@@ -97,7 +105,7 @@ _of_thread = threading.local()
 _words[0] = id(_compile_for_kernels)
 
 if COMPILED:
-    from lpsmap_core.kernels.numba_names import add_symbol, intrinsic, ir, types
+    from lpsmap_jit.numba_names import add_symbol, intrinsic, ir, types
 
     add_symbol("lpsmap_late", ctypes.addressof(_words))
 

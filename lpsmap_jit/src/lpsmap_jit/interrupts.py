@@ -22,9 +22,9 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import Any, ParamSpec, TypeVar
 
-from lpsmap_core.kernels.compile import COMPILED, interpreted_by, leaf
-from lpsmap_core.kernels.deadlines import Deadline, when_compiled
-from lpsmap_core.kernels.native import integers, keep_error, raise_kept
+from lpsmap_jit.compile import COMPILED, interpreted_by, leaf
+from lpsmap_jit.deadlines import Deadline, when_compiled
+from lpsmap_jit.native import integers, keep_error, raise_kept
 
 __all__ = [
     "Watch",
@@ -195,7 +195,7 @@ if sys.platform == "win32":
 
 
 if COMPILED:
-    from lpsmap_core.kernels.numba_names import add_symbol, cgutils, intrinsic, ir, types
+    from lpsmap_jit.numba_names import add_symbol, cgutils, intrinsic, ir, types
 
     _api, _pointer = ctypes.pythonapi, ctypes.c_void_p
     _key = ctypes.PYFUNCTYPE(_pointer)(("PyThread_tss_alloc", _api))()

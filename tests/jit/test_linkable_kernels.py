@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from lpsmap_core import kernel, leaf
-from lpsmap_core.kernels.by_address import by_address
+from lpsmap_jit.by_address import by_address
 
 pytestmark = pytest.mark.compiled
 

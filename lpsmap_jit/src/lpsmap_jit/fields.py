@@ -1,0 +1,32 @@
+"""What a record holds: the annotations of a named tuple are the only list of its fields."""
+
+from __future__ import annotations
+
+import functools
+from typing import Annotated, Any, NamedTuple, get_args, get_origin, get_type_hints
+
+import numpy as np
+
+__all__ = ["Field", "kinds_of"]
+
+
+class Field(NamedTuple):
+    """What an array of a record holds, and its number of axes."""
+
+    dtype: np.dtype[Any]
+    ndim: int
+
+
+@functools.cache
+def kinds_of(record: type) -> dict[str, Field | type]:
+    """Return what a record holds by name, in order: arrays, numbers, and other records."""
+    hints = get_type_hints(record, include_extras=True)
+    return {name: _kind(hint) for name, hint in hints.items()}
+
+
+def _kind(hint: Any) -> Field | type:
+    if isinstance(hint, type):
+        return hint
+    array, ndim = get_args(hint) if get_origin(hint) is Annotated else (hint, 1)
+    (number,) = get_args(get_args(array)[1])
+    return Field(np.dtype(number), ndim)
