@@ -42,7 +42,9 @@ ALLOWED = {
     "lpsmap_torch/src/lpsmap_torch": {"lpsmap_torch", "lpsmap_core", "lpsmap_dynamic", "torch"},
 }
 
-FOUND_BY_ENTRY_POINTS = {"lpsmap_face": {*WHEELS.values()} - {"lpsmap", "lpsmap_core"}}
+FOUND_BY_ENTRY_POINTS = {
+    "lpsmap_face": {*WHEELS.values()} - {"lpsmap", "lpsmap_core", "lpsmap_jit"}
+}
 """What a distribution requires, extras included, and never imports by name."""
 
 BROUGHT_BY_OTHERS = {"llvmlite", "pytest"}
