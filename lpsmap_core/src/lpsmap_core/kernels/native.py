@@ -25,8 +25,9 @@ from lpsmap_core.kernels.by_address import (
     read_field,
     record_at,
     type_of,
+    words_of,
 )
-from lpsmap_core.kernels.compile import COMPILED
+from lpsmap_core.kernels.compile import COMPILED, leaf
 from lpsmap_core.kernels.records import KERNELS
 
 __all__ = [
@@ -44,6 +45,7 @@ __all__ = [
     "reader_of",
     "signature_of",
     "solver_at",
+    "write_words",
 ]
 
 
@@ -114,6 +116,7 @@ call_python: Any
 keep_error: Any
 borrowed: Any
 reader_of: Any
+write_words: Any
 
 if COMPILED:
     from lpsmap_core.kernels.numba_names import cgutils, intrinsic, ir, types
@@ -179,6 +182,18 @@ if COMPILED:
             return builder.zext(failed, word)
 
         return types.int64(types.int64, types.int64, given), generate
+
+    @leaf
+    def write_words(record: Any, words: IntArray) -> int:
+        """Write the words of a record, and return where they are.
+
+        Whoever calls it holds both for as long as anything is read there.
+        """
+        found = words_of(record)
+        for i in range(len(found)):
+            words[i] = found[i]
+        address: int = words.ctypes.data
+        return address
 
     @handed_on  # type: ignore[untyped-decorator]
     def borrowed(typing_context: Any, value: Any) -> Any:
@@ -270,6 +285,7 @@ else:
     # never called: what is not compiled calls Python objects
     SIGNATURES = {}
     invoke = call_python = keep_error = floats = integers = None
+    write_words = None
 
     def borrowed(value: Any) -> Any:
         """Return the value."""
