@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
@@ -14,10 +14,12 @@ from lpsmap_core import Factor, kernel, leaf
 from lpsmap_core.kernels.entries import address_of
 from lpsmap_core.kernels.records import KERNELS, Factors
 from lpsmap_core.layout.layout import Bucket, build_layout
+from lpsmap_jit.arrays import FloatTable
 from lpsmap_jit.by_address import by_value, record_at
 from lpsmap_jit.compile import COMPILED
 from lpsmap_jit.fields import kinds_of
-from lpsmap_jit.memory import hold, record_in
+from lpsmap_jit.memory import n_words, record_in
+from lpsmap_jit.native import write_words
 
 PAGE = (ROOT / "docs" / "how-to" / "kernels.md").read_text(encoding="utf-8")
 RECORDS = sorted({record for records in KERNELS.values() for record in records}, key=str)
@@ -142,12 +144,36 @@ def test_a_record_comes_back_from_its_addresses() -> None:
         np.array([7, 8, 9]),
         np.array([[0, 1], [1, 3]]),
     )
-    memory, copies = hold(factors), Factors(*map(np.zeros_like, factors))
-    _copy(memory.handle, copies)
-    for found in (copies, record_in(Factors, memory.address)):
+    words, copies = np.empty(n_words(Factors), np.int64), Factors(*map(np.zeros_like, factors))
+    address = write_words(factors, words)
+    _copy(words, copies)
+    for found in (copies, record_in(Factors, address)):
         for given, array in zip(factors, found, strict=True):
             assert array.shape == given.shape
             np.testing.assert_array_equal(array, given)
+
+
+class Numbers(NamedTuple):
+    count: int
+    table: FloatTable
+
+
+@pytest.mark.compiled
+@pytest.mark.skipif(not COMPILED, reason="nothing is called by address")
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        Numbers(1.5, np.ones((2, 2))),
+        Numbers(1, np.ones(2)),
+        Numbers(1, np.ones((2, 2), dtype=int)),
+        Numbers(1, np.ones((2, 3)).T),
+    ],
+)
+def test_other_fields_than_the_annotations_say_are_refused(wrong: Numbers) -> None:
+    words = np.empty(n_words(Numbers), dtype=np.int64)
+    assert write_words(Numbers(1, np.ones((2, 2))), words) == words.ctypes.data
+    with pytest.raises(Exception, match="not what the annotations of the record say"):
+        write_words(wrong, words)
 
 
 @pytest.mark.compiled

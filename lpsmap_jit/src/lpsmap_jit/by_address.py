@@ -35,12 +35,15 @@ __all__ = [
     "in_leaf",
     "read_field",
     "record_at",
+    "referred_record",
     "type_of",
+    "words_of",
 ]
 
 address_type_of: Any
 array_at: Any
 read_field: Any
+words_of: Any
 handed_on: Any
 in_leaf: Any
 type_of: Any
@@ -199,6 +202,27 @@ if COMPILED:
 
         return ByAddress(value)(value), generate
 
+    @extending.intrinsic  # type: ignore[untyped-decorator]
+    def words_of(typing_context: Any, record: Any) -> Any:
+        """Return the words of a record, whose fields must be what its annotations say."""
+        kind = getattr(record, "instance_class", None)
+        if kind is None or not _fits(record, type_of(kind)):
+            raise NumbaError(f"{record}: not what the annotations of the record say")
+
+        def generate(context: Any, builder: Any, signature: Any, values: Any) -> Any:
+            in_leaf("words_of", context)
+            words = list(_words(context, builder, record, values[0]))
+            return context.make_tuple(builder, signature.return_type, words)
+
+        return types.UniTuple(types.int64, _n_words(record))(record), generate
+
+    def _fits(kind: Any, wanted: Any) -> bool:
+        if isinstance(wanted, types.BaseTuple):
+            return len(kind) == len(wanted) and all(map(_fits, kind.types, wanted.types))
+        if isinstance(wanted, types.Array) and isinstance(kind, types.Array):
+            return kind.copy(readonly=False) == wanted  # type: ignore[no-any-return]
+        return kind == wanted  # type: ignore[no-any-return]
+
     @handed_on  # type: ignore[untyped-decorator]
     def by_value(typing_context: Any, record: Any) -> Any:
         """Return the named tuple that is at an address, for kernels that take such."""
@@ -239,7 +263,7 @@ if COMPILED:
 
         return handed_on(read)
 
-    def record_in(header: type, field: str, record: type) -> Any:
+    def referred_record(header: type, field: str, record: type) -> Any:
         """Return a function that returns a record from the handle of another, which refers to it.
 
         Parameters
@@ -267,13 +291,13 @@ if COMPILED:
 
 else:
     # never called: what is not compiled has no types
-    address_type_of = array_at = read_field = type_of = handed_on = in_leaf = None
+    address_type_of = array_at = handed_on = in_leaf = read_field = type_of = words_of = None
     by_address = by_value = _same
 
     def record_at(record: type) -> Any:
         """Return what is called to have a record: the identity."""
         return _same
 
-    def record_in(header: type, field: str, record: type) -> Any:
+    def referred_record(header: type, field: str, record: type) -> Any:
         """Return a function that returns an attribute of what stands for the other record."""
         return operator.attrgetter(field)

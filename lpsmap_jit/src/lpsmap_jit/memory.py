@@ -11,9 +11,8 @@ import ctypes
 import functools
 import math
 import struct
-from collections.abc import Callable
 from itertools import islice
-from typing import Any, Generic, NamedTuple, NoReturn, TypeVar
+from typing import Any, Generic, NamedTuple, NoReturn, TypeVar, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -33,8 +32,15 @@ WORD = 8
 class Memory(Generic[Record]):
     """A record, and how kernels get it."""
 
-    def __init__(self, words: IntArray, make_record: Callable[[], Record]) -> None:
-        self._words, self._make_record = words, make_record
+    def __init__(
+        self,
+        blueprint: Blueprint[Record],
+        block: FloatArray,
+        given: tuple[Given, ...],
+        words: IntArray,
+    ) -> None:
+        self._blueprint, self._block = blueprint, block
+        self._given, self._words = given, words
 
     def __reduce__(self) -> NoReturn:
         raise TypeError("Memory: knows where its arrays lie, which a copy of it would not.")
@@ -42,17 +48,13 @@ class Memory(Generic[Record]):
     @functools.cached_property
     def record(self) -> Record:
         """The record, as an object of the same fields."""
-        return self._make_record()
+        blueprint = self._blueprint
+        return cast(Record, _cut(blueprint.kind, blueprint.parts, self._block, self._given))
 
     @property
     def handle(self) -> Any:
         """What kernels are handed, which read the record by `record_at`; it holds the memory."""
         return self.record if interprets() else self._words
-
-    @property
-    def address(self) -> int:
-        """Where the record's words are; of use only as long as this is held."""
-        return _address(self._words)
 
 
 Given = Memory[Any] | npt.NDArray[Any]
@@ -99,7 +101,7 @@ class Blueprint(Generic[Record]):
         words += self._words
         for where, one in zip(self._given, given, strict=True):
             words[where] = one._words if isinstance(one, Memory) else _words(one)
-        return Memory(words, functools.partial(_cut, self.kind, self.parts, block, given))
+        return Memory(self, block, given, words)
 
     def _new_block(self) -> tuple[FloatArray, int]:
         """Return memory for a copy's own arrays, and its address."""
@@ -141,7 +143,10 @@ class Blueprint(Generic[Record]):
                     self._clear_from(piece.begin)
                 part = piece
             elif isinstance(field, Field):
-                words += _checked_words(kind, name, part)
+                fits = Field(part.dtype, part.ndim) == field and part.flags.c_contiguous
+                if not fits:
+                    raise TypeError(f"{kind.__name__}.{name}: got another array than it says.")
+                words += _words(part)
             elif field in (int, float):
                 words += struct.unpack("q", struct.pack("q" if field is int else "d", part))
             else:
@@ -179,7 +184,7 @@ def _words_that_hold(n: int, objects: tuple[Any, ...]) -> IntArray:
     return words
 
 
-def _cut(kind: type[Record], parts: Parts, block: FloatArray, given: tuple[Given, ...]) -> Record:
+def _cut(kind: type, parts: Parts, block: FloatArray, given: tuple[Given, ...]) -> Any:
     """Return a record whose own arrays lie in a block."""
     fields: list[Any] = []
     for part in parts:
@@ -241,34 +246,19 @@ def _shared_if_empty(planned: Any, field: Field | type) -> Any:
     return planned if math.prod(shape) else np.empty(shape, field.dtype)
 
 
-def hold(record: Record) -> Memory[Record]:
+def hold(record: Any) -> Memory[Any]:
     """Return a record of contiguous arrays and numbers with its handle; nothing is copied."""
-    words = _Held(struct.pack(_format(type(record)), *_numbers(record)))
-    words.objects = (record,)
-    return Memory(np.frombuffer(words, dtype=np.int64), lambda: record)
+    return Blueprint[Any](type(record), list(record)).make()
 
 
-def _numbers(record: Any) -> list[int | float]:
-    """Return what the words of a record say."""
-    kind, numbers = type(record), list[int | float]()
-    for (name, field), part in zip(kinds_of(kind).items(), record, strict=True):
-        if isinstance(field, Field):
-            numbers += _checked_words(kind, name, part)
-        elif field in (int, float):
-            numbers.append(part)
-        else:
-            numbers += _numbers(part)
-    return numbers
-
-
-def record_in(kind: type[Record], address: int) -> Record:
-    """Return the record of arrays and numbers whose words are at an address."""
-    numbers = iter(struct.unpack(_format(kind), ctypes.string_at(address, WORD * n_words(kind))))
+def record_in(kind: Any, address: int) -> Any:
+    """Return the record of arrays and whole numbers whose words are at an address."""
+    words = iter((ctypes.c_int64 * n_words(kind)).from_address(address))
     return kind(
         *(
-            _array(next(numbers), tuple(islice(numbers, field.ndim)), field.dtype)
+            _array(next(words), tuple(islice(words, field.ndim)), field.dtype)
             if isinstance(field, Field)
-            else next(numbers)
+            else next(words)
             for field in kinds_of(kind).values()
         )
     )
@@ -281,35 +271,16 @@ def _array(address: int, shape: tuple[int, ...], dtype: np.dtype[Any]) -> npt.ND
     return np.ndarray(shape, dtype, room.from_address(address))
 
 
+@functools.cache
 def n_words(kind: type) -> int:
     """Return how many words a record has."""
-    return len(_format(kind))
-
-
-@functools.cache
-def _format(kind: type) -> str:
-    """Return the words of a record as `struct` has them."""
-    codes = ""
+    n = 0
     for field in kinds_of(kind).values():
         if isinstance(field, Field):
-            codes += "q" * (1 + field.ndim)
+            n += 1 + field.ndim
         else:
-            codes += {int: "q", float: "d"}.get(field) or _format(field)
-    return codes
-
-
-def _checked_words(kind: type, name: str, array: npt.NDArray[Any]) -> list[int]:
-    """Return the words of an array that is to be a field of a record.
-
-    Raises
-    ------
-    TypeError
-        If it is none such as the annotations say, or not contiguous.
-    """
-    field = kinds_of(kind)[name]
-    if (array.dtype, array.ndim) != field or not array.flags.c_contiguous:
-        raise TypeError(f"{kind.__name__}.{name}: got another array than it says.")
-    return _words(array)
+            n += 1 if field in (int, float) else n_words(field)
+    return n
 
 
 def _words(array: npt.NDArray[Any]) -> list[int]:

@@ -10,8 +10,9 @@ import weakref
 from collections.abc import Callable
 from typing import Any
 
-from lpsmap_jit.by_address import array_at, handed_on, in_leaf
-from lpsmap_jit.compile import COMPILED
+from lpsmap_jit.arrays import IntArray
+from lpsmap_jit.by_address import array_at, handed_on, in_leaf, words_of
+from lpsmap_jit.compile import COMPILED, leaf
 
 __all__ = [
     "Callback",
@@ -23,6 +24,7 @@ __all__ = [
     "invoke",
     "keep_error",
     "raise_kept",
+    "write_words",
 ]
 
 
@@ -68,6 +70,7 @@ invoke: Any
 call_python: Any
 keep_error: Any
 borrowed: Any
+write_words: Any
 
 if COMPILED:
     from lpsmap_jit.numba_names import cgutils, intrinsic, ir, types
@@ -134,6 +137,18 @@ if COMPILED:
 
         return types.int64(types.int64, types.int64, given), generate
 
+    @leaf
+    def write_words(record: Any, words: IntArray) -> int:
+        """Write the words of a record, and return where they are.
+
+        Whoever calls it holds both for as long as anything is read there.
+        """
+        found = words_of(record)
+        for i in range(len(found)):
+            words[i] = found[i]
+        address: int = words.ctypes.data
+        return address
+
     @handed_on  # type: ignore[untyped-decorator]
     def borrowed(typing_context: Any, value: Any) -> Any:
         """Return an array, or a tuple of such, that does not count references to its memory.
@@ -184,7 +199,7 @@ if COMPILED:
 
 else:
     # never called: what is not compiled calls Python objects
-    invoke = call_python = keep_error = floats = integers = None
+    invoke = call_python = keep_error = floats = integers = write_words = None
 
     def borrowed(value: Any) -> Any:
         """Return the value."""

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 from lpsmap_core.kernels.records import KERNELS
 from lpsmap_jit import lazy_kernels
 from lpsmap_jit.arrays import IntArray
-from lpsmap_jit.by_address import record_at, record_in, type_of
+from lpsmap_jit.by_address import record_at, referred_record, type_of
 from lpsmap_jit.compile import COMPILED
 from lpsmap_jit.native import entry_of
 
@@ -61,7 +61,7 @@ def reader_of(record: type, field: str = "own") -> Any:
     function
         Takes what a solver's kernels get for the solver, and returns its record.
     """
-    return record_in(SolverRecord, field, record)
+    return referred_record(SolverRecord, field, record)
 
 
 SIGNATURES: dict[str, Any] = {}

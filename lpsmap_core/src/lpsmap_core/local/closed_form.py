@@ -82,7 +82,7 @@ class CompiledForm(_ClosedForm):
             return None
         self.vectorised = False
         factors, faces = self.bucket.factors, (self.delta, self.face, self.branch)
-        return _FormRecord(project, multiply, factors, *faces, self.forbids, self.barred)
+        return _FormRecord(project, multiply, factors, *faces, int(self.forbids), self.barred)
 
     def _pairs(self) -> tuple[tuple[Any, Any], ...]:
         if self.own is None:

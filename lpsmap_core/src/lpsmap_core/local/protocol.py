@@ -21,8 +21,8 @@ from lpsmap_jit.by_address import by_address
 from lpsmap_jit.compile import interpreted_by, kernel, leaf
 from lpsmap_jit.interrupts import halt, raise_interrupt
 from lpsmap_jit.lazy_kernels import kernel_at
-from lpsmap_jit.memory import Memory, hold, record_in
-from lpsmap_jit.native import Callback, call_python, invoke
+from lpsmap_jit.memory import n_words, record_in
+from lpsmap_jit.native import Callback, call_python, invoke, write_words
 from lpsmap_jit.tiers import interprets
 
 __all__ = [
@@ -125,8 +125,9 @@ class LocalSolver:
         self.status = np.zeros(bucket.n_factors if self.iterates else 0, dtype=np.int64)
         self.own, self.sets = self.own_record(), self._sets_record()
         self._callback: Callback | None = None
+        self._words: list[IntArray] = []
         if not interprets():
-            self._memory = self._hold_record()
+            self._write_record()
 
     @classmethod
     def describe(cls, factor_type: type[Factor]) -> SolverDescription:
@@ -240,33 +241,37 @@ class LocalSolver:
     @property
     def handle(self) -> Any:
         """What its kernels are called with."""
-        return self if interprets() else self._memory.handle
+        return self if interprets() else self._words[-1]
 
     def _pairs(self) -> tuple[tuple[Any, Any], ...]:
         """Return the kernels that serve the bucket."""
         return self.kernels or ((_solve_in_python, _multiply_in_python),)
 
-    def _hold_record(self) -> Memory[SolverRecord]:
-        """Return what compiled loops need to know."""
+    def _write_record(self) -> None:
+        """Write what compiled loops need to know: its record, after the records that this names."""
         self._check_kernels()
         self._callback = Callback(self._called)
-        self._held = [hold(x) if x is not None else None for x in (self.own, self.sets)]
-        (solve, multiply), *others = self._pairs()
-        further = [
-            place
-            for solve, multiply in others
-            for place in (later(solve, "solve"), later(multiply, "jvp"))
-        ]
+        (solve, multiply), *further = self._pairs()
+        places = [(later(solve, "solve"), later(multiply, "jvp")) for solve, multiply in further]
         record = SolverRecord(
             address_of(solve, "solve"),
             later(multiply, "jvp"),
-            np.array(further, dtype=np.int64),
+            np.array(places, dtype=np.int64).reshape(-1),
             self._callback.address,
             np.zeros(1, dtype=np.int64),
             self.status,
-            *(memory.address if memory is not None else 0 for memory in self._held),
+            0 if self.own is None else self._written(self.own),
+            0 if self.sets is None else self._written(self.sets),
         )
-        return hold(record)
+        self._written(record)
+        self._record = record  # which holds its arrays
+
+    def _written(self, record: Any) -> int:
+        """Write a record and return the address of its words, which are valid while this lives."""
+        kind: Any = type(record)
+        self._words.append(np.empty(n_words(kind), dtype=np.int64))
+        address: int = write_words(record, self._words[-1])
+        return address
 
     def _check_kernels(self) -> None:
         """Raise unless `kernels` can be called by address."""

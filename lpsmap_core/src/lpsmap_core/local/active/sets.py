@@ -189,7 +189,7 @@ class ActiveSets(LocalSolver):
             self.active,
             self.waiting,
             self.status,
-            self.forbids,
+            int(self.forbids),
             self.barred,
         )
 
