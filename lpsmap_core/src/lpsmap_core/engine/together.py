@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from lpsmap_core.engine.checked import check_solved
-from lpsmap_core.engine.compiled import CompiledEngine
+from lpsmap_core.engine.compiled import CompiledEngine, SolvedPart
 from lpsmap_core.engine.options import Options
 from lpsmap_core.engine.protocol import Engine, SolvedGraph, WarmStart
 from lpsmap_core.kernels.arrays import BoolArray, FloatArray, IntArray
@@ -197,7 +197,8 @@ class SharedEngine(Engine):
             if not mine.any():
                 continue
             solved = engine.solve(part, eta, eta_v, ~mine, options)
-            check_solved(engine, part, solved, ~mine)
+            if not isinstance(solved, SolvedPart):
+                check_solved(engine, part, solved, ~mine)
             unfinished = mine & solved.unfinished()
             shares.append((solved, mine & ~unfinished))
             if unfinished.any():
