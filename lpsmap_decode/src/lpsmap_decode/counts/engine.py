@@ -35,6 +35,7 @@ class CountEngine(Engine):
     """
 
     name = "counts"
+    needs_no_start = True
 
     def prefers(self, part: Part, options: Options) -> BoolArray | None:
         """Prefer components that bound counts and have few enough variables, for LP-MAP."""
@@ -58,11 +59,10 @@ class CountEngine(Engine):
         options: Options,
         warm: WarmStart | None = None,
     ) -> SolvedGraph:
-        """Solve a part, see `Engine.solve`; from vertices, where no start is given."""
-        if warm is None:
-            preferred = self.prefers(part, options)
-            if preferred is not None:
-                warm = _start_at_vertices(part, eta, preferred & ~skip, options)
+        """Solve a part, see `Engine.solve`; from vertices, whatever the start."""
+        preferred = self.prefers(part, options)
+        if preferred is not None:
+            warm = _start_at_vertices(part, eta, preferred & ~skip, options)
         return CompiledEngine().solve(part, eta, eta_v, skip, options, warm)
 
 
