@@ -12,15 +12,8 @@ from lpsmap_core.engine.choice import AUTO
 from lpsmap_core.engine.compiled import CompiledEngine
 from lpsmap_core.engine.options import Options, checked_options
 from lpsmap_core.engine.protocol import WarmStart
-from lpsmap_core.engine.simplex import (
-    FOUND,
-    NOTHING_FITS,
-    CountProgram,
-    best_vertex,
-    fits,
-    vertex_bound,
-)
 from lpsmap_core.engine.step_size import first_step_sizes
+from lpsmap_core.engine.threads import in_shares
 from lpsmap_core.kernels.entries import reader_of
 from lpsmap_core.layout.copies import copies_of
 from lpsmap_core.layout.layout import Bucket, Layout, Part, build_layout
@@ -222,7 +215,7 @@ __all__ += [
 
 # Engines: what `Engine` and `SolvedGraph` are handed and return.
 __all__ += ["CompiledEngine", "Options", "Vertices", "WarmStart", "checked_options"]
-__all__ += ["first_step_sizes"]
+__all__ += ["first_step_sizes", "in_shares"]
 
 # Decoders: they find best assignments, and graphs given evidence.
 __all__ += [
@@ -240,9 +233,6 @@ __all__ += [
 
 # Solvers of whole graphs: they are handed an integer linear program and return an assignment.
 __all__ += ["Answer", "MapSolver", "Program", "SolverLimits"]
-
-# Best vertices of linear programs whose rows are counts.
-__all__ += ["FOUND", "NOTHING_FITS", "CountProgram", "best_vertex", "fits", "vertex_bound"]
 
 # Solutions: the warning about what was not solved.
 __all__ += ["warn_unsolved"]

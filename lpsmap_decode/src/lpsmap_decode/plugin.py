@@ -23,10 +23,11 @@ def lpsmap_formats() -> list[type[FileFormat]]:
 
 @lpsmap_core.hookimpl
 def lpsmap_engines() -> list[type[Engine]]:
-    """Return the engine of networks of tables."""
+    """Return the engines of networks of tables, and of counts."""
+    from lpsmap_decode.counts.engine import CountEngine
     from lpsmap_decode.messages.engine import MessageEngine
 
-    return [MessageEngine]
+    return [MessageEngine, CountEngine]
 
 
 @lpsmap_core.hookimpl

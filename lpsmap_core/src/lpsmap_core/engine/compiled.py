@@ -70,6 +70,10 @@ class SolvedPart(SolvedGraph):
         status[progress.infeasible] = Status.INFEASIBLE
         return status
 
+    def unfinished(self) -> BoolArray:
+        """Return none: core's engine solved this, on behalf of another that gave it a start."""
+        return np.zeros(self.part.n_components, dtype=bool)
+
     def marginals(self) -> FloatArray:
         """Return the means of the variables' copies."""
         return self.state.marginals()

@@ -28,7 +28,7 @@ from lpsmap_core.layout.counts import Counts
 from lpsmap_jit.arrays import BoolArray, FloatArray, FloatTable, IntArray
 from lpsmap_jit.compile import kernel, leaf
 
-__all__ = ["seeks_multipliers", "start_from_multipliers", "write_start"]
+__all__ = ["seeks_multipliers", "start_from_multipliers"]
 
 MOST_FACTORS = 256
 """Components of more factors are left out: equations with all multipliers would take too long."""
@@ -123,7 +123,7 @@ def start_from_multipliers(selection: Selection, problem: LoopProblem) -> None:
             x,
         )
         if _find(c, of, problem):
-            write_start(of.begin, of.end, of.x, of.y, problem)
+            _write_start(of.begin, of.end, of.x, of.y, problem)
             progress.warm[c], progress.stale[c] = False, True
 
 
@@ -135,7 +135,7 @@ def _is_served(c: int, counts: Counts) -> bool:
 
 
 @leaf
-def write_start(
+def _write_start(
     begin: np.uint64, end: np.uint64, x: FloatArray, y: FloatArray, problem: LoopProblem
 ) -> None:
     """Write a component's means and duals, from the numbers that the means are before clipping."""

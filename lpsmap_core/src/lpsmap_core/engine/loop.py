@@ -18,7 +18,6 @@ from lpsmap_core.engine.anderson import (
 )
 from lpsmap_core.engine.faces import Work, draw_general_position
 from lpsmap_core.engine.first_duals import seeks_multipliers
-from lpsmap_core.engine.first_vertices import seeks_vertices
 from lpsmap_core.engine.polish import (
     EARLY,
     PERIOD,
@@ -217,9 +216,7 @@ def _begin(selection: Selection, problem: LoopProblem, polish: Polish, places: I
     if len(polish.numbers) > 0:
         draw_general_position(selection, problem, polish.numbers)
         if seeks_multipliers(selection, problem.counts):
-            return start_later(places, True, selection, problem)
-    if problem.quadratic == 0.0 and seeks_vertices(selection, problem):
-        return start_later(places, False, selection, problem)
+            return start_later(places, selection, problem)
     return True
 
 

@@ -168,6 +168,9 @@ class Engine(abc.ABC):
     """What the engine is known by, such as ``"compiled"``."""
     keeps_scores: ClassVar[bool] = True
     """Whether a solved graph may read `eta_v` again, which is a copy then."""
+    needs_no_start: ClassVar[bool] = False
+    """Whether ``engine="auto"`` gives it what it prefers even where there is a warm start, from
+    which core's engine goes on otherwise."""
 
     def refuses(self, part: Part, options: Options) -> str | None:
         """Return in a sentence why it cannot solve a whole part with these options, if so."""

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from lpsmap_core.engine.checked import check_solved
-from lpsmap_core.engine.compiled import CompiledEngine
+from lpsmap_core.engine.compiled import CompiledEngine, SolvedPart
 from lpsmap_core.engine.options import Options
 from lpsmap_core.engine.protocol import Engine, SolvedGraph, WarmStart
 from lpsmap_core.layout.layout import Part
@@ -186,18 +186,17 @@ class SharedEngine(Engine):
         options: Options,
         warm: WarmStart | None = None,
     ) -> SolvedGraph:
-        """Solve a part, see `Engine.solve`. Core's engine alone goes on from a warm start."""
-        if warm is not None:
-            return self.core.solve(part, eta, eta_v, skip, options, warm)
+        """Solve a part, see `Engine.solve`. From a warm start core's engine goes on."""
         left = ~skip
         shares: list[Share] = []
         ends: list[Share] = []
         for engine, components in self.preferences:
             mine = components & left
-            if not mine.any():
+            if not mine.any() or not (warm is None or engine.needs_no_start):
                 continue
             solved = engine.solve(part, eta, eta_v, ~mine, options)
-            check_solved(engine, part, solved, ~mine)
+            if not isinstance(solved, SolvedPart):
+                check_solved(engine, part, solved, ~mine)
             unfinished = mine & solved.unfinished()
             shares.append((solved, mine & ~unfinished))
             if unfinished.any():
@@ -205,7 +204,7 @@ class SharedEngine(Engine):
             left &= ~mine | unfinished
         finished = ~skip & ~left
         if not finished.any() or left.any():
-            start = joined_ends(part, ends)
+            start = joined_ends(part, ends) if warm is None else warm
             rest = self.core.solve(part, eta, eta_v, ~left, options, start)
             if not finished.any():
                 return rest

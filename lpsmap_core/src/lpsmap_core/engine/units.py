@@ -12,7 +12,6 @@ import numpy as np
 from lpsmap_core.engine.anderson import History, accelerate
 from lpsmap_core.engine.faces import Work
 from lpsmap_core.engine.first_duals import start_from_multipliers
-from lpsmap_core.engine.first_vertices import start_from_vertices
 from lpsmap_core.engine.polish import Polish, polish_settled
 from lpsmap_core.engine.problem import LoopProblem
 from lpsmap_core.engine.selection import Selection
@@ -24,7 +23,7 @@ from lpsmap_jit.native import invoke
 
 __all__ = ["PLACES", "accelerate_later", "polish_later", "start_later"]
 
-_MULTIPLIERS, _VERTICES, _POLISH, _ACCELERATE = 0, 1, 2, 3
+_START, _POLISH, _ACCELERATE = 0, 1, 2
 
 if COMPILED:
     from lpsmap_jit.numba_names import types
@@ -35,18 +34,17 @@ if COMPILED:
     PLACES: IntArray = np.array(
         [
             place_of(start_from_multipliers, _selection, _problem),
-            place_of(start_from_vertices, _selection, _problem),
             place_of(polish_settled, _selection, _table, _problem, *_memory, types.float64),
             place_of(accelerate, types.int64, _problem, type_of(History)),
         ]
     )
 
 else:
-    PLACES = np.zeros(4, dtype=np.int64)
+    PLACES = np.zeros(3, dtype=np.int64)
 
 
-def _start(places: IntArray, multipliers: bool, selection: Selection, problem: LoopProblem) -> bool:
-    (start_from_multipliers if multipliers else start_from_vertices)(selection, problem)
+def _start(places: IntArray, selection: Selection, problem: LoopProblem) -> bool:
+    start_from_multipliers(selection, problem)
     return True
 
 
@@ -62,11 +60,9 @@ def _accelerate(places: IntArray, *arguments: Any) -> bool:
 
 @interpreted_by(_start)
 @leaf
-def start_later(
-    places: IntArray, multipliers: bool, selection: Selection, problem: LoopProblem
-) -> bool:
-    """Call `start_from_multipliers`, or else `start_from_vertices`."""
-    address = kernel_at(places[_MULTIPLIERS if multipliers else _VERTICES])
+def start_later(places: IntArray, selection: Selection, problem: LoopProblem) -> bool:
+    """Call `start_from_multipliers`."""
+    address = kernel_at(places[_START])
     if address != 0:
         invoke(address, (selection, problem))
     return address != 0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import itertools
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
@@ -10,7 +11,6 @@ import numpy as np
 import numpy.typing as npt
 
 from lpsmap_core.layout.arrangement import Blocks, Links
-from lpsmap_core.layout.ragged import offsets_of
 from lpsmap_core.model.factor import Factor
 from lpsmap_core.model.linear import CountBounds
 from lpsmap_jit.arrays import BoolArray, FloatArray, FloatTable, IntArray
@@ -86,22 +86,14 @@ def count_bounds(
     declarations, declaration, row
         As in `Bucket`.
     """
-    known = []
-    for d in declarations:
+    first = [0, *itertools.accumulate(d.n_factors for d in declarations)]
+    bounds = np.empty((2, first[-1]))
+    for d, (begin, end) in zip(declarations, itertools.pairwise(first), strict=True):
         constraints = None if d.n_additionals else d.linear_constraints()
         if not isinstance(constraints, CountBounds):
             return None
-        known.append((constraints.least, constraints.most))
-    bounds, place = np.empty((2, len(row))), row
-    if len(known) > 1:
-        sizes = [d.n_factors for d in declarations]
-        place = offsets_of(np.array(sizes))[declaration] + row
-    for target, given in zip(bounds, zip(*known, strict=True), strict=True):
-        numbers = given[0]
-        if len(known) > 1:
-            numbers = np.concatenate([np.full(n, x) for n, x in zip(sizes, given, strict=True)])
-        target[:] = numbers if np.ndim(numbers) == 0 else np.asarray(numbers)[place]
-    return bounds
+        bounds[0, begin:end], bounds[1, begin:end] = constraints.least, constraints.most
+    return bounds[:, np.array(first)[declaration] + row]
 
 
 @functools.lru_cache(maxsize=8)

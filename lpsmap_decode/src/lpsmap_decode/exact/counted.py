@@ -12,15 +12,17 @@ from collections.abc import Sequence
 import numpy as np
 
 from lpsmap_core.api import (
-    FOUND,
-    NOTHING_FITS,
     BoolArray,
-    CountProgram,
     FloatArray,
     Part,
+    out_of_time,
+)
+from lpsmap_decode.counts.simplex import (
+    FOUND,
+    NOTHING_FITS,
+    CountProgram,
     best_vertex,
     fits,
-    out_of_time,
     vertex_bound,
 )
 from lpsmap_decode.search import CutShort, Look, Space

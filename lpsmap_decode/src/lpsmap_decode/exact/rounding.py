@@ -14,17 +14,15 @@ from collections.abc import Sequence
 import numpy as np
 
 from lpsmap_core.api import (
-    FOUND,
     BoolArray,
     Bucket,
-    CountProgram,
     FloatArray,
     Part,
     best_additionals,
     best_obeying,
-    best_vertex,
     scored_assignment,
 )
+from lpsmap_decode.counts.simplex import FOUND, CountProgram, best_vertex
 
 __all__ = ["round_towards"]
 

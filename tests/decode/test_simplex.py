@@ -11,7 +11,7 @@ from scipy import optimize
 
 import judges
 from lpsmap import AtMostOne, Budget, FactorGraph, Or, Xor
-from lpsmap_core.engine.simplex import (
+from lpsmap_decode.counts.simplex import (
     FOUND,
     GIVEN_UP,
     NOTHING_FITS,

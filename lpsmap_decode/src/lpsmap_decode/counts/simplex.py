@@ -19,13 +19,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-from lpsmap_jit.arrays import BoolArray, FloatArray, FloatTable, IntArray
-from lpsmap_jit.by_address import by_address
-from lpsmap_jit.compile import kernel, leaf
-from lpsmap_jit.interrupts import interrupted
+from lpsmap_core import interrupted, kernel, leaf
+from lpsmap_core.api import BoolArray, FloatArray, IntArray, by_address
 
-__all__ = ["FOUND", "GIVEN_UP", "NOTHING_FITS", "CountProgram", "best_vertex", "fits"]
-__all__ += ["vertex_bound"]
+__all__ = ["FOUND", "GIVEN_UP", "NOTHING_FITS", "CountProgram", "best_vertex", "best_vertices"]
+__all__ += ["fits", "vertex_bound"]
 
 FOUND, GIVEN_UP, NOTHING_FITS = 0, 1, 2
 """How the method can end."""
@@ -47,12 +45,12 @@ ZERO = 1e-12
 
 
 class CountProgram(NamedTuple):
-    """The program of one component: rows over the places ``begin[i]:end[i]``."""
+    """The program of one component, or of several: rows over the places ``begin[i]:end[i]``."""
 
     eta: FloatArray
     """Scores; ``-inf`` for a variable that is off, ``inf`` for one that is on."""
     first: int
-    """The number of the component's first variable."""
+    """The number of the first variable."""
     variable: IntArray
     """For each place, the number of a variable."""
     negated: BoolArray
@@ -84,12 +82,54 @@ class _Tableau(NamedTuple):
     """For each line, the variable between its bounds."""
     line: IntArray
     """For each variable, its line, -1 for none."""
-    lines: FloatTable
+    lines: FloatArray
     """Every line's variable in terms of the columns."""
     row: FloatArray
     """Likewise what is to leave."""
     places: IntArray
     """Memory for numbers of columns."""
+
+
+@kernel
+def best_vertices(
+    program: CountProgram,
+    components: IntArray,
+    first_variable: IntArray,
+    first_row: IntArray,
+    x: FloatArray,
+    y: FloatArray,
+    found: BoolArray,
+) -> None:
+    """Write best vertices and multipliers of some components, and which of them have one.
+
+    Parameters
+    ----------
+    program
+        The program of all components.
+    components
+        The numbers of those to solve.
+    first_variable, first_row
+        (components + 1,) which variables and rows are each component's.
+    x, y, found
+        What is written, for all variables, rows and components.
+    """
+    for c in components:
+        begin, end = first_variable[c], first_variable[c + 1]
+        rows = slice(first_row[c], first_row[c + 1])
+        of_component = CountProgram(
+            program.eta[begin:end],
+            begin,
+            program.variable,
+            program.negated,
+            program.begin[rows],
+            program.end[rows],
+            program.low[rows],
+            program.high[rows],
+        )
+        found[c] = best_vertex(of_component, x[begin:end], y[rows]) == FOUND
+        if not found[c]:
+            x[begin:end] = 0.0
+            y[rows] = 0.0
 
 
 @kernel

@@ -1,0 +1,1 @@
+"""Components whose factors all bound how many of their variables are on."""

@@ -1,0 +1,108 @@
+"""The engine of counts, for LP-MAP: core's engine, started at best vertices."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from lpsmap_core import Engine, SolvedGraph, leaf
+from lpsmap_core.api import (
+    BoolArray,
+    CompiledEngine,
+    FloatArray,
+    IntArray,
+    Options,
+    Part,
+    WarmStart,
+    first_step_sizes,
+    in_shares,
+)
+from lpsmap_decode.counts.simplex import CountProgram, best_vertices
+
+__all__ = ["CountEngine"]
+
+MOST_VARIABLES = 2_500
+"""Components of more variables are left out: tableaus of them would take long, and much memory."""
+
+
+class CountEngine(Engine):
+    """The dual simplex method where all factors of a component bound counts.
+
+    LP-MAP is then a linear program of one row a factor, which takes few exchanges. The multipliers
+    of its rows are duals of core's engine, whose first iteration confirms them. Where the method
+    gives up, core's engine starts from nothing.
+    """
+
+    name = "counts"
+    needs_no_start = True
+
+    def prefers(self, part: Part, options: Options) -> BoolArray | None:
+        """Prefer components that bound counts and have few enough variables, for LP-MAP."""
+        if options.quadratic or not options.adapt:
+            return None
+        covered: BoolArray = part.counts.record.covered
+        return covered & (np.diff(part.first_variable) <= MOST_VARIABLES)
+
+    def refuses(self, part: Part, options: Options) -> str | None:
+        """Return why it cannot solve a part with these options, if so."""
+        if options.quadratic:
+            return "engine: 'counts' finds LP-MAP, without the quadratic term; use 'auto'."
+        return CompiledEngine().refuses(part, options)
+
+    def solve(
+        self,
+        part: Part,
+        eta: FloatArray,
+        eta_v: FloatArray,
+        skip: BoolArray,
+        options: Options,
+        warm: WarmStart | None = None,
+    ) -> SolvedGraph:
+        """Solve a part, see `Engine.solve`; from vertices, whatever the start."""
+        preferred = self.prefers(part, options)
+        if preferred is not None:
+            warm = _start_at_vertices(part, eta, preferred & ~skip, options)
+        return CompiledEngine().solve(part, eta, eta_v, skip, options, warm)
+
+
+def _start_at_vertices(
+    part: Part, eta: FloatArray, chosen: BoolArray, options: Options
+) -> WarmStart:
+    """Return the means and duals of best vertices of the `chosen` components."""
+    counts = part.counts.record
+    rows = counts.begin, counts.end, counts.low, counts.high
+    program = CountProgram(eta, 0, counts.variable, counts.negated, *rows)
+    x, y = np.zeros(part.n_variables), np.zeros(len(counts.low))
+    found = np.zeros(part.n_components, dtype=bool)
+
+    def find(components: IntArray) -> None:
+        best_vertices(program, components, part.first_variable, counts.first, x, y, found)
+
+    components = np.flatnonzero(chosen)
+    in_shares(find, components, part.sizes[components], options.threads)
+    duals = np.empty(part.n_links)
+    _write_duals(y, counts.first, counts.number, part.links, duals)
+    step_size = first_step_sizes(part.first_variable, ~chosen, eta, options)
+    return WarmStart(x / part.root_degree, duals, step_size, found)
+
+
+@leaf
+def _write_duals(
+    y: FloatArray, first_row: IntArray, number: Any, links: Any, duals: FloatArray
+) -> None:
+    """Write the duals that multipliers of rows are, in the order of the variables.
+
+    Those of variable v are ``root_degree[v]`` times the signed multipliers of the rows that it is
+    in, less their mean.
+    """
+    for v in range(len(links.component)):
+        begin, end, total = links.offsets[v], links.offsets[v + 1], 0.0
+        first = first_row[links.component[v]]
+        for e in range(begin, end):
+            multiplier = y[first + np.int64(number[e])]
+            duals[e] = -multiplier if links.negated[e] else multiplier
+            total += duals[e]
+        mean = total / (end - begin)
+        for e in range(begin, end):
+            duals[e] = links.root_degree[v] * (duals[e] - mean)
