@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -46,8 +46,6 @@ PRINTED_TRANSITION = {"snli": 1.6, "mnli": 2.5}
 
 CORPUS_NAMES = {"snli": "SNLI", "mnli": "MultiNLI"}
 
-KEYS = ("corpus", "network", "alignment", "regime")
-
 
 def report(records: Sequence[Record], folder: Path) -> str:
     """Return the section of the page; figures are written to the folder."""
@@ -63,15 +61,25 @@ def report(records: Sequence[Record], folder: Path) -> str:
     return "\n\n".join(part for part in parts if part)
 
 
-def variants(records: Sequence[Record]) -> dict[tuple[str, str, str, str], list[Record]]:
-    """Return records by corpus, network, alignment and regime, in the tables' order."""
+Variant: TypeAlias = tuple[str, str, str, str]
+"""Corpus, network, alignment and regime."""
+
+
+def variants(records: Sequence[Record]) -> dict[Variant, list[Record]]:
+    """Return records by variant, in the tables' order."""
     order = [list(CORPUS_NAMES), [n.value for n in Network], [a.value for a in Alignment]]
 
-    def place(record: Record) -> list[int]:
-        return [names.index(record.settings[k]) for names, k in zip(order, KEYS, strict=False)]
+    def variant(record: Record) -> Variant:
+        settings = record.settings
+        corpus, network, alignment, regime = (
+            str(settings[key]) for key in ("corpus", "network", "alignment", "regime")
+        )
+        return corpus, network, alignment, regime
 
-    ordered = sorted(records, key=place)
-    return by(ordered, lambda r: tuple(str(r.settings[k]) for k in KEYS))  # type: ignore[return-value]
+    def place(record: Record) -> list[int]:
+        return [names.index(name) for names, name in zip(order, variant(record), strict=False)]
+
+    return by(sorted(records, key=place), variant)
 
 
 def table_of_alignments(records: Sequence[Record]) -> str:
@@ -179,7 +187,7 @@ def draw_sparsity(curves: dict[Any, Any]) -> Figure:
                         label=words_of(key).split("\n")[1],
                     )
             axes.axhline(20, color="#bbbbbb", linewidth=0.8)
-            axes.set(title=network, xlabel="epoch", ylabel="% nonzero", yscale="log")
+            axes.set(title=network, xlabel="epoch", ylabel="% nonzero", ylim=(0, 103))
             axes.legend(frameon=False, fontsize=7)
     return figure
 

@@ -182,9 +182,10 @@ def transition(model: Classifier) -> dict[str, float]:
 
 
 def chosen_pairs(pairs: Sequence[Pair]) -> list[Pair]:
-    """Return pairs that a picture has room for, the same for all models."""
+    """Return pairs of other premises that a picture has room for, the same for all models."""
     short = [pair for pair in pairs if len(pair.premise) <= 12 and 4 <= len(pair.hypothesis) <= 8]
-    return short[:DRAWN]
+    first = {pair.premise: pair for pair in reversed(short)}
+    return [pair for pair in short if pair is first[pair.premise]][:DRAWN]
 
 
 @torch.no_grad()
