@@ -32,7 +32,8 @@ from lpsmap import ConvergenceWarning
 
 SIZE = 128
 
-PARTS = ("forward", "forward, of lengths seen before", "backward")
+PARTS = ("forward", "again", "backward")
+"""Of the alignment; forward again has a layout already, for lengths that it has just seen."""
 
 
 class Trained:
