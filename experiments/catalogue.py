@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
-from experiments import dependency, listops, multilabel
+from experiments import dependency, listops, multilabel, nli
 from experiments.runs import Experiment
 
 __all__ = ["EXPERIMENTS"]
 
 EXPERIMENTS: dict[str, Experiment] = {
     experiment.name: experiment
-    for experiment in (listops.EXPERIMENT, dependency.EXPERIMENT, multilabel.EXPERIMENT)
+    for experiment in (
+        listops.EXPERIMENT,
+        dependency.EXPERIMENT,
+        multilabel.EXPERIMENT,
+        nli.EXPERIMENT,
+    )
 }

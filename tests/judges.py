@@ -218,6 +218,69 @@ def solve_graph(
     return mu, nus, ps
 
 
+def admm(
+    eta: npt.ArrayLike,
+    factors: Sequence[EnumeratedFactor | tuple[Any, Any, Any, Any, Any]],
+    step_size: float,
+    iterations: int,
+    relaxation: float = 1.0,
+) -> FloatArray:
+    """Run Algorithm 1 (Niculae & Martins 2020) with exact local solutions.
+
+    The sign of its line 6 is put right. Over-relaxation mixes the copies with the previous means,
+    before anything else is made of them (Boyd et al. 2011, section 3.4.3).
+
+    Parameters
+    ----------
+    eta
+        (V,) finite scores.
+    factors
+        The factors; see `EnumeratedFactor`.
+    step_size
+        The constant gamma.
+    iterations
+        How many.
+    relaxation
+        What the copies count in the mixture.
+
+    Returns
+    -------
+    marginals
+        (iterations, V) the means of the variables' copies after every iteration, not scaled.
+    """
+    eta = np.asarray(eta, dtype=np.float64)
+    links = np.concatenate([np.asarray(factor[0], dtype=np.int64) for factor in factors])
+    ends = np.cumsum([len(np.asarray(factor[0])) for factor in factors])[:-1]
+    degree = np.bincount(links, minlength=len(eta))
+    delta = np.sqrt(np.maximum(degree, 1))
+    means, duals = np.zeros(len(eta)), np.zeros(len(links))
+
+    def averaged(copies: FloatArray) -> FloatArray:
+        return np.bincount(links, copies, minlength=len(eta)) / np.maximum(degree, 1)
+
+    found = []
+    for _ in range(iterations):
+        wanted = (eta / delta + step_size * means)[links] + duals
+        local = [
+            project_polytope(
+                np.where(np.asarray(negated, dtype=bool), 1.0 - np.asarray(m), m),
+                n,
+                own / (1.0 + step_size),
+                np.asarray(eta_v) / (1.0 + step_size),
+                delta[np.asarray(variables)],
+            )[0]
+            for (variables, negated, m, n, eta_v), own in zip(
+                factors, np.split(wanted, ends), strict=True
+            )
+        ]
+        copies = np.concatenate(local)
+        mixed = relaxation * copies + (1.0 - relaxation) * means[links]
+        means = averaged(mixed)
+        duals = duals + step_size * (means[links] - mixed)
+        found.append(np.where(degree > 0, delta * averaged(copies), np.clip(eta, 0.0, 1.0)))
+    return np.array(found)
+
+
 def project_factor(eta: npt.ArrayLike, factor: EnumeratedFactor) -> FloatArray:
     """Solve a graph of one factor over distinct variables in decimals, at any scale.
 

@@ -37,6 +37,9 @@ class Inference:
     max_iter: int = 1000
     max_inner_iter: int | None = None
     tol: float = 1e-6
+    step_size: float | None = None
+    adapt: bool = True
+    relaxation: float = 1.6
     threads: int | None = None
 
 

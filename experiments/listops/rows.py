@@ -17,6 +17,7 @@ from experiments.limits import limited_on_purpose
 from experiments.runs import Job, Result, Row
 from experiments.training import Task, Training, steps_per_second, train
 from listops import make_corpora
+from lpsmap import ALGORITHM_1
 from valency.batches import Batch, Corpus
 from valency.model import Inference, Structure, ValencyTagger
 from valency.training import Measured, measure, objective
@@ -138,14 +139,14 @@ def rows(size: str, seeds: int | None) -> list[Row]:
 
 
 def cold(settings: Settings) -> Settings:
-    """Return settings with the paper's regime, as far as the layer has its options."""
+    """Return settings with the paper's regime."""
     return replace(
         settings,
         regime=Regime.COLD,
         learning_rate=1e-4,
         curriculum=settings.curriculum[-1:],
         score_decay=0.0,
-        inference=Inference(max_iter=10, max_inner_iter=10),
+        inference=Inference(**ALGORITHM_1),
     )
 
 

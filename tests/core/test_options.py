@@ -40,6 +40,7 @@ def compiled() -> int:
         {"max_iter": np.int32(50)},
         {"max_iter": np.uint64(50), "step_size": np.float16(2.0)},
         {"max_inner_iter": np.int8(9)},
+        {"relaxation": 1, "step_size": 2},
         {"adapt": np.True_, "trace": np.False_},
         {"adapt": 1, "trace": 0, "verbose": np.True_},
         {"threads": np.int16(2), "max_time": 60},
@@ -61,11 +62,12 @@ def test_options_are_numbers_of_python() -> None:
         tol=np.float32(0.5),
         step_size=Fraction(1, 4),
         adapt=np.False_,
+        relaxation=np.int8(1),
         trace=1,
         max_time=math.inf,
         threads=np.int8(1),
     )
-    expected = Options(7, 2**63 - 1, 0.5, math.inf, 0.25, False, trace=True, threads=1)
+    expected = Options(7, 2**63 - 1, 0.5, math.inf, 0.25, False, trace=True, relaxation=1.0)
     assert repr(found) == repr(expected)  # an equal number may be of another type
 
 
@@ -82,6 +84,9 @@ def test_options_are_numbers_of_python() -> None:
         ("tol", 10**400, "got 10+; expected a number that is not negative."),
         ("step_size", -1.0, "got -1.0; expected a number that is not negative, or None"),
         ("step_size", np.nan, "got nan; expected a number that is not negative, or None"),
+        ("relaxation", 0, "got 0; expected a number between 0 and 2"),
+        ("relaxation", 2.0, "got 2.0; expected a number between 0 and 2"),
+        ("relaxation", np.nan, "got nan; expected a number between 0 and 2"),
         ("step_size", 0.0, "got 0, .*expected a positive number"),
         ("max_time", 0, "got 0; expected a positive number of seconds, or None for no limit."),
         ("max_time", np.nan, "got nan; expected a positive number of seconds, or None"),
@@ -109,6 +114,8 @@ def test_options_out_of_range(option: str, value: Any, words: str) -> None:
         ("tol", np.False_, "got .*False.*; expected a number that is not negative."),
         ("step_size", True, "got True; expected a number that is not negative, or None"),
         ("step_size", "big", "got 'big'; expected a number that is not negative, or None"),
+        ("relaxation", True, "got True; expected a number between 0 and 2"),
+        ("relaxation", None, "got None; expected a number between 0 and 2"),
         ("adapt", "no", "got 'no'; expected True or False."),
         ("adapt", None, "got None; expected True or False."),
         ("trace", 2, "got 2; expected True or False."),

@@ -47,6 +47,17 @@ def labels(rng: np.random.Generator, path: Path) -> None:
     np.savez(path, train_idx=np.arange(40), test_idx=np.arange(40, 60), **parts)
 
 
+def sentence_pairs(rng: np.random.Generator, n_pairs: int) -> str:
+    """Return pairs in the format of the data sets; a word that is not shared tells the class."""
+    lines = ["label\tpremise\thypothesis"]
+    for _ in range(n_pairs):
+        words = [f"w{rng.integers(9)}" for _ in range(int(rng.integers(3, 9)))]
+        label = str(rng.choice(["entailment", "neutral", "contradiction"]))
+        some = rng.permutation(words)[: int(rng.integers(2, 6))]
+        lines.append(f"{label}\t{' '.join(words)} .\t{' '.join(some)} {label[:2]} .")
+    return "\n".join(lines) + "\n"
+
+
 @pytest.fixture(scope="session")
 def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder of small data sets, laid out as the real ones."""
@@ -59,6 +70,10 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (folder / "listops").mkdir()
     path = folder / "listops" / "test_d20s.tsv.gz"
     path.write_bytes(gzip.compress(operators(20).encode()))
+    (folder / "nli").mkdir()
+    for name in ("snli_dev", "snli_test", "cadsnli_train", "mnli20k_train", "mnli20k_val"):
+        path = folder / "nli" / f"{name}.tsv.gz"
+        path.write_bytes(gzip.compress(sentence_pairs(rng, 24).encode()))
     (folder / "multilabel").mkdir()
     labels(rng, folder / "multilabel" / "emotions.npz")
     return folder

@@ -3,6 +3,7 @@
 from typing import TYPE_CHECKING as _TYPE_CHECKING
 
 from lpsmap_core.engine.choice import find_engines_by
+from lpsmap_core.engine.options import ALGORITHM_1
 from lpsmap_core.engine.protocol import Engine, SolvedGraph
 from lpsmap_core.engine.status import Status
 from lpsmap_core.engine.warm_start import WarmStartCache
@@ -48,6 +49,7 @@ if not _TYPE_CHECKING:  # a type checker would take every name for one of this m
     __getattr__ = _refuse_moved_name
 
 __all__ = [
+    "ALGORITHM_1",
     "FREE",
     "LOWER",
     "TIED",

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from lpsmap_core.engine.choice import AUTO, choose_engine, run_with
-from lpsmap_core.engine.options import Options, checked_options, threads_or_default
+from lpsmap_core.engine.options import RELAXATION, Options, checked_options, threads_or_default
 from lpsmap_core.engine.warm_start import CachedStart
 from lpsmap_core.layout.layout import Layout, build_layout
 from lpsmap_core.model.declared import DeclaredGraph
@@ -88,6 +88,7 @@ class FactorGraph(DeclaredGraph):
         verbose: int = 0,
         *,
         threads: int | None = None,
+        relaxation: float = RELAXATION,
         trace: bool = False,
         max_time: float | None = None,
         warm_start: Solution | CachedStart | None = None,
@@ -113,12 +114,14 @@ class FactorGraph(DeclaredGraph):
         step_size
             First step size of ADMM (the papers' gamma); None chooses by the scale of the scores.
         adapt
-            Whether to balance the step size of each component on the way.
+            Whether to balance step sizes on the way, start from multipliers, accelerate and polish.
         verbose
             From 1 on, how it ended goes to the logger ``lpsmap``, or stderr if it has no handler.
         threads
             Threads among which the components are spread; None for ``LPSMAP_THREADS`` or all cores.
             Results do not depend on it.
+        relaxation
+            By what copies are extrapolated before they are averaged, less than 2; 1 for not at all.
         trace
             Whether to keep the residuals of every outer iteration, as ``solution.trace``.
         max_time
@@ -158,6 +161,7 @@ class FactorGraph(DeclaredGraph):
             tol=tol,
             step_size=step_size,
             adapt=adapt,
+            relaxation=relaxation,
             trace=trace,
             max_time=max_time,
             threads=threads,
@@ -171,6 +175,7 @@ class FactorGraph(DeclaredGraph):
         tol: float = 1e-6,
         step_size: float | None = None,
         adapt: bool = True,
+        relaxation: float = RELAXATION,
         autodetect_acyclic: bool = True,
         exact: bool = False,
         gap: float = DEFAULT_GAP,
@@ -197,8 +202,8 @@ class FactorGraph(DeclaredGraph):
 
         Parameters
         ----------
-        max_iter, tol, step_size, adapt, max_inner_iter, trace, verbose, threads, warm_start, engine
-            As for `solve`.
+        max_iter, tol, step_size, adapt, relaxation, max_inner_iter, trace, verbose, threads
+            As for `solve`, as are `warm_start` and `engine`.
         autodetect_acyclic
             For calls of the earlier library: graphs without loops need no other treatment here.
         exact
@@ -241,6 +246,7 @@ class FactorGraph(DeclaredGraph):
             tol=tol,
             step_size=step_size,
             adapt=adapt,
+            relaxation=relaxation,
             trace=trace,
             max_time=max_time,
             threads=threads,

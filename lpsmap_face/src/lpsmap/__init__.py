@@ -12,6 +12,7 @@ from importlib import import_module as _import_module
 from typing import TYPE_CHECKING, Any
 
 from lpsmap_core import (
+    ALGORITHM_1,
     ConvergenceWarning,
     Factor,
     FactorGraph,
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 __all__ = [
+    "ALGORITHM_1",
     "ConvergenceWarning",
     "Factor",
     "FactorGraph",

@@ -7,7 +7,8 @@ an ``int`` is usual, neither ``np.int32`` nor ``bool`` may reach them.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -16,10 +17,16 @@ from lpsmap_core.engine.threads import default_threads
 from lpsmap_core.model.inputs import checked_count, checked_flag, checked_number
 from lpsmap_jit.deadlines import Deadline
 
-__all__ = ["Options", "checked_options", "threads_or_default"]
+__all__ = ["ALGORITHM_1", "RELAXATION", "Options", "checked_options", "threads_or_default"]
 
 RELAXATION = 1.6
 """Of 1, 1.6 and 1.8 this took the fewest iterations on most workloads."""
+
+ALGORITHM_1: Mapping[str, Any] = MappingProxyType(
+    {"max_iter": 10, "max_inner_iter": 10, "step_size": 0.5, "adapt": False, "relaxation": 1.0}
+)
+"""Options of a solve as in the papers: plain ADMM (Niculae & Martins 2020, Algorithm 1), of 10
+iterations at step size .5, with 10 of the active set in each (Appendix E.2)."""
 
 
 class Options(NamedTuple):
@@ -94,6 +101,11 @@ def _step_size(step_size: Any) -> float | None:
     return checked_number("step_size", step_size, expected, _is_finite_and_not_negative)
 
 
+def _relaxation(relaxation: Any) -> float:
+    expected = "a number between 0 and 2, beyond which the iterations may diverge"
+    return checked_number("relaxation", relaxation, expected, lambda by: 0.0 < by < 2.0)
+
+
 def _seconds(limit: Any) -> float | None:
     if limit is None:
         return None
@@ -112,6 +124,7 @@ CHECKS: dict[str, Callable[[Any], Any]] = {
     "max_time": _seconds,
     "step_size": _step_size,
     "adapt": lambda adapt: checked_flag("adapt", adapt),
+    "relaxation": _relaxation,
     "trace": lambda trace: checked_flag("trace", trace),
     "threads": threads_or_default,
 }

@@ -32,8 +32,16 @@ __all__ = ["Layer", "Lengths", "Mask", "factor_type"]
 Lengths = NDArray[np.int64] | None
 Mask = NDArray[np.bool_] | None
 
-OPTIONS = "max_iter", "max_inner_iter", "tol", "threads"
-"""The options that all layers hand on to `FactorGraph.solve`."""
+OPTIONS = {
+    "max_iter": 1000,
+    "max_inner_iter": None,
+    "tol": 1e-6,
+    "step_size": None,
+    "adapt": True,
+    "relaxation": 1.6,
+    "threads": None,
+}
+"""The options that all layers hand on to `FactorGraph.solve`, with its defaults."""
 _is_exporting = getattr(torch.compiler, "is_exporting", lambda: False)
 
 
@@ -46,7 +54,7 @@ class Layer(nn.Module):
 
     Parameters
     ----------
-    max_iter, max_inner_iter, tol, threads
+    max_iter, max_inner_iter, tol, step_size, adapt, relaxation, threads
         As for `FactorGraph.solve`.
     """
 
@@ -67,12 +75,24 @@ class Layer(nn.Module):
         max_iter: int = 1000,
         max_inner_iter: int | None = None,
         tol: float = 1e-6,
+        step_size: float | None = None,
+        adapt: bool = True,
+        relaxation: float = 1.6,
         threads: int | None = None,
     ) -> None:
         super().__init__()
-        checked_options(max_iter=max_iter, max_inner_iter=max_inner_iter, tol=tol, threads=threads)
-        self.max_iter, self.max_inner_iter = max_iter, max_inner_iter
-        self.tol, self.threads = tol, threads
+        options = {
+            "max_iter": max_iter,
+            "max_inner_iter": max_inner_iter,
+            "tol": tol,
+            "step_size": step_size,
+            "adapt": adapt,
+            "relaxation": relaxation,
+            "threads": threads,
+        }
+        checked_options(**options)
+        for name, value in options.items():
+            setattr(self, name, value)
 
     def forward(
         self, scores: Tensor, *, lengths: Tensor | None = None, mask: Tensor | None = None
@@ -123,8 +143,8 @@ class Layer(nn.Module):
 
     def extra_repr(self) -> str:
         """Return the options that differ from the defaults."""
-        options = {"max_iter": 1000, "max_inner_iter": None, "tol": 1e-6, "threads": None}
-        changed = {k: getattr(self, k) for k, v in options.items() if getattr(self, k) != v}
+        given = self._options()
+        changed = {name: given[name] for name, value in OPTIONS.items() if given[name] != value}
         return ", ".join(f"{k}={v!r}" for k, v in {**self._own_repr(), **changed}.items())
 
     # ---------------------------------------------------------------- what a layer is

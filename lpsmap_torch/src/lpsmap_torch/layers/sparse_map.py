@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from lpsmap_core import Distributions, Factor, Variables
-from lpsmap_torch.layers.layer import Layer, Lengths, Mask
+from lpsmap_torch.layers.layer import OPTIONS, Layer, Lengths, Mask
 from lpsmap_torch.layers.layout import Declared, Tied
 
 __all__ = ["SparseMAP"]
@@ -28,7 +28,7 @@ class SparseMAP(Layer):
         flat by its argument ``additionals``, as `Sequence` does.
     event_ndim
         How many axes the scores of an instance have; None for the type's own.
-    max_iter, max_inner_iter, tol, threads
+    max_iter, max_inner_iter, tol, step_size, adapt, relaxation, threads
         As for `FactorGraph.solve`.
     options
         What else the type takes, the same for all instances.
@@ -58,13 +58,10 @@ class SparseMAP(Layer):
         factor_type: type[Factor],
         *,
         event_ndim: int | None = None,
-        max_iter: int = 1000,
-        max_inner_iter: int | None = None,
-        tol: float = 1e-6,
-        threads: int | None = None,
         **options: Any,
     ) -> None:
-        super().__init__(max_iter=max_iter, max_inner_iter=max_inner_iter, tol=tol, threads=threads)
+        of_solves = {name: options.pop(name) for name in OPTIONS if name in options}
+        super().__init__(**of_solves)
         if not (isinstance(factor_type, type) and issubclass(factor_type, Factor)):
             raise TypeError(
                 f"SparseMAP: factor_type is {factor_type!r}; expected a factor type, such as "

@@ -1,0 +1,244 @@
+"""Decomposable attention and ESIM, with every alignment of the two papers."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+from typing import NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from experiments.nli.data import CLASSES, PADDING, Batch
+from lpsmap import ALGORITHM_1
+from lpsmap_torch.layers import (
+    LPMatchingAttention,
+    LPSequenceAttention,
+    MatchingAttention,
+    SequenceAttention,
+)
+from valency.model import BiLSTM
+
+__all__ = [
+    "Alignment",
+    "Attention",
+    "Classifier",
+    "Network",
+    "Output",
+    "Regime",
+    "Sizes",
+    "make_classifier",
+    "within",
+]
+
+
+class Network(str, Enum):
+    """Decomposable attention (Parikh et al. 2016), or ESIM (Chen et al. 2017)."""
+
+    DECOMPOSABLE = "decomposable"
+    ESIM = "esim"
+
+
+class Alignment(str, Enum):
+    """What becomes of the scores of pairs of words."""
+
+    SOFTMAX = "softmax"
+    SEQUENCE = "sequence"
+    MATCHING = "matching"
+    LP_MATCHING = "LP-matching"
+    LP_SEQUENCE = "LP-sequence"
+
+
+class Regime(str, Enum):
+    """How far alignments are solved: to the end, or as in the LP-SparseMAP paper."""
+
+    SOLVED = "solved"
+    PAPER = "paper"
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """Sizes of the networks."""
+
+    word: int = 100
+    hidden: int = 100
+    dropout: float = 0.33
+
+
+class Attention(nn.Module):
+    """Weights of the premise's words for the hypothesis's, and the other way.
+
+    Parameters
+    ----------
+    alignment, regime
+        What they are.
+    """
+
+    def __init__(self, alignment: Alignment, regime: Regime) -> None:
+        super().__init__()
+        options = dict(ALGORITHM_1) if regime is Regime.PAPER else {}
+        rescale = regime is Regime.PAPER
+        layers: list[nn.Module] = []
+        if alignment is Alignment.SEQUENCE:
+            layers = [SequenceAttention(**options), SequenceAttention(**options)]
+        elif alignment is Alignment.MATCHING:
+            layers = [MatchingAttention(**options)]
+        elif alignment is Alignment.LP_MATCHING:
+            layers = [LPMatchingAttention(rescale, **options)]
+        elif alignment is Alignment.LP_SEQUENCE:
+            layers = [LPSequenceAttention(rescale, **options)]
+        self.layers = nn.ModuleList(layers)
+
+    def forward(self, scores: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:
+        """Return (size, m, n) weights of the hypothesis's words, and of the premise's.
+
+        Zeros in the padding; joint alignments have both alike.
+
+        Parameters
+        ----------
+        scores
+            (size, m, n) scores.
+        lengths
+            (size, 2) numbers of words.
+        """
+        if not self.layers:
+            inside = within(lengths[:, 0], scores.shape[1])[:, :, None]
+            inside = inside & within(lengths[:, 1], scores.shape[2])[:, None]
+            finite = scores.masked_fill(~inside, torch.finfo(scores.dtype).min)
+            rows, columns = (finite.softmax(axis) * inside for axis in (2, 1))
+            return rows, columns
+        found = self.layers[0](scores, lengths=lengths)
+        if len(self.layers) == 1:
+            return found, found
+        return found, self.layers[1](scores.mT, lengths=lengths.flip(-1)).mT
+
+    @property
+    def transition(self) -> float | None:
+        """The learned score of going on to a neighbour, if there is one."""
+        layer = self.layers[0] if self.layers else None
+        return layer.transition.item() if isinstance(layer, LPSequenceAttention) else None
+
+
+class Output(NamedTuple):
+    """What a network says of a batch.
+
+    Attributes
+    ----------
+    classes
+        (size, 3) scores of the classes.
+    rows, columns
+        The alignments; see `Attention.forward`.
+    """
+
+    classes: Tensor
+    rows: Tensor
+    columns: Tensor
+
+
+class Classifier(nn.Module):
+    """A network that aligns two sentences, and says what one is to the other.
+
+    Parameters
+    ----------
+    n_words
+        Size of the vocabulary.
+    attention
+        Aligns.
+    sizes
+        Of the layers.
+    """
+
+    def __init__(self, n_words: int, attention: Attention, sizes: Sizes) -> None:
+        super().__init__()
+        self.words = nn.Embedding(n_words, sizes.word, padding_idx=PADDING)
+        self.attention = attention
+        self.dropout = nn.Dropout(sizes.dropout)
+        self.aggregate: nn.Module
+
+    def forward(self, batch: Batch) -> Output:
+        """Return what it says of a batch."""
+        of_premise, of_hypothesis = batch.lengths.unbind(1)
+        one = self.encoded(self.dropout(self.words(batch.premise)), of_premise)
+        other = self.encoded(self.dropout(self.words(batch.hypothesis)), of_hypothesis)
+        rows, columns = self.attention(self.scores(one, other), batch.lengths)
+        parts = [
+            self.summary(one, rows @ other, of_premise),
+            self.summary(other, columns.mT @ one, of_hypothesis),
+        ]
+        return Output(self.aggregate(torch.cat(parts, -1)), rows, columns)
+
+    def encoded(self, words: Tensor, lengths: Tensor) -> Tensor:
+        """Return the vectors of words in their sentences."""
+        return words
+
+    def scores(self, one: Tensor, other: Tensor) -> Tensor:
+        """Return the scores of all pairs of words."""
+        return one @ other.mT
+
+    def summary(self, words: Tensor, contexts: Tensor, lengths: Tensor) -> Tensor:
+        """Return one vector of a sentence, whose words are aligned with their contexts."""
+        raise NotImplementedError
+
+
+class DecomposableAttention(Classifier):
+    """Attend, compare, aggregate (Parikh et al. 2016)."""
+
+    def __init__(self, n_words: int, attention: Attention, sizes: Sizes) -> None:
+        super().__init__(n_words, attention, sizes)
+        hidden = sizes.hidden
+        self.attend = self._layers(sizes.word, hidden)
+        self.compare = self._layers(2 * sizes.word, hidden)
+        classes = nn.Linear(hidden, len(CLASSES))
+        self.aggregate = nn.Sequential(self._layers(2 * hidden, hidden), classes)
+
+    def _layers(self, inputs: int, hidden: int) -> nn.Sequential:
+        first, second = nn.Linear(inputs, hidden), nn.Linear(hidden, hidden)
+        return nn.Sequential(first, nn.ReLU(), self.dropout, second, nn.ReLU(), self.dropout)
+
+    def scores(self, one: Tensor, other: Tensor) -> Tensor:
+        """Return the scores of all pairs of words, each of which depends on its two words alone."""
+        return super().scores(self.attend(one), self.attend(other))
+
+    def summary(self, words: Tensor, contexts: Tensor, lengths: Tensor) -> Tensor:
+        """Return the sum over the words of what the comparison says."""
+        compared: Tensor = self.compare(torch.cat([words, contexts], -1))
+        return (compared * within(lengths, words.shape[1])[..., None]).sum(1)
+
+
+class ESIM(Classifier):
+    """Encode by an LSTM, align, compare, compose by an LSTM, pool (Chen et al. 2017)."""
+
+    def __init__(self, n_words: int, attention: Attention, sizes: Sizes) -> None:
+        super().__init__(n_words, attention, sizes)
+        hidden = sizes.hidden
+        self.encoder = BiLSTM(sizes.word, hidden // 2)
+        self.compare = nn.Sequential(nn.Linear(4 * hidden, hidden), nn.ReLU(), self.dropout)
+        self.composition = BiLSTM(hidden, hidden // 2)
+        last, classes = nn.Linear(4 * hidden, hidden), nn.Linear(hidden, len(CLASSES))
+        self.aggregate = nn.Sequential(self.dropout, last, nn.Tanh(), self.dropout, classes)
+
+    def encoded(self, words: Tensor, lengths: Tensor) -> Tensor:
+        """Return the states of an LSTM in both directions."""
+        states: Tensor = self.encoder(words, lengths)
+        return states
+
+    def summary(self, words: Tensor, contexts: Tensor, lengths: Tensor) -> Tensor:
+        """Return mean and maximum of the states of a second LSTM."""
+        both = torch.cat([words, contexts, words - contexts, words * contexts], -1)
+        states = self.composition(self.compare(both), lengths)
+        inside = within(lengths, words.shape[1])[..., None]
+        mean = (states * inside).sum(1) / lengths[:, None]
+        return torch.cat([mean, states.masked_fill(~inside, -torch.inf).amax(1)], -1)
+
+
+def make_classifier(
+    n_words: int, network: Network, alignment: Alignment, regime: Regime, sizes: Sizes
+) -> Classifier:
+    """Return a network with an alignment."""
+    made = DecomposableAttention if network is Network.DECOMPOSABLE else ESIM
+    return made(n_words, Attention(alignment, regime), sizes)
+
+
+def within(lengths: Tensor, n: int) -> Tensor:
+    """Return (size, n) which words are no padding."""
+    return torch.arange(n) < lengths[:, None]

@@ -1,0 +1,206 @@
+"""The rows of the experiment, and how one is run."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.nn.functional import cross_entropy
+
+from experiments.limits import limited_on_purpose
+from experiments.nli.data import (
+    CORPORA,
+    Batch,
+    Corpus,
+    Pair,
+    Vocabulary,
+    batches,
+    evaluation_batches,
+    make_batch,
+)
+from experiments.nli.model import (
+    Alignment,
+    Classifier,
+    Network,
+    Regime,
+    Sizes,
+    make_classifier,
+)
+from experiments.runs import Job, Result, Row
+from experiments.training import Task, Training, steps_per_second, train
+
+__all__ = ["NAME", "VARIANTS", "Settings", "rows"]
+
+NAME = "nli"
+
+VARIANTS = (
+    (Network.DECOMPOSABLE, Alignment.SOFTMAX, Regime.SOLVED),
+    (Network.DECOMPOSABLE, Alignment.MATCHING, Regime.PAPER),
+    (Network.DECOMPOSABLE, Alignment.LP_MATCHING, Regime.PAPER),
+    (Network.DECOMPOSABLE, Alignment.LP_MATCHING, Regime.SOLVED),
+    (Network.DECOMPOSABLE, Alignment.LP_SEQUENCE, Regime.PAPER),
+    (Network.ESIM, Alignment.SOFTMAX, Regime.SOLVED),
+    (Network.ESIM, Alignment.SEQUENCE, Regime.SOLVED),
+    (Network.ESIM, Alignment.MATCHING, Regime.SOLVED),
+)
+"""Rows of the two tables, and LP-matching once more, solved: which is matching, then."""
+
+DRAWN = 5
+"""Dev pairs whose alignments are kept by the runs of the first seed."""
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What a run needs to be repeated.
+
+    Attributes
+    ----------
+    corpus
+        "snli" or "mnli".
+    network, alignment, regime
+        What is compared.
+    seed, epochs, batch_size, learning_rate
+        Of the training; the rate decays by .9 after an epoch that is not the best.
+    pairs
+        Numbers of the training, dev and test pairs, chosen at random; None for all.
+    sizes
+        Of the network.
+    """
+
+    corpus: str
+    network: Network
+    alignment: Alignment
+    regime: Regime
+    seed: int = 0
+    epochs: int = 10
+    batch_size: int = 128
+    learning_rate: float = 1e-3
+    pairs: tuple[int | None, int | None, int | None] = (None, None, None)
+    sizes: Sizes = Sizes()
+
+
+FULL = Settings("snli", *VARIANTS[0])
+
+TOY = replace(FULL, epochs=2, batch_size=4, pairs=(16, 8, 8), sizes=Sizes(word=8, hidden=8))
+
+SMALL = replace(FULL, epochs=3, batch_size=64, pairs=(2000, 300, 300))
+
+OF_SIZE = {"toy": TOY, "small": SMALL, "full": FULL}
+
+ESIM_EPOCHS = {"toy": 1, "small": 2, "full": 6}
+
+FEW = {"toy": 1, "small": 1, "full": 2}
+"""Seeds of LP-sequence and ESIM."""
+
+SEEDS = {"toy": 1, "small": 1, "full": 5}
+
+
+def rows(size: str, seeds: int | None) -> list[Row]:
+    """Return the rows of a size: every variant on both corpora."""
+    found = []
+    for network, alignment, regime in VARIANTS:
+        one = replace(OF_SIZE[size], network=network, alignment=alignment, regime=regime)
+        is_slow = network is Network.ESIM or alignment is Alignment.LP_SEQUENCE
+        if network is Network.ESIM:
+            one = replace(one, epochs=ESIM_EPOCHS[size])
+        for corpus in CORPORA:
+            for seed in range(seeds or (FEW if is_slow else SEEDS)[size]):
+                found.append(row(replace(one, corpus=corpus, seed=seed)))
+    return found
+
+
+def row(settings: Settings) -> Row:
+    """Return the row of settings."""
+    parts = [settings.corpus, settings.network.value, settings.alignment.value]
+    if settings.alignment is not Alignment.SOFTMAX:
+        parts.append(settings.regime.value)
+    return Row(NAME, "-".join([*parts, f"{settings.seed}"]), settings, run)
+
+
+@lru_cache(maxsize=2)
+def read_corpus(data: Path, name: str) -> Corpus:
+    """Read a corpus once in a process."""
+    return Corpus.read(data, name)
+
+
+def run(job: Job) -> Result:
+    """Train a classifier, and measure it on the test pairs."""
+    settings: Settings = job.row.settings
+    corpus = read_corpus(job.data, settings.corpus).part(*settings.pairs)
+    torch.manual_seed(settings.seed)
+    vocabulary = Vocabulary(corpus.train)
+    model = make_classifier(
+        len(vocabulary), settings.network, settings.alignment, settings.regime, settings.sizes
+    )
+
+    def epoch(_: int, rng: np.random.Generator) -> Iterator[Batch]:
+        return batches(corpus.train, vocabulary, settings.batch_size, rng)
+
+    def loss(batch: Batch) -> Tensor:
+        return cross_entropy(model(batch).classes, batch.labels)
+
+    def evaluate() -> Result:
+        measured = measure(model, corpus.dev, vocabulary)
+        return {"dev": measured["accuracy"], "nonzero": measured["nonzero"], **transition(model)}
+
+    how = Training(settings.learning_rate, settings.epochs, settings.seed, decay=0.9)
+    with limited_on_purpose():
+        curve = train(job, Task(model, epoch, loss, evaluate), how)
+        result: Result = {
+            "dev": max(point["dev"] for point in curve),
+            "test": {**measure(model, corpus.test, vocabulary), **transition(model)},
+            "steps_per_second": steps_per_second(curve),
+            "curve": curve,
+        }
+        if settings.seed == 0:
+            result["alignments"] = alignments(model, chosen_pairs(corpus.dev), vocabulary)
+    return result
+
+
+@torch.no_grad()
+def measure(model: Classifier, pairs: Sequence[Pair], vocabulary: Vocabulary) -> dict[str, float]:
+    """Return the accuracy, and how many of the pairs of words have weight, in percent."""
+    right, weights, of = 0, 0, 0
+    for batch in evaluation_batches(pairs, vocabulary):
+        output = model(batch)
+        right += int((output.classes.argmax(1) == batch.labels).sum())
+        weights += sum(int((found > 0.0).sum()) for found in (output.rows, output.columns))
+        of += 2 * int(batch.lengths.prod(1).sum())
+    return {"accuracy": 100 * right / len(pairs), "nonzero": 100 * weights / of}
+
+
+def transition(model: Classifier) -> dict[str, float]:
+    """Return the learned transition score by its name, if there is one."""
+    found = model.attention.transition
+    return {} if found is None else {"transition": found}
+
+
+def chosen_pairs(pairs: Sequence[Pair]) -> list[Pair]:
+    """Return pairs of other premises that a picture has room for, the same for all models."""
+    short = [pair for pair in pairs if len(pair.premise) <= 12 and 4 <= len(pair.hypothesis) <= 8]
+    first = {pair.premise: pair for pair in reversed(short)}
+    return [pair for pair in short if pair is first[pair.premise]][:DRAWN]
+
+
+@torch.no_grad()
+def alignments(
+    model: Classifier, pairs: Sequence[Pair], vocabulary: Vocabulary
+) -> list[dict[str, Any]]:
+    """Return what is drawn: words, and weights of both directions in percent, a string a row."""
+
+    def lines(weights: Tensor) -> list[str]:
+        return [" ".join(f"{100 * x:.0f}" for x in line) for line in weights.tolist()]
+
+    found = []
+    for pair in pairs:
+        output = model(make_batch([pair], vocabulary))
+        rows, columns = lines(output.rows[0]), lines(output.columns[0])
+        one = {"premise": " ".join(pair.premise), "hypothesis": " ".join(pair.hypothesis)}
+        found.append({**one, "rows": rows, **({} if columns == rows else {"columns": columns})})
+    return found

@@ -1,0 +1,193 @@
+"""Natural language inference at toy size."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from torch.nn.functional import cross_entropy
+
+from experiments.nli import EXPERIMENT
+from experiments.nli.data import Batch, Corpus, Pair, Vocabulary, batches, make_batch, tokens
+from experiments.nli.model import (
+    Alignment,
+    Classifier,
+    Network,
+    Regime,
+    Sizes,
+    make_classifier,
+    within,
+)
+from experiments.nli.report import report
+from experiments.nli.rows import VARIANTS, Settings, measure
+from experiments.records import Record, read_records
+from experiments.runs import Row, Runner
+
+pytestmark = pytest.mark.filterwarnings("ignore::lpsmap.ConvergenceWarning")
+
+SMALL = Sizes(word=8, hidden=8, dropout=0.0)
+
+PAIRS = [
+    Pair(tuple("abcde"), tuple("bcd"), 0),
+    Pair(tuple("ab"), tuple("bacd"), 1),
+    Pair(("a",), ("b",), 2),
+]
+
+every_variant = pytest.mark.parametrize("variant", VARIANTS, ids=lambda v: "-".join(v))
+
+
+def classifier(variant: tuple[Network, Alignment, Regime]) -> tuple[Classifier, Vocabulary]:
+    torch.manual_seed(0)
+    vocabulary = Vocabulary([*PAIRS, *PAIRS])
+    return make_classifier(len(vocabulary), *variant, SMALL).eval(), vocabulary
+
+
+def test_sentences_become_numbers() -> None:
+    assert tokens("The dog's owner isn't here.") == (
+        "the", "dog", "'s", "owner", "isn", "'t", "here", ".",
+    )  # fmt: skip
+    assert tokens("the dog 's owner") == tokens("The dog's owner")
+    assert tokens("") == ("",)
+    assert len(tokens("a " * 60)) == 50
+    vocabulary = Vocabulary(PAIRS)  # only words that are there twice
+    assert vocabulary.words.keys() == set("abcd")
+    batch = make_batch(PAIRS, vocabulary)
+    assert batch.premise.tolist() == [[2, 3, 4, 5, 1], [2, 3, 0, 0, 0], [2, 0, 0, 0, 0]]
+    assert batch.lengths.tolist() == [[5, 3], [2, 4], [1, 1]]
+    assert batch.labels.tolist() == [0, 1, 2]
+
+
+def test_an_epoch_has_all_pairs_once(data: Path) -> None:
+    corpus = Corpus.read(data, "mnli")
+    vocabulary = Vocabulary(corpus.train)
+
+    def epoch(seed: int) -> list[list[list[int]]]:
+        found = batches(corpus.train, vocabulary, 5, np.random.default_rng(seed))
+        return [batch.premise.tolist() for batch in found]
+
+    assert sum(map(len, epoch(0))) == len(corpus.train)
+    assert epoch(0) == epoch(0) != epoch(1)
+    part = corpus.part(6, 3, None)
+    assert [len(part.train), len(part.dev), len(part.test)] == [6, 3, 12]
+    assert part == corpus.part(6, 3, None)
+
+
+@pytest.mark.parametrize(
+    ("name", "sizes"), [("snli", (17_188, 984, 9_824)), ("mnli", (20_000, 2_500, 2_500))]
+)
+def test_real_data_are_read(name: str, sizes: tuple[int, int, int]) -> None:
+    beside_the_repository = Path(__file__).parents[3] / "shared" / "data"
+    folder = Path(os.environ.get("LPSMAP_DATA", beside_the_repository))
+    if not (folder / "nli" / "snli_dev.tsv.gz").is_file():
+        pytest.skip(f"no nli/snli_dev.tsv.gz in {folder}; LPSMAP_DATA names the folder above it")
+    corpus = Corpus.read(folder, name)
+    assert tuple(map(len, (corpus.train, corpus.dev, corpus.test))) == sizes
+    premises = [{pair.premise for pair in part} for part in (corpus.train, corpus.dev)]
+    assert len(premises[0] & premises[1]) <= len(premises[1]) / 100
+
+
+@every_variant
+def test_alignments_are_what_they_should_be(
+    variant: tuple[Network, Alignment, Regime],
+) -> None:
+    model, vocabulary = classifier(variant)
+    batch = make_batch(PAIRS, vocabulary)
+    with torch.no_grad():
+        _, rows, columns = model(batch)
+    inside = within(batch.lengths[:, 0], 5)[:, :, None] & within(batch.lengths[:, 1], 4)[:, None]
+    assert not rows[~inside].any()
+    assert not columns[~inside].any()
+    both_ways = variant[1] in (Alignment.SOFTMAX, Alignment.SEQUENCE)
+    for i, (m, n) in enumerate(batch.lengths.tolist()):
+        one = torch.ones(1)
+        if both_ways or m <= n:
+            torch.testing.assert_close(rows[i, :m].sum(1), one.expand(m))
+        if both_ways or n <= m:
+            torch.testing.assert_close(columns[i, :, :n].sum(0), one.expand(n))
+    if not both_ways:
+        assert torch.equal(rows, columns)
+        solved = variant[2] is Regime.SOLVED or variant[1] is Alignment.MATCHING
+        assert rows.sum(2).max() < (1.0001 if solved else 1.5)
+
+
+@every_variant
+def test_padding_does_not_change_a_pair(variant: tuple[Network, Alignment, Regime]) -> None:
+    model, vocabulary = classifier(variant)
+    with torch.no_grad():
+        padded = model(make_batch(PAIRS, vocabulary)).classes
+        alone = torch.cat([model(make_batch([pair], vocabulary)).classes for pair in PAIRS])
+    torch.testing.assert_close(padded, alone)
+
+
+@pytest.mark.compiled
+@every_variant
+def test_classes_are_learned(data: Path, variant: tuple[Network, Alignment, Regime]) -> None:
+    torch.manual_seed(0)
+    corpus = Corpus.read(data, "snli")
+    vocabulary = Vocabulary(corpus.train)
+    model = make_classifier(len(vocabulary), *variant, SMALL)
+    optimizer = torch.optim.Adam(model.parameters(), lr=0.01)
+
+    def step(batch: Batch) -> None:
+        optimizer.zero_grad()
+        cross_entropy(model(batch).classes, batch.labels).backward()  # type: ignore[no-untyped-call]
+        optimizer.step()
+
+    for _ in range(40):
+        for batch in batches(corpus.train, vocabulary, 12, np.random.default_rng(0)):
+            step(batch)
+    for name, parameter in model.named_parameters():
+        assert parameter.grad is not None, name
+    measured = measure(model.eval(), corpus.test, vocabulary)
+    assert measured["accuracy"] > 80.0
+    assert (measured["nonzero"] == 100.0) == (variant[1] is Alignment.SOFTMAX)
+
+
+@pytest.mark.compiled
+@pytest.mark.parametrize("row", EXPERIMENT.rows("toy", None), ids=lambda row: row.name)
+def test_rows_run(runner: Runner, row: Row) -> None:
+    result = runner.result_of(row)
+    settings: Settings = row.settings
+    assert 0 <= result["test"]["accuracy"] <= 100
+    if settings.alignment is Alignment.SOFTMAX:
+        assert result["test"]["nonzero"] == 100
+    assert ("transition" in result["test"]) == (settings.alignment is Alignment.LP_SEQUENCE)
+    assert len(result["curve"]) == settings.epochs + 1
+    page = report(list(read_records(runner.out.glob("*.json"))), runner.out)
+    assert f"| {settings.network.value} | {settings.alignment.value} |" in page
+    for name in ("", "-alignments"):
+        assert (runner.out / f"nli-{settings.corpus}{name}.png").stat().st_size > 1000
+
+
+def record(alignment: str, seed: int, accuracy: float) -> Record:
+    """Return a complete record."""
+    settings = {"corpus": "snli", "network": "decomposable", "alignment": alignment, "seed": seed}
+    settings["regime"] = "paper"
+    curve = [{"epoch": 1, "seconds": 60.0, "dev": accuracy, "nonzero": 10.0}]
+    result = {
+        "test": {"accuracy": accuracy, "nonzero": 10.0}, "steps_per_second": 2.0, "curve": curve,
+    }  # fmt: skip
+    return Record("nli", f"{alignment}-{seed}", "toy", settings, True, result)
+
+
+def test_alignments_are_compared_seed_by_seed(tmp_path: Path) -> None:
+    some = [record("softmax", seed, 80.0 + seed) for seed in range(3)]
+    some += [record("LP-matching", seed, 82.0 + seed) for seed in range(2)]
+    page = report(some, tmp_path)
+    assert "| SNLI | decomposable | LP-matching | paper | 2 | 2.00 ± 0.00 | +0.42 |" in page
+    assert "| 3 | 81.00 ± 2.48 | 84.62 |" in page
+
+
+def test_the_full_size_has_all_variants() -> None:
+    settings = [row.settings for row in EXPERIMENT.rows("full", None)]
+    for network, alignment, regime in VARIANTS:
+        seeds = [
+            one.seed
+            for one in settings
+            if (one.network, one.alignment, one.regime) == (network, alignment, regime)
+        ]
+        is_slow = network is Network.ESIM or alignment is Alignment.LP_SEQUENCE
+        assert sorted(seeds) == sorted(2 * list(range(2 if is_slow else 5)))
