@@ -23,8 +23,8 @@ import lpsmap_decode
 from environments import ROOT
 from lpsmap_core import Factor, FactorGraph
 from lpsmap_core.command import cli
+from lpsmap_core.engine.backends import NumpyBackend
 from lpsmap_core.plugins import registry
-from lpsmap_core.plugins.backends import NumpyBackend
 from lpsmap_core.plugins.files import read_graph
 from lpsmap_core.plugins.formats import FileFormat, FileFormatError
 from lpsmap_core.plugins.json_format import JsonFormat

@@ -8,6 +8,7 @@ core may change at any time.
 
 from __future__ import annotations
 
+from lpsmap_core.engine.backends import Backend, NumpyBackend
 from lpsmap_core.engine.choice import AUTO
 from lpsmap_core.engine.compiled import CompiledEngine
 from lpsmap_core.engine.options import Options, checked_options
@@ -51,7 +52,6 @@ from lpsmap_core.model.lengths import checked_lengths, refuse_ambiguous_lengths
 from lpsmap_core.model.linear import LinearConstraints
 from lpsmap_core.model.sums import PartlyConstrained, bounded_sums, one_of_each_group
 from lpsmap_core.model.unused import forget_unused
-from lpsmap_core.plugins.backends import Backend, NumpyBackend
 from lpsmap_core.plugins.blame import error_with_origin, raised_by_core
 from lpsmap_core.plugins.factor_types import factor_named
 from lpsmap_core.plugins.files import read_evidence, read_graph, write_graph

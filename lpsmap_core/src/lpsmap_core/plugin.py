@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from lpsmap_core.engine.backends import Backend, NumpyBackend
 from lpsmap_core.engine.compiled import CompiledEngine
 from lpsmap_core.engine.protocol import Engine
-from lpsmap_core.plugins.backends import Backend, NumpyBackend
 from lpsmap_core.plugins.formats import FileFormat
 from lpsmap_core.plugins.hookspecs import hookimpl
 from lpsmap_core.plugins.json_format import JsonFormat

@@ -14,6 +14,7 @@ from typing import ClassVar, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from lpsmap_core.engine.backends import Backend, NumpyBackend
 from lpsmap_core.engine.cotangents import are_ordinary
 from lpsmap_core.engine.options import Options
 from lpsmap_core.engine.status import OK
@@ -166,6 +167,12 @@ class Engine(abc.ABC):
 
     name: ClassVar[str]
     """What the engine is known by, such as ``"compiled"``."""
+    backend: ClassVar[type[Backend]] = NumpyBackend
+    """The library whose arrays `solve` takes for scores, and its solved graphs for vectors.
+
+    Marginals, additionals and products come back in arrays of it, on the device of the scores. A
+    graph in NumPy has them converted; an adapter with arrays of this library hands on its own.
+    """
     keeps_scores: ClassVar[bool] = True
     """Whether a solved graph may read `eta_v` again, which is a copy then."""
     needs_no_start: ClassVar[bool] = False

@@ -10,6 +10,7 @@ import numpy.typing as npt
 
 from lpsmap_core.engine.checked import check_solved
 from lpsmap_core.engine.compiled import CompiledEngine, SolvedPart
+from lpsmap_core.engine.in_numpy import solve_in_numpy
 from lpsmap_core.engine.options import Options
 from lpsmap_core.engine.protocol import Engine, SolvedGraph, WarmStart
 from lpsmap_core.layout.layout import Part
@@ -194,7 +195,7 @@ class SharedEngine(Engine):
             mine = components & left
             if not mine.any() or not (warm is None or engine.needs_no_start):
                 continue
-            solved = engine.solve(part, eta, eta_v, ~mine, options)
+            solved = solve_in_numpy(engine, part, eta, eta_v, ~mine, options)
             if not isinstance(solved, SolvedPart):
                 check_solved(engine, part, solved, ~mine)
             unfinished = mine & solved.unfinished()

@@ -19,12 +19,12 @@ from typing import Any, NamedTuple
 
 import pluggy
 
+from lpsmap_core.engine.backends import Backend
 from lpsmap_core.engine.choice import AUTO
 from lpsmap_core.engine.protocol import Engine
 from lpsmap_core.graph import FactorGraph
 from lpsmap_core.model.factor import Factor
 from lpsmap_core.plugins import hookspecs
-from lpsmap_core.plugins.backends import Backend
 from lpsmap_core.plugins.disabled import DISABLE, disabled_names, naming
 from lpsmap_core.plugins.formats import FileFormat
 from lpsmap_core.plugins.offers import OWN, DuplicateNameError, Offers, Plugin, Registration

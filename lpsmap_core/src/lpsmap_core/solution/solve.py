@@ -8,6 +8,7 @@ import numpy as np
 
 from lpsmap_core.engine.checked import check_solved
 from lpsmap_core.engine.compiled import CompiledEngine
+from lpsmap_core.engine.in_numpy import solve_in_numpy
 from lpsmap_core.engine.options import Options
 from lpsmap_core.engine.protocol import Engine, SolvedGraph
 from lpsmap_core.engine.status import Status
@@ -73,7 +74,7 @@ def solve(
     if not options.quadratic:
         eta, eta_v, _ = bring_near(part, eta, eta_v)
     start = None if warm is None else warm.of_part(layout)
-    solved = engine.solve(part, eta, eta_v, bad, options, start)
+    solved = solve_in_numpy(engine, part, eta, eta_v, bad, options, start)
     if not isinstance(engine, CompiledEngine | SharedEngine):
         check_solved(engine, part, solved, bad)
     solution = _gather(layout, factors, scores, additionals, solved, options.threads)

@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from lpsmap_core.engine.backends import Backend
 from lpsmap_core.kernels.records import LocalSolution
 from lpsmap_core.model.factor import Factor
-from lpsmap_core.plugins.backends import Backend
 from lpsmap_core.plugins.registry import installed
 from lpsmap_core.testing.buckets import LocalProblems, local_problems
 from lpsmap_core.testing.draws import DRAWS

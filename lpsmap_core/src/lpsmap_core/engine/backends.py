@@ -1,4 +1,4 @@
-"""Array libraries and their devices, on which closed forms in array-API code run."""
+"""Array libraries and their devices, on which engines and closed forms in array-API code run."""
 
 from __future__ import annotations
 
@@ -16,8 +16,9 @@ class Backend(abc.ABC):
     """An array library that follows the array API standard, and the devices that it finds.
 
     Plugins offer backends by the hook ``lpsmap_backends``, and
-    `lpsmap_core.api.installed` finds them. Core computes with NumPy; the conformance
-    kit holds every closed form in array-API code to its NumPy answer on every device here.
+    `lpsmap_core.api.installed` finds them. Core computes with NumPy; an engine of another library
+    names its backend, and the conformance kit holds every closed form in array-API code to its
+    NumPy answer on every device here.
     """
 
     name: ClassVar[str]
