@@ -66,7 +66,7 @@ sweep: $(STAMP) | $(COMPILED)  ## Ask every verb of every factor type at all siz
 test-oldest:  ## Run the quick tests of core and packs with the oldest supported numpy and numba
 	$(PYTHON) -m venv $(VENV)-oldest
 	$(VENV)-oldest/bin/python -m pip install --quiet $(TORCH) --constraint tests/oldest.txt \
-		--editable './lpsmap_core[new-plugin,plot]' \
+		--editable './lpsmap_core[new-plugin]' \
 		$(patsubst %,--editable ./%,$(filter-out lpsmap_core,$(PACKAGES))) \
 		--requirement requirements-dev.txt
 	$(VENV)-oldest/bin/python -m pytest -m "not slow" $(PARALLEL) tests/core tests/decode tests/dynamic tests/jit tests/logic tests/struct
@@ -109,8 +109,8 @@ clean:  ## Remove the environment and everything that was generated
 $(PACKAGES_STAMP): $(PACKAGES:%=%/pyproject.toml)
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --no-compile $(TORCH)
-	$(BIN)/python -m pip install --quiet --no-compile --editable './lpsmap_core[plot]' --editable './lpsmap_decode[progress]' \
-		$(patsubst %,--editable ./%,$(filter-out lpsmap_core lpsmap_decode,$(PACKAGES)))
+	$(BIN)/python -m pip install --quiet --no-compile --editable './lpsmap_decode[progress]' --editable './lpsmap_face[plot]' \
+		$(patsubst %,--editable ./%,$(filter-out lpsmap_decode lpsmap_face,$(PACKAGES)))
 	touch $@
 
 $(STAMP): requirements-dev.txt $(PACKAGES_STAMP)

@@ -13,8 +13,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from numpy.typing import NDArray
 
-from lpsmap import AtMostOne, DepTree, FactorGraph, Xor
-from lpsmap_core import plot
+from lpsmap import AtMostOne, DepTree, FactorGraph, Xor, plot
 from lpsmap_core.command.cli import main
 
 IMAGES = Path(__file__).parent / "images"

@@ -20,7 +20,7 @@ MODULES = [
     "lpsmap_core.plugins.json_format",
     "lpsmap_core.plugins.hookspecs",
     "lpsmap_core.command.new_plugin",
-    "lpsmap_core.plot",
+    "lpsmap.plot",
     "lpsmap_core.testing",
     "lpsmap_dynamic",
     "lpsmap_jit",

@@ -39,7 +39,7 @@ def modules(package: str) -> Iterator[str]:
     """Yield the names of a package's modules, but for the conformance kit's and the figures'."""
     folder = importlib.import_module(package).__path__
     for found in pkgutil.walk_packages(folder, f"{package}."):
-        if not found.name.startswith(("lpsmap_core.testing", "lpsmap_core.plot")):
+        if not found.name.startswith("lpsmap_core.testing"):
             yield found.name
 
 

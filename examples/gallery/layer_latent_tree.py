@@ -10,7 +10,7 @@ import matplotlib.pyplot as plt
 import torch
 from torch import nn
 
-from lpsmap_core import plot
+from lpsmap import plot
 from lpsmap_torch.layers import LatentTree
 
 torch.manual_seed(0)

@@ -12,8 +12,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from lpsmap import Sequence, TorchFactorGraph
-from lpsmap_core import plot
+from lpsmap import Sequence, TorchFactorGraph, plot
 from lpsmap_torch.losses import PerceptronLoss
 
 rng = np.random.default_rng(0)

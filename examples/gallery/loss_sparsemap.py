@@ -11,8 +11,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from lpsmap import DepTree, TorchFactorGraph
-from lpsmap_core import plot
+from lpsmap import DepTree, TorchFactorGraph, plot
 from lpsmap_torch.losses import SparseMAPLoss
 
 torch.manual_seed(0)

@@ -9,8 +9,7 @@ transitions, and the answer is a few whole taggings.
 import matplotlib.pyplot as plt
 import numpy as np
 
-from lpsmap import FactorGraph, Sequence
-from lpsmap_core import plot
+from lpsmap import FactorGraph, Sequence, plot
 
 words = ["time", "flies", "like", "an", "arrow"]
 tags = ["noun", "verb", "prep", "det"]

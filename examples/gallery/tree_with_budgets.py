@@ -8,8 +8,7 @@ dependents: one tree factor, and a ``ModifierBudget``.
 
 import numpy as np
 
-from lpsmap import DepTree, FactorGraph, ModifierBudget
-from lpsmap_core import plot
+from lpsmap import DepTree, FactorGraph, ModifierBudget, plot
 
 words = ["She", "saw", "the", "man", "there", "yesterday"]
 n = len(words)

@@ -1,7 +1,7 @@
 """What plugins may use of core beside what `lpsmap_core` exports to users and authors of factors.
 
 A pack of factor types, an adapter, an engine, a solver, a file format or a command imports
-`lpsmap_core`, this module, for figures `lpsmap_core.plot`, and in its tests `lpsmap_core.testing`.
+`lpsmap_core`, this module, and in its tests `lpsmap_core.testing`.
 The distributions of this project do the same, so a plugin can do all that they do. Other modules of
 core may change at any time.
 """

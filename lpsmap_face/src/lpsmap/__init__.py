@@ -55,6 +55,8 @@ del __all__  # type checkers have read it; `import *` asks `__getattr__`, which 
 def __getattr__(name: str) -> Any:
     if name == "PFactorGraph":
         return _import_module("lpsmap.earlier").PFactorGraph
+    if name == "plot":
+        return _import_module("lpsmap.plot")
     if name == "__all__":  # without graphs, for which `import *` would import torch
         return __dir__()
     if name.startswith("_"):

@@ -44,6 +44,7 @@ MOVED = {
     **dict.fromkeys(
         ("DynamicProgram", "Gibbs", "Hypergraph", "HypergraphBuilder", "Row"), "lpsmap_dynamic"
     ),
+    "plot": "lpsmap",
 }
 """Packages that have names which ``lpsmap_core`` had in version 2 of the API."""
 

@@ -149,7 +149,7 @@ def _plots(path: Path) -> ModuleType:
         import matplotlib
         from matplotlib.backends.backend_agg import FigureCanvasAgg
 
-        from lpsmap_core import plot
+        from lpsmap_decode import figures
     except ImportError as error:
         raise click.ClickException(str(error)) from error
     matplotlib.use("Agg")
@@ -165,7 +165,7 @@ def _plots(path: Path) -> ModuleType:
         raise click.BadParameter(f"{path}: there is no such folder.", param_hint="--trace")
     if not os.access(path if path.exists() else path.parent, os.W_OK):
         raise click.BadParameter(f"{path}: may not be written.", param_hint="--trace")
-    return plot
+    return figures
 
 
 def _draw(plot: ModuleType, path: Path, narration: Narration, found: Solution | Assignment) -> None:

@@ -1,6 +1,6 @@
-"""Figures of solutions: trees over a sentence, tag lattices, alignments, convergence.
+"""Figures of structures: trees over a sentence, tag lattices, alignments.
 
-Needs matplotlib: ``pip install "lpsmap-core[plot]"``. Every function draws into the axes that it is
+Needs matplotlib: ``pip install "lpsmap[plot]"``. Every function draws into the axes that it is
 given, or into a new figure, and returns the axes.
 """
 
@@ -12,9 +12,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from lpsmap_core.solution.distribution import Distribution, Structure
-from lpsmap_core.solution.solution import Solution
-from lpsmap_jit.arrays import FloatArray
+from lpsmap_core import Distribution, Structure
+from lpsmap_core.api import FloatArray
 
 try:
     import matplotlib.pyplot as plt
@@ -22,13 +21,13 @@ try:
     from matplotlib.path import Path
 except ImportError as error:
     raise ImportError(
-        'lpsmap_core.plot needs matplotlib; install it with: pip install "lpsmap-core[plot]"'
+        'lpsmap.plot needs matplotlib; install it with: pip install "lpsmap[plot]"'
     ) from error
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["alignment", "arcs", "convergence", "lattice", "search"]
+__all__ = ["alignment", "arcs", "lattice"]
 
 COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9")
 """Colours that remain apart for most colour-blind readers (Okabe & Ito 2008)."""
@@ -201,70 +200,6 @@ def alignment(
     ax.set_xticks(*_ticks(columns, n, "columns"), rotation=0 if columns is None else 90)
     ax.set_yticks(*_ticks(rows, m, "rows"))
     ax.tick_params(length=0, axis="both")
-    return ax
-
-
-def convergence(solution: Solution, ax: Axes | None = None, most: int = 50) -> Axes:
-    """Draw how the residuals of a solve with ``trace=True`` fell.
-
-    Each component has a thin line; the largest of all is bold.
-
-    Parameters
-    ----------
-    solution
-        The solution.
-    ax
-        Where to draw.
-    most
-        How many components get lines of their own.
-
-    Raises
-    ------
-    ValueError
-        If the solution has no trace.
-    """
-    if solution.trace is None:
-        raise ValueError(
-            "convergence: the solution has no trace; solve with graph.solve(trace=True)."
-        )
-    ax = _axes(ax, (5.0, 3.0))
-    iterations = 1 + np.arange(len(solution.trace))
-    smallest = 1e-16  # a residual of zero has no place on a logarithmic axis
-    for k, name in enumerate(["primal: copies disagree", "dual: means move"]):
-        residual = np.maximum(solution.trace[:, k], smallest)
-        ax.plot(iterations, residual[:, :most], color=COLOURS[k], lw=0.6, alpha=0.35)
-        ax.plot(iterations, residual.max(axis=1, initial=smallest), color=COLOURS[k], label=name)
-    ax.set_yscale("log")
-    ax.set_xlabel("iteration")
-    ax.set_ylabel("residual")
-    ax.spines[["top", "right"]].set_visible(False)
-    ax.legend(frameon=False)
-    return ax
-
-
-def search(history: npt.ArrayLike, ax: Axes | None = None) -> Axes:
-    """Draw how the best score and the bound of an exact search met.
-
-    Parameters
-    ----------
-    history
-        Rows of seconds, best score, and bound. Numbers that are not finite leave a gap.
-    ax
-        Where to draw.
-    """
-    rows = np.asarray(history, dtype=np.float64).reshape(-1, 3)
-    seconds, score, bound = np.where(np.isfinite(rows), rows, np.nan).T
-    ax = _axes(ax, (5.0, 3.0))
-    ax.fill_between(seconds, score, bound, step="post", color="0.9", label="gap", lw=0)
-    ax.step(seconds, bound, where="post", color=COLOURS[1], label="bound")
-    ax.step(seconds, score, where="post", color=COLOURS[0], label="best score", marker=".")
-    gap = (bound[-1] - score[-1]) / max(1.0, abs(score[-1]))
-    words = f"gap {100.0 * gap:.2g} %" if gap > 1e-6 else "no gap"
-    ax.set_title(f"best score {score[-1]:.6g}, {words}", fontsize=10)
-    ax.set_xlabel("seconds")
-    ax.set_ylabel("score")
-    ax.spines[["top", "right"]].set_visible(False)
-    ax.legend(frameon=False)
     return ax
 
 

@@ -10,13 +10,13 @@ import matplotlib
 import numpy as np
 import pytest
 
-from lpsmap import AtMostOne, DepTree, Sequence, Xor
-from lpsmap_core import Distribution, FactorGraph, Solution
+from lpsmap import DepTree, Sequence, Xor
+from lpsmap_core import Distribution, FactorGraph
 
 matplotlib.use("Agg")
 import matplotlib.pyplot as plt  # noqa: E402
 
-from lpsmap_core import plot  # noqa: E402
+from lpsmap import plot  # noqa: E402
 
 
 @pytest.fixture(autouse=True)
@@ -96,43 +96,6 @@ def _matching() -> Distribution:
     return graph.structures(factor)[0]
 
 
-def traced(**options: bool) -> Solution:
-    rng = np.random.default_rng(0)
-    graph = FactorGraph()
-    u = graph.variable_from(rng.normal(size=(3, 6, 8)))
-    graph.add(Xor(u))
-    graph.add(AtMostOne(u, axis=1))
-    graph.add(Xor(graph.variable_from(np.zeros(3))))
-    return graph.solve(**options)
-
-
-def test_a_trace_ends_in_the_residuals() -> None:
-    solution = traced(trace=True)
-    assert traced().trace is None
-    assert solution.trace is not None
-    assert solution.trace.shape == (solution.iterations.max(), 2, 4)
-    np.testing.assert_array_equal(solution.trace[-1, 0], solution.primal_residual)
-    np.testing.assert_array_equal(solution.trace[-1, 1], solution.dual_residual)
-    for c in range(3):
-        last = solution.iterations[c] - 1
-        assert (solution.trace[last:, :, c] == solution.trace[-1, :, c]).all()
-        assert (solution.trace[:last, :, c].max(axis=1) > 1e-6).all()
-    single = FactorGraph()
-    single.add(Xor(single.variable_from(np.zeros(3))))
-    alone = single.solve(trace=True)
-    assert alone.trace is not None
-    assert alone.trace.shape == (1, 2, 1)
-    plot.convergence(alone)
-
-
-def test_convergence_draws_both_residuals() -> None:
-    ax = plot.convergence(traced(trace=True))
-    assert len(ax.lines) == 2 * (4 + 1)
-    assert ax.get_yscale() == "log"
-    with pytest.raises(ValueError, match=r"solve with graph\.solve\(trace=True\)"):
-        plot.convergence(traced())
-
-
 def test_wrong_structures_and_labels() -> None:
     graph = FactorGraph()
     factor = graph.add(Xor(graph.variable_from(np.zeros(3))))
@@ -146,6 +109,6 @@ def test_wrong_structures_and_labels() -> None:
 
 
 def test_without_matplotlib_the_error_names_the_extra() -> None:
-    code = "import sys; sys.modules['matplotlib'] = None; import lpsmap_core.plot"
+    code = "import sys; sys.modules['matplotlib'] = None; import lpsmap.plot"
     result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
-    assert 'pip install "lpsmap-core[plot]"' in result.stderr
+    assert 'pip install "lpsmap[plot]"' in result.stderr

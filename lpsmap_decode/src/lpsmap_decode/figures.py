@@ -1,0 +1,97 @@
+"""Figures of how solves and searches went: residuals, and scores that meet their bounds.
+
+Needs matplotlib: ``pip install "lpsmap-decode[plot]"``. Every function draws into the axes that it
+is given, or into a new figure, and returns the axes.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import numpy.typing as npt
+
+from lpsmap_core import Solution
+
+try:
+    import matplotlib.pyplot as plt
+except ImportError as error:
+    raise ImportError(
+        'lpsmap_decode.figures needs matplotlib; install it with: pip install "lpsmap-decode[plot]"'
+    ) from error
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+__all__ = ["convergence", "search"]
+
+COLOURS = ("#0072b2", "#d55e00")
+"""Colours that remain apart for most colour-blind readers (Okabe & Ito 2008)."""
+
+
+def convergence(solution: Solution, ax: Axes | None = None, most: int = 50) -> Axes:
+    """Draw how the residuals of a solve with ``trace=True`` fell.
+
+    Each component has a thin line; the largest of all is bold.
+
+    Parameters
+    ----------
+    solution
+        The solution.
+    ax
+        Where to draw.
+    most
+        How many components get lines of their own.
+
+    Raises
+    ------
+    ValueError
+        If the solution has no trace.
+    """
+    if solution.trace is None:
+        raise ValueError(
+            "convergence: the solution has no trace; solve with graph.solve(trace=True)."
+        )
+    ax = _axes(ax)
+    iterations = 1 + np.arange(len(solution.trace))
+    smallest = 1e-16  # a residual of zero has no place on a logarithmic axis
+    for k, name in enumerate(["primal: copies disagree", "dual: means move"]):
+        residual = np.maximum(solution.trace[:, k], smallest)
+        ax.plot(iterations, residual[:, :most], color=COLOURS[k], lw=0.6, alpha=0.35)
+        ax.plot(iterations, residual.max(axis=1, initial=smallest), color=COLOURS[k], label=name)
+    ax.set_yscale("log")
+    ax.set_xlabel("iteration")
+    ax.set_ylabel("residual")
+    ax.spines[["top", "right"]].set_visible(False)
+    ax.legend(frameon=False)
+    return ax
+
+
+def search(history: npt.ArrayLike, ax: Axes | None = None) -> Axes:
+    """Draw how the best score and the bound of an exact search met.
+
+    Parameters
+    ----------
+    history
+        Rows of seconds, best score, and bound. Numbers that are not finite leave a gap.
+    ax
+        Where to draw.
+    """
+    rows = np.asarray(history, dtype=np.float64).reshape(-1, 3)
+    seconds, score, bound = np.where(np.isfinite(rows), rows, np.nan).T
+    ax = _axes(ax)
+    ax.fill_between(seconds, score, bound, step="post", color="0.9", label="gap", lw=0)
+    ax.step(seconds, bound, where="post", color=COLOURS[1], label="bound")
+    ax.step(seconds, score, where="post", color=COLOURS[0], label="best score", marker=".")
+    gap = (bound[-1] - score[-1]) / max(1.0, abs(score[-1]))
+    words = f"gap {100.0 * gap:.2g} %" if gap > 1e-6 else "no gap"
+    ax.set_title(f"best score {score[-1]:.6g}, {words}", fontsize=10)
+    ax.set_xlabel("seconds")
+    ax.set_ylabel("score")
+    ax.spines[["top", "right"]].set_visible(False)
+    ax.legend(frameon=False)
+    return ax
+
+
+def _axes(ax: Axes | None) -> Axes:
+    return plt.subplots(figsize=(5.0, 3.0), layout="constrained")[1] if ax is None else ax
