@@ -172,15 +172,15 @@ def test_the_loop_solves_what_messages_do_not_and_nothing_else(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     graph, _ = mixture(0)
-    left_out = []
+    times = np.zeros(4)
 
     def solved(part: Part, eta: FloatArray, eta_v: FloatArray, skip: Any, *rest: Any) -> PartState:
-        left_out.append(skip.tolist())
+        times[~skip] += 1
         return solve_linear(part, eta, eta_v, skip, *rest)
 
     monkeypatch.setattr(compiled, "solve_linear", solved)
     assert graph.solve_map(exact=True).ok
-    assert left_out == [[True, True, False, False]]
+    np.testing.assert_array_equal(times, [0, 0, 1, 1])
 
 
 @pytest.mark.parametrize("seed", range(30))

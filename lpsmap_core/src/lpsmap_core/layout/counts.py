@@ -93,7 +93,7 @@ def count_bounds(
         if not isinstance(constraints, CountBounds):
             return None
         bounds[0, begin:end], bounds[1, begin:end] = constraints.least, constraints.most
-    return bounds[:, np.array(first)[declaration] + row]
+    return bounds.take(np.array(first)[declaration] + row, axis=1)
 
 
 @functools.lru_cache(maxsize=8)
