@@ -42,7 +42,7 @@ class Trained:
     def __init__(self, n_words: int, variant: tuple[Network, Alignment, Regime]) -> None:
         torch.manual_seed(0)
         self.model = make_classifier(n_words, *variant, Sizes())
-        self.optimizer = torch.optim.Adam(self.model.parameters(), lr=1e-3)
+        self.optimizer = torch.optim.Adam(self.model.parameters(), lr=2e-3)
         self.model.attention.register_forward_pre_hook(self._keep)
         self.aligned: tuple[Tensor, Tensor]
         self.times: list[float] = []

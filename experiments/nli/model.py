@@ -61,6 +61,9 @@ class Sizes:
     """Sizes of the networks."""
 
     word: int = 100
+    deviation: float = 0.35
+    """Of the words' numbers before training. Larger ones align sparsely from the start, and are
+    slower to learn."""
     hidden: int = 100
     dropout: float = 0.33
 
@@ -151,6 +154,8 @@ class Classifier(nn.Module):
     def __init__(self, n_words: int, attention: Attention, sizes: Sizes) -> None:
         super().__init__()
         self.words = nn.Embedding(n_words, sizes.word, padding_idx=PADDING)
+        with torch.no_grad():
+            self.words.weight *= sizes.deviation
         self.attention = attention
         self.dropout = nn.Dropout(sizes.dropout)
         self.aggregate: nn.Module

@@ -80,7 +80,7 @@ class Settings:
     seed: int = 0
     epochs: int = 10
     batch_size: int = 128
-    learning_rate: float = 1e-3
+    learning_rate: float = 2e-3
     pairs: tuple[int | None, int | None, int | None] = (None, None, None)
     sizes: Sizes = Sizes()
 

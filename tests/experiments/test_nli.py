@@ -28,7 +28,7 @@ from experiments.runs import Row, Runner
 
 pytestmark = pytest.mark.filterwarnings("ignore::lpsmap.ConvergenceWarning")
 
-SMALL = Sizes(word=8, hidden=8, dropout=0.0)
+SMALL = Sizes(word=8, deviation=1.0, hidden=8, dropout=0.0)
 
 PAIRS = [
     Pair(tuple("abcde"), tuple("bcd"), 0),
