@@ -315,8 +315,8 @@ class FactorGraph(DeclaredGraph):
         """
         k, limits = checked_rank(k), search_limits(gap, max_time, max_nodes, threads, None)
         decoder = installed_decoder("k_best")
-        options = Options(threads=limits.threads, quadratic=0.0, max_time=max_time)
-        options = options_for_search(options, limits)._replace(exact=False)
+        linear = Options(threads=limits.threads, quadratic=0.0, max_time=max_time)
+        options = options_for_search(linear, limits)._replace(exact=False)
         with ended_by_ctrl_c(limits.deadline):
             relaxed = self._run(options, 0, None, AUTO, self._flat())
             found = decoder.k_best(relaxed.relaxation, k, limits)
@@ -346,9 +346,9 @@ class FactorGraph(DeclaredGraph):
                 return solve(chosen, layout, self.factors, scores, additionals, options, warm)
 
         solution = by_engine() if to_decode else run_with(engine, by_engine, self._size)
-        self.solution = solution
         if isinstance(start, CachedStart):
             start.keep(self._laid_out(), solution.solved)
+        self.solution = solution
         if to_decode is None:
             report(solution, self._shapes, self.refuses_non_finite)
         if verbose:
@@ -371,8 +371,8 @@ class FactorGraph(DeclaredGraph):
         ImportError
             If ``lpsmap-decode`` is not installed.
         """
-        given = self._scores, self._additionals, self._forbid
-        return installed_decoder("condition").condition(self, evidence, *given)
+        decoder = installed_decoder("condition")
+        return decoder.condition(self, evidence, self._scores, self._additionals, self._forbid)
 
     def plan(self, threads: int | None = None, limited: bool = False, engine: str = AUTO) -> Plan:
         """Say how the graph would be solved, without solving it.
@@ -438,9 +438,8 @@ class FactorGraph(DeclaredGraph):
         ValueError
             If the factor is not of this graph.
         """
-        solution = self._solved("structures")
         self._number(factor, "structures")
-        return solution.structures(factor)
+        return self._solved("structures").structures(factor)
 
     def gibbs(self, factor: Factor) -> GibbsDistributions:
         """Return the Gibbs distributions of a declaration's factors, each by itself.
