@@ -24,8 +24,8 @@ from rich.console import Console
 from rich.progress import Progress, track
 from rich.table import Table
 
-from lpsmap import ConvergenceWarning, FactorGraph, solve_many
-from lpsmap_core import Assignment, plot
+from lpsmap import ConvergenceWarning, FactorGraph, plot, solve_many
+from lpsmap_core import Assignment
 from lpsmap_decode import Outcome
 from parsing.bilinear import Bilinear
 from parsing.sentences import Sentence, read_sentences

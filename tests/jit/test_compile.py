@@ -111,7 +111,7 @@ print(*[warning.filename for warning in caught])
         ("import module", "kernels of module for the first time on this machine. Later processes"),
         (
             "from lpsmap_jit.compile import general_position; general_position(1, 2)",
-            "kernels of lpsmap_core for the first time on this machine: this takes about a minute",
+            "kernels of lpsmap_jit for the first time on this machine: this takes about a minute",
         ),
     ],
 )

@@ -16,8 +16,8 @@ __all__ = [
 ]
 
 FACE = (
-    *("ConvergenceWarning", "Factor", "FactorGraph", "Solution", "Status", "Variables"),
-    *("WarmStartCache", "stack"),
+    *("ALGORITHM_1", "ConvergenceWarning", "Factor", "FactorGraph", "Solution", "Status"),
+    *("Variables", "WarmStartCache", "stack"),
 )
 """Names that ``lpsmap`` has of core, so that no plugin can have them there."""
 
