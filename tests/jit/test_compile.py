@@ -110,8 +110,8 @@ print(*[warning.filename for warning in caught])
     [
         ("import module", "kernels of module for the first time on this machine. Later processes"),
         (
-            "from lpsmap_jit.compile import general_position; general_position(1, 2)",
-            "kernels of lpsmap_jit for the first time on this machine: this takes about a minute",
+            "import numpy as n; from lpsmap_core import largest_arity as f; f(n.arange(1), n.arange(2))",
+            "kernels of lpsmap_core for the first time on this machine: this takes about a minute",
         ),
     ],
 )

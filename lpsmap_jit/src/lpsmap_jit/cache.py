@@ -159,7 +159,7 @@ class KernelCache:
         if any(self._folder.glob(f"{name}-*.nbc")):
             return
         package = self._function.__module__.partition(".")[0]
-        nothing_yet = package == CORE and not any(self._folder.glob("*.nbc"))
+        nothing_yet = package == LARGE and not any(self._folder.glob("*.nbc"))
         _warn_once(FIRST_TIME, package=package, takes=A_MINUTE if nothing_yet else "")
 
 
@@ -199,7 +199,8 @@ class NoCache:
         """Remove nothing."""
 
 
-CORE = __name__.partition(".")[0]
+LARGE = "lpsmap_core"
+"""The package whose kernels a first solve compiles, for a minute."""
 
 _said: set[str] = set()
 
