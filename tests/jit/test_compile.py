@@ -110,7 +110,7 @@ print(*[warning.filename for warning in caught])
     [
         ("import module", "kernels of module for the first time on this machine. Later processes"),
         (
-            "import numpy as n; from lpsmap_core import largest_arity as f; f(n.arange(1), n.arange(2))",
+            "import numpy as n, lpsmap_core as c; c.largest_arity(n.arange(1), n.arange(2))",
             "kernels of lpsmap_core for the first time on this machine: this takes about a minute",
         ),
     ],
