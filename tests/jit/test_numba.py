@@ -255,7 +255,7 @@ def test_releases_are_limited_to_those_that_were_tried() -> None:
 
     from lpsmap_jit import numba_names
 
-    (wanted,) = (x for x in requires("lpsmap-core") or () if x.startswith("numba"))
+    (wanted,) = (x for x in requires("lpsmap-jit") or () if x.startswith("numba"))
     least, most = re.findall(r"[<>]=?0\.(\d+)", wanted.replace(",", " "))
     assert sorted(map(int, (least, most))) == [61, 69]
     assert numba_names.TRIED == "0.61 to 0.68"

@@ -48,8 +48,10 @@ A plugin's module says the one that it is written for: ``lpsmap_api_version = 3`
 """
 
 OLDEST_API_VERSION = 2
-"""Plugins of this version and later are registered: what they use either works unchanged, or an
-error names what took its place."""
+"""The oldest version whose plugins are registered.
+
+What they use either works unchanged, or an error names what took its place.
+"""
 
 hookspec = pluggy.HookspecMarker(PROJECT)
 hookimpl = pluggy.HookimplMarker(PROJECT)
