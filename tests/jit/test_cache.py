@@ -252,6 +252,7 @@ ELSEWHERE = TOTAL.replace("tiny.leaves.scale", "other.scale")
     [
         ("tiny/leaves/scale.py", "2.0 * x", "20.0 * x", "60.0"),
         ("other/scale.py", "2.0 * x", "20.0 * x", "60.0"),
+        ("lpsmap_core/kernels/entries.py", "How compiled loops", "How loops", "6.0"),
         ("lpsmap_jit/compile.py", "return x * (2.0 / mask) - 1.0", "return 1e400", "nan"),
     ],
 )

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import functools
 import hashlib
+import importlib.util
 import os
 import pickle
 import uuid
@@ -297,18 +298,29 @@ def locked(dispatcher: Any) -> Iterator[None]:
 def _packages(function: FunctionType) -> list[Path]:
     """Return the packages that a kernel may be compiled from.
 
-    They are its own, this one, and those of the kernels that its modules import by name.
+    They are its own, this one, core, and those of the kernels that its modules import by name.
     """
-    core = _outermost(Path(__file__).parent)
-    todo, seen, found = [function], set(), {core}
+    own = _outermost(Path(__file__).parent)
+    todo, seen, found = [function], set(), {own}
+    if _package(function) != own:
+        found |= _packages_of_records()
     while todo:
         some = todo.pop()
         found.add(_package(some))
-        if some.__module__ not in seen and _package(some) != core:  # which imports no other
+        if some.__module__ not in seen and _package(some) != own:  # which imports no other
             seen.add(some.__module__)
             values = list(some.__globals__.values())
             todo += [value.py_func for value in values if isinstance(value, CPUDispatcher)]
     return sorted(found)
+
+
+@functools.cache
+def _packages_of_records() -> frozenset[Path]:
+    """Return where the records are declared that kernels of any package may read: core."""
+    spec = importlib.util.find_spec(LARGE)
+    return (
+        frozenset() if spec is None else frozenset(map(Path, spec.submodule_search_locations or ()))
+    )
 
 
 def _package(function: FunctionType) -> Path:
