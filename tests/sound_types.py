@@ -12,8 +12,6 @@ from lpsmap_core.model.sums import bounded_sums
 class OneOf(Factor):
     """Exactly one variable is on; an additional, if there is one, says whether it is the first."""
 
-    row_parameters = ("prize",)
-
     def __init__(self, variables, additionals=None, *, lengths=None, prize=0.0):
         super().__init__(variables, additionals, lengths=lengths)
         self.prize = self.per_factor("prize", prize)
@@ -55,8 +53,6 @@ class Compiled(OneOf):
 
 class Allowed(Factor):
     """One of some variables is on, which the declaration names: for all factors, or for each."""
-
-    integer_parameter = "allowed"
 
     def __init__(self, variables, allowed):
         super().__init__(variables)
@@ -143,7 +139,6 @@ class Block(Factor):
     """One entry of a matrix is on, of the first rows and columns."""
 
     variables_ndim = 2
-    row_parameters = ("n_columns",)
 
     def __init__(self, variables, *, lengths=None):
         super().__init__(variables, lengths=lengths)

@@ -21,7 +21,6 @@ from lpsmap_jit.interrupts import Watch
 class Listed(DynamicProgram):
     """Derivations by listed hyperedges: rows of head, two tails (-1 for none) and an additional."""
 
-    integer_parameter = "edges"
     calls = 0
 
     def __init__(self, variables: Any, additionals: Any, edges: Any) -> None:
@@ -42,7 +41,6 @@ class Chooser(DynamicProgram):
     """One state a position: as many hyperedges as slots."""
 
     variables_ndim = 2
-    row_parameters = ("flavour",)
 
     def __init__(self, variables: Any, flavour: Any = 0.0, **options: Any) -> None:
         super().__init__(variables, **options)

@@ -50,6 +50,7 @@ from lpsmap_core.model.inputs import (
 )
 from lpsmap_core.model.lengths import checked_lengths, refuse_ambiguous_lengths
 from lpsmap_core.model.linear import LinearConstraints
+from lpsmap_core.model.parameters import Parameters, parameters_of
 from lpsmap_core.model.sums import PartlyConstrained, bounded_sums, one_of_each_group
 from lpsmap_core.model.unused import forget_unused
 from lpsmap_core.plugins.blame import error_with_origin, raised_by_core
@@ -133,6 +134,9 @@ __all__ += [
     "truth_values",
     "whole_numbers",
 ]
+
+# Declarations: what a factor type registered.
+__all__ += ["Parameters", "parameters_of"]
 
 # Kernels: what else there is than `kernel`, `leaf` and `interrupted`.
 __all__ += [

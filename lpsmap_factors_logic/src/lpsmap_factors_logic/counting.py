@@ -288,7 +288,6 @@ class Budget(_Counting):
         that has fewer.
     """
 
-    row_parameters = ("budget", "force_budget")
     map_kernel = staticmethod(oracles.budget)
     projection_kernel = staticmethod(project_budget_rows)
 
@@ -303,9 +302,10 @@ class Budget(_Counting):
         lengths: npt.ArrayLike | None = None,
     ) -> None:
         super().__init__(variables, axis, mask=mask, lengths=lengths)
+        counts = self.counts("budget", budget)
         force = truth_values("Budget: force_budget", force_budget)
         self.force_budget = self.per_factor("force_budget", force)
-        self.budget = self._budgets(self.counts("budget", budget))
+        self.budget = self._budgets(counts)
 
     @classmethod
     def examples(cls) -> list[Factor]:

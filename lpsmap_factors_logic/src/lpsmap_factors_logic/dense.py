@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 from array_api_compat import array_namespace, device
@@ -169,7 +169,6 @@ class Dense(Factor):
      [0.  0.  0. ]]
     """
 
-    integer_parameter: ClassVar[str | None] = "n_states"
     map_kernel = staticmethod(_best_states)
     as_tables = staticmethod(_as_tables)
 

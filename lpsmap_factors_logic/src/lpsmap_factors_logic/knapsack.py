@@ -49,8 +49,6 @@ class Knapsack(LogicFactor):
         If a cost or a budget is negative or not finite.
     """
 
-    row_parameters = ("budget",)
-    link_parameter = "costs"
     map_kernel = staticmethod(oracles.knapsack)
     projection_kernel = staticmethod(project_budget_rows)
     expected_failures = {

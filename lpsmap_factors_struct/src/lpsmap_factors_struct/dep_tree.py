@@ -139,7 +139,6 @@ class DepTree(Factor):
 
     variables_ndim = 2
     length_axes = (0, 1)
-    row_parameters = ("packed", "projective", "single_root", "n_labels")
     map_kernel = staticmethod(_best_trees)
     gibbs = Gibbs
     projection_kernel: ClassVar[Callable[..., None] | None] = staticmethod(project_trees)
@@ -253,7 +252,7 @@ class DepTree(Factor):
 
     def log_partition(self) -> LogPartition:
         """Return what sums over trees, by the matrix-tree theorem."""
-        parameters = [getattr(self, name) for name in self.row_parameters]
+        parameters = self.packed, self.projective, self.single_root, self.n_labels
         return MatrixTree(self.offsets, np.stack(parameters, axis=1))
 
     @classmethod

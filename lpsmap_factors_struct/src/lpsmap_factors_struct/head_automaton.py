@@ -160,7 +160,6 @@ class HeadAutomaton(DynamicProgram):
     3.0
     """
 
-    row_parameters = ("n_candidates",)
     map_kernel = staticmethod(_best_sets)
 
     def __init__(
@@ -176,7 +175,8 @@ class HeadAutomaton(DynamicProgram):
             "HeadAutomaton", self.batch_shape, {"siblings": siblings}, {"siblings": (side, side)}
         )
         self.n_additionals = side**2
-        self.n_candidates = np.diff(self.offsets).astype(np.float64)
+        n_candidates = np.diff(self.offsets).reshape(self.batch_shape)
+        self.n_candidates = self.per_factor("n_candidates", n_candidates)
 
     @property
     def siblings(self) -> Any:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, Literal
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -121,7 +121,6 @@ class Matching(Factor):
     """
 
     variables_ndim = 2
-    row_parameters: ClassVar[tuple[str, ...]] = ("n_rows", "n_columns", "saturates")
     map_kernel = staticmethod(_best_matchings)
 
     def __init__(

@@ -97,7 +97,6 @@ class ModifierBudget(Factor):
      [0. 1. 0.]]
     """
 
-    row_parameters = ("budget",)
     map_kernel = staticmethod(_best_modifiers)
     projection_kernel = staticmethod(project_budget_rows)
     jvp_kernel = staticmethod(sum_constrained_jvp)

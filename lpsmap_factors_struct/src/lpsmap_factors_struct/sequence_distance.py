@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Hashable
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -223,7 +223,6 @@ class SequenceDistance(DynamicProgram):
     """
 
     variables_ndim = 2
-    row_parameters: ClassVar[tuple[str, ...]] = ("n_states",)
     map_kernel = staticmethod(_best_sequences)
 
     def __init__(

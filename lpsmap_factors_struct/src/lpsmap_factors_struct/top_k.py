@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -167,7 +166,6 @@ class TopK(Factor):
     A subset's label is the tuple of its elements' variables, zeros and ones.
     """
 
-    row_parameters: ClassVar[tuple[str, ...]] = ("k", "exact")
     map_kernel = staticmethod(_best_subsets)
 
     def __init__(
@@ -181,7 +179,6 @@ class TopK(Factor):
     ) -> None:
         super().__init__(variables, lengths=lengths, mask=mask)
         exact = checked_flag("TopK: exact", exact)
-        self.exact = self.per_factor("exact", exact)
         counts, n = self.counts("k", k), np.diff(self.offsets)
         wrong = np.flatnonzero(counts > n)
         if exact and wrong.size:
@@ -191,6 +188,7 @@ class TopK(Factor):
                 f"{n[f]}. Set it per factor, or pass exact=False."
             )
         self.k = np.minimum(counts, n)
+        self.exact = self.per_factor("exact", exact)
 
     @classmethod
     def examples(cls) -> list[Factor]:

@@ -60,11 +60,12 @@ class Factors(NamedTuple):
     additional_offsets
         (F + 1,) likewise for its additionals.
     parameters
-        (F, P) the ``row_parameters``, one column each, in their order.
+        (F, P) what `Factor.per_factor` and `Factor.counts` registered, in the order of their
+        registration: a column each, or as many as there are numbers in the shape.
     link_parameter
-        The number of every slot; of length 0 if the type has no ``link_parameter``.
+        What `Factor.per_link` registered, a number for every slot; else of length 0.
     integers
-        The ``integer_parameter`` of all declarations; of length 0 if the type has none.
+        What `Factor.integers` registered in all declarations, flat; else of length 0.
     integer_ranges
         (F, 2) factor r has ``integers[integer_ranges[r, 0] : integer_ranges[r, 1]]``, which it
         may share with others.

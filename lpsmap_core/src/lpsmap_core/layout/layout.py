@@ -8,6 +8,7 @@ one thread solves with arrays of its own.
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
@@ -382,8 +383,8 @@ def _bucket(
         factors=Factors(
             table.offsets[offsets],
             table.additional_offsets[offsets],
-            _row_parameters(factor_type.row_parameters, declarations, end - begin),
-            _link_parameter(factor_type.link_parameter, declarations),
+            _row_parameters(declarations, end - begin),
+            _link_parameter(declarations),
             *_integers(declarations),
         ),
         variable=variable[links],
@@ -392,15 +393,21 @@ def _bucket(
     )
 
 
-def _row_parameters(names: Sequence[str], declarations: list[Factor], n: int) -> FloatArray:
-    parameters = np.empty((n, len(names)))
-    for i, name in enumerate(names):
-        column = parameters[:, i]
-        np.concatenate([getattr(d, name) for d in declarations], out=column, casting="unsafe")
+def _row_parameters(declarations: list[Factor], n: int) -> FloatArray:
+    rows = declarations[0]._parameters.rows
+    parameters, begin = np.empty((n, sum(map(math.prod, rows.values())))), 0
+    for name, shape in rows.items():
+        arrays, end = [getattr(d, name) for d in declarations], begin + math.prod(shape)
+        columns = parameters[:, begin] if shape == () else parameters[:, begin:end]
+        if shape:
+            arrays = [array.reshape(len(array), end - begin) for array in arrays]
+        np.concatenate(arrays, out=columns, casting="unsafe")
+        begin = end
     return parameters
 
 
-def _link_parameter(name: str | None, declarations: list[Factor]) -> FloatArray:
+def _link_parameter(declarations: list[Factor]) -> FloatArray:
+    name = declarations[0]._parameters.link
     if name is None:
         return _NO_FLOATS
     return np.concatenate([d.links(getattr(d, name)) for d in declarations]).astype(np.float64)

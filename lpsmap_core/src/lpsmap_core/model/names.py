@@ -23,6 +23,11 @@ GONE = {
     "chain_states": "a subclass of Sequence, or a class method local_solver",
     "count_bounds": "a method linear_constraints, which returns lpsmap_core.api.bounded_sums(self, "
     "low, high)",
+    "row_parameters": 'self.k = self.per_factor("k", k) in __init__, which registers it by itself',
+    "link_parameter": 'self.cost = self.per_link("cost", cost) in __init__, which registers it by '
+    "itself",
+    "integer_parameter": 'self.edges = self.integers("edges", edges) in __init__, which registers '
+    "it by itself",
 }
 """Names of earlier versions of the protocol, and what took their place."""
 
@@ -47,6 +52,9 @@ def check_names(factor: Factor) -> None:
             f"{name}: self.{hidden} hides the method Factor.{hidden}, which core calls; expected "
             f"another name for the attribute, such as self.{hidden}_."
         )
+    for gone in GONE:
+        if gone in vars(factor):
+            raise TypeError(f"{name}: {_left(gone)}")
     for wrong in _wrong_names(type(factor)):
         raise TypeError(f"{name}: {wrong}")
 
@@ -63,18 +71,25 @@ def _find_wrong(cls: type[Factor]) -> Iterator[str]:
     for base in bases:
         for name, value in vars(base).items():
             if name in GONE:
-                yield f"{name} has left the protocol of factor types; expected {GONE[name]}."
+                yield _left(name)
             if name in METHODS and not _is_method(value):
                 yield (
                     f"the class attribute {name} = {value!r:.40} hides the method Factor.{name}, "
                     "which core calls; expected another name for it."
                 )
-            meant = difflib.get_close_matches(name, known, 1, SLIP)
-            if not name.startswith("_") and name not in known and meant:
-                yield (
-                    f"the class attribute {name!r} means nothing to core; expected {meant[0]!r}, "
-                    "which it looks like. Rename it."
-                )
+            meant = difflib.get_close_matches(name, (*known, *GONE), 1, SLIP)
+            if name.startswith("_") or name in known or name in GONE or not meant:
+                continue
+            if meant[0] in GONE:
+                yield _left(meant[0])
+            yield (
+                f"the class attribute {name!r} means nothing to core; expected {meant[0]!r}, "
+                "which it looks like. Rename it."
+            )
+
+
+def _left(name: str) -> str:
+    return f"{name} has left the protocol of factor types; expected {GONE[name]}."
 
 
 def _is_method(value: Any) -> bool:

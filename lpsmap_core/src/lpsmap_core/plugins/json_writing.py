@@ -139,9 +139,10 @@ def _attribute(factor: Factor, parameter: inspect.Parameter) -> Any:
     value = getattr(factor, name, None)
     if name == "lengths" and value is not None:
         return value.reshape(*factor.batch_shape, -1)
-    if value is None or name not in factor.row_parameters:
+    rows = factor._parameters.rows
+    if value is None or name not in rows:
         return value
-    value = value.reshape(factor.batch_shape)
+    value = value.reshape(factor.batch_shape + rows[name])
     if isinstance(parameter.default, bool):
         value = value != 0
         return bool(value.flat[0]) if value.size and (value == value.flat[0]).all() else value
@@ -175,20 +176,19 @@ def _numbers(value: Any, kept: dict[str, npt.NDArray[Any]]) -> Any:
 
 def _same(graph: FactorGraph, factor: Factor, again: FactorGraph, other: Factor) -> bool:
     """Whether two declarations of two graphs are equal in all that an engine sees of them."""
-    names = [*factor.row_parameters, factor.link_parameter, factor.integer_parameter]
+    if type(factor) is not type(other) or not factor._parameters.same_as(other._parameters):
+        return False
     arrays = [
         (factor.links(factor.variables.index), other.links(other.variables.index)),
         (factor.links(factor.variables.negated), other.links(other.variables.negated)),
         (factor.offsets, other.offsets),
         (graph.additional_scores(factor), again.additional_scores(other)),
     ]
-    for name in names:
-        if name is not None:
-            mine, theirs = getattr(factor, name), getattr(other, name)
-            if isinstance(mine, tuple):
-                if len(mine) != len(theirs):
-                    return False
-                arrays += zip(mine, theirs, strict=True)
-            else:
-                arrays.append((mine, theirs))
-    return type(factor) is type(other) and all(np.array_equal(a, b) for a, b in arrays)
+    for name in factor._parameters.names:
+        mine, theirs = getattr(factor, name), getattr(other, name)
+        if not isinstance(mine, tuple):
+            mine, theirs = (mine,), (theirs,)
+        if len(mine) != len(theirs):
+            return False
+        arrays += zip(mine, theirs, strict=True)
+    return all(np.array_equal(a, b) for a, b in arrays)
