@@ -86,15 +86,15 @@ class MisspeltLengths(OneOf):
 
 
 @caught_by("check_parameters")
-class HidesRow(OneOf):
+class HidesUnused(OneOf):
     def __init__(self, variables, *args, **options):
         super().__init__(variables, *args, **options)
-        self.row = np.zeros(3)
+        self.unused = np.zeros(3)
 
 
 @caught_by("check_parameters")
-class HidesLinks(OneOf):
-    links = 0
+class HidesCounts(OneOf):
+    counts = 0
 
 
 class EarlierCounts(OneOf):

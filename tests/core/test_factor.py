@@ -12,6 +12,7 @@ import numpy.typing as npt
 import pytest
 
 from lpsmap_core import ConvergenceWarning, Factor, FactorGraph, Variables, stack
+from lpsmap_core.api import row_view
 from lpsmap_core.layout.layout import build_layout
 from lpsmap_core.model.levels import override_level
 from lpsmap_core.model.unused import unused_of
@@ -158,6 +159,25 @@ def test_solving_leaves_the_declaration_as_it_was() -> None:
         np.testing.assert_array_equal(after[name], value)
 
 
+def test_attributes_of_a_type_do_not_clash_with_internals() -> None:
+    names = ("row", "links", "slots_of", "shaped", "placed", "flipped", "iterates", "name_of")
+
+    class Many(Spy):
+        def __init__(self, variables: Variables) -> None:
+            super().__init__(variables)
+            vars(self).update(dict.fromkeys((*names, "kernel_integers"), 0.5))
+
+        def solve_map(self, eta_u: FloatArray, eta_v: FloatArray) -> tuple[int, ...]:
+            assert all(getattr(self, name) == 0.5 for name in names)
+            return super().solve_map(eta_u, eta_v)
+
+    u = variables(2, 3)
+    factor = u.graph.add(Many(u))
+    u.graph.solve()
+    assert not u.value.any()
+    assert len(factor.seen) > 0
+
+
 def test_levels() -> None:
     assert override_level(Polytope) == 1
     assert override_level(Sequence) == 2
@@ -293,8 +313,8 @@ def test_tables_are_columns_of_kernels_and_arrays_of_rows() -> None:
     (bucket,) = build_layout(u.graph.n_variables, factors).buckets
     columns = [[0.5, 0, 1, 2, 3], [0.5, 4, 5, 6, 7], [0.5, 4, 5, 6, 7]]
     assert bucket.factors.parameters.tolist() == columns
-    assert factors[0].row(1).table.tolist() == [[4, 5], [6, 7]]
-    assert factors[0].row(1).weight == 0.5
+    assert row_view(factors[0], 1).table.tolist() == [[4, 5], [6, 7]]
+    assert row_view(factors[0], 1).weight == 0.5
 
 
 def test_tables_broadcast_to_batch_and_shape() -> None:

@@ -11,6 +11,7 @@ import pytest
 from environments import ROOT
 from lpsmap import FactorGraph
 from lpsmap_core import Factor, kernel, leaf
+from lpsmap_core.api import row_view
 from lpsmap_core.kernels.entries import address_of
 from lpsmap_core.kernels.records import KERNELS, Factors
 from lpsmap_core.layout.layout import Bucket, build_layout
@@ -72,8 +73,8 @@ def test_integers_that_factors_share_are_there_once() -> None:
     chosen = bucket.select(np.array([1002, 5]))
     assert integers_of(chosen) == [[3, 2, 1], [0, 1, 2, 3]]
     assert chosen.factors.integers is bucket.factors.integers
-    assert shared.row(7).allowed.shape == (2, 2)
-    assert own.row(2).allowed.tolist() == [3, 2, 1]
+    assert row_view(shared, 7).allowed.shape == (2, 2)
+    assert row_view(own, 2).allowed.tolist() == [3, 2, 1]
 
 
 def test_types_without_integers_pay_nothing_for_them() -> None:

@@ -51,6 +51,16 @@ from lpsmap_core.model.inputs import (
 from lpsmap_core.model.lengths import checked_lengths, refuse_ambiguous_lengths
 from lpsmap_core.model.linear import LinearConstraints
 from lpsmap_core.model.parameters import Parameters, parameters_of
+from lpsmap_core.model.slots import (
+    flipped_slots,
+    given_variables,
+    name_of_factor,
+    placed_values,
+    row_values,
+    row_view,
+    slot_values,
+    slots_of,
+)
 from lpsmap_core.model.sums import PartlyConstrained, bounded_sums, one_of_each_group
 from lpsmap_core.model.unused import forget_unused
 from lpsmap_core.plugins.blame import error_with_origin, raised_by_core
@@ -135,8 +145,19 @@ __all__ += [
     "whole_numbers",
 ]
 
-# Declarations: what a factor type registered.
-__all__ += ["Parameters", "parameters_of"]
+# Declarations: their factors one by one, and what their types registered.
+__all__ += [
+    "Parameters",
+    "flipped_slots",
+    "given_variables",
+    "name_of_factor",
+    "parameters_of",
+    "placed_values",
+    "row_values",
+    "row_view",
+    "slot_values",
+    "slots_of",
+]
 
 # Kernels: what else there is than `kernel`, `leaf` and `interrupted`.
 __all__ += [

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from lpsmap_core import Factor
-from lpsmap_core.api import IntArray, parameters_of
+from lpsmap_core.api import IntArray, parameters_of, row_view
 
 __all__ = ["Row", "different_rows"]
 
@@ -80,5 +80,5 @@ def different_rows(factor: Factor) -> tuple[list[Row], IntArray]:
         columns.append([numbers.setdefault(x.tobytes(), len(numbers)) for x in given])
     table = np.stack([np.asarray(column, dtype=np.float64) for column in columns], axis=1)
     _, first, which = np.unique(table, axis=0, return_index=True, return_inverse=True)
-    rows = [Row.of_view(factor.row(int(i))) for i in first]
+    rows = [Row.of_view(row_view(factor, int(i))) for i in first]
     return rows, which.reshape(-1).astype(np.int64)

@@ -323,7 +323,7 @@ class Budget(_Counting):
         if wrong.size:
             i = wrong[0]
             raise ValueError(
-                f"Budget: budget of {self.name_of(i)} is {counts[i]} with force_budget, "
+                f"Budget: budget of {self._name_of(i)} is {counts[i]} with force_budget, "
                 f"but it covers {arity[i]} variables; expected at most as many. Lower the budget "
                 "there, or leave force_budget out."
             )

@@ -15,6 +15,7 @@ from lpsmap_core.api import (
     LinearConstraints,
     bounded_sums,
     project_budget_rows,
+    slot_values,
     sum_constrained_jvp,
 )
 from lpsmap_factors_logic import oracles, sum_constrained
@@ -77,7 +78,7 @@ class Knapsack(LogicFactor):
         wrong = np.flatnonzero(self.budget < 0)
         if wrong.size:
             raise ValueError(
-                f"Knapsack: budget of {self.name_of(wrong[0])} is {self.budget[wrong[0]]:g}; "
+                f"Knapsack: budget of {self._name_of(wrong[0])} is {self.budget[wrong[0]]:g}; "
                 "expected 0 or more, what turning nothing on costs."
             )
 
@@ -109,7 +110,7 @@ class Knapsack(LogicFactor):
 
     def linear_constraints(self) -> LinearConstraints:
         """Return that the summed cost of every row is at most its budget."""
-        return bounded_sums(self, -np.inf, self.budget, self.links(self.costs))
+        return bounded_sums(self, -np.inf, self.budget, slot_values(self, self.costs))
 
     @classmethod
     def solve_sparsemap(

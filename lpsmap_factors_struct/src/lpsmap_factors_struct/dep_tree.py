@@ -143,7 +143,7 @@ class DepTree(Factor):
     gibbs = Gibbs
     projection_kernel: ClassVar[Callable[..., None] | None] = staticmethod(project_trees)
     jvp_kernel: ClassVar[Callable[..., None] | None] = staticmethod(multiply_jacobians)
-    iterates = True
+    _iterates = True
 
     def __init__(
         self,

@@ -240,7 +240,8 @@ class HeadAutomaton(DynamicProgram):
         >>> import numpy as np
         >>> from lpsmap import FactorGraph, HeadAutomaton
         >>> head = HeadAutomaton(FactorGraph().variable(3), np.zeros((4, 4)))
-        >>> head.decode(*head.row(0).vertex((0, 2)))
+        >>> from lpsmap_core.api import row_view
+        >>> head.decode(*row_view(head, 0).vertex((0, 2)))
         {'modifiers': [0, 2]}
         """
         return {"modifiers": np.flatnonzero(np.asarray(variables) > 0.5).tolist()}

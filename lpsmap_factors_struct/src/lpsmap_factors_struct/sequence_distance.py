@@ -326,7 +326,8 @@ class SequenceDistance(DynamicProgram):
         --------
         >>> from lpsmap import FactorGraph, SequenceDistance
         >>> sequence = SequenceDistance(FactorGraph().variable((2, 3)), [0.0, 1.0, 2.0])
-        >>> sequence.decode(*sequence.row(0).vertex((0, 2)))
+        >>> from lpsmap_core.api import row_view
+        >>> sequence.decode(*row_view(sequence, 0).vertex((0, 2)))
         {'tags': [0, 2]}
         """
         tags = variables.argmax(axis=-1).tolist() if variables.size else []

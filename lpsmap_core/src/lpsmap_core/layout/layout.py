@@ -22,6 +22,7 @@ from lpsmap_core.layout.layout_cache import arranged
 from lpsmap_core.layout.ragged import concatenated, offsets_of, ranges
 from lpsmap_core.model.factor import Factor
 from lpsmap_core.model.levels import check_overrides
+from lpsmap_core.model.slots import slot_values
 from lpsmap_jit.arrays import BoolArray, FloatArray, FloatTable, IntArray
 from lpsmap_jit.memory import Memory
 
@@ -352,8 +353,8 @@ def build_layout(n_variables: int, factors: Sequence[Factor]) -> Layout:
     numbers = [
         (i, d.n_factors, d.n_additionals) for some in by_type.values() for i, d in enumerate(some)
     ]
-    variable = concatenated([d.links(d.variables.index) for d in declarations], np.int64)
-    negated = concatenated([d.links(d.variables.negated) for d in declarations], np.bool_)
+    variable = concatenated([slot_values(d, d.variables.index) for d in declarations], np.int64)
+    negated = concatenated([slot_values(d, d.variables.negated) for d in declarations], np.bool_)
     slots = concatenated([d.offsets for d in declarations], np.int64)
     table, arrangement = arranged(n_variables, numbers, slots, variable, negated)
     buckets = [
@@ -410,14 +411,16 @@ def _link_parameter(declarations: list[Factor]) -> FloatArray:
     name = declarations[0]._parameters.link
     if name is None:
         return _NO_FLOATS
-    return np.concatenate([d.links(getattr(d, name)) for d in declarations]).astype(np.float64)
+    return np.concatenate([slot_values(d, getattr(d, name)) for d in declarations]).astype(
+        np.float64
+    )
 
 
 def _integers(declarations: list[Factor]) -> tuple[IntArray, IntArray]:
     """Return all integers of some declarations, and between which of them each factor's lie."""
     arrays, ranges, begin = [], [], 0
     for d in declarations:
-        different, which = d.kernel_integers()
+        different, which = d._kernel_integers()
         if not len(different):
             continue
         ends = begin + np.cumsum([array.size for array in different], dtype=np.int64)

@@ -75,7 +75,7 @@ def choose_solver(
         reason = "asked for"
     elif own is not None and not (limited and own.iterates):
         return SolverChoice(own, *own.describe(factor_type))
-    elif limited and factor_type.iterates:
+    elif limited and factor_type._iterates:
         reason = "iterations are limited"
     elif factor_type.projection_kernel is not None and factor_type.jvp_kernel is not None:
         return SolverChoice(CompiledForm, *CompiledForm.describe(factor_type))

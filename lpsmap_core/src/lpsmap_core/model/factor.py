@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import abc
-import copy
 import math
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Any, ClassVar
@@ -79,10 +78,6 @@ class Factor(abc.ABC):
     length_axes: ClassVar[tuple[int, ...] | None] = None
     """Which event axes `lengths` cuts, counted from the first event axis; None cuts all of them."""
 
-    flipped: npt.NDArray[np.bool_] | None = None
-    """Entries of `variables` that the type has negated itself, as ``Nand`` makes an ``Or``. Its
-    structures are shown in the sense of the variables that it was given."""
-
     map_kernel: ClassVar[Callable[..., None] | None] = None
     """Compiled MAP oracle for many factors (level 2)."""
 
@@ -92,14 +87,17 @@ class Factor(abc.ABC):
     jvp_kernel: ClassVar[Callable[..., None] | None] = None
     """Compiled product of many local Jacobians with vectors (level 3)."""
 
-    iterates: ClassVar[bool] = False
-    """Whether the closed form iterates. ``max_inner_iter`` then asks for the active set instead."""
-
     gibbs: ClassVar[Callable[..., Any] | None] = None
     """What makes `FactorGraph.gibbs` of types with `log_partition`, ``lpsmap_dynamic.Gibbs``."""
 
     expected_failures: ClassVar[Mapping[str, str]] = {}
     """Checks of the conformance kit that the type cannot pass, each with the reason in words."""
+
+    _iterates: ClassVar[bool] = False
+    """Whether the closed form iterates. ``max_inner_iter`` then asks for the active set instead."""
+
+    _flipped: npt.NDArray[np.bool_] | None = None
+    """Entries of `variables` that the type has negated itself; see `slots.flipped_slots`."""
 
     def __init__(
         self,
@@ -305,14 +303,6 @@ class Factor(abc.ABC):
         """
         raise no_inference(type(self).__name__)
 
-    def kernel_integers(self) -> tuple[Sequence[IntArray], IntArray]:
-        """Return the different arrays of integers that kernels get, and which is each factor's."""
-        name = self._parameters.integers
-        given = () if name is None else getattr(self, name)
-        if isinstance(given, np.ndarray):
-            return [given], np.zeros(self.n_factors, dtype=np.int64)
-        return given, np.arange(len(given))
-
     # ---------------------------------------------------------------- parameters
 
     def per_factor(
@@ -385,7 +375,7 @@ class Factor(abc.ABC):
         if wrong.size:
             i = int(wrong[0])
             raise ValueError(
-                f"{name} of {self.name_of(i)} is {numbers[i]:g}; expected a whole number, 0 or "
+                f"{name} of {self._name_of(i)} is {numbers[i]:g}; expected a whole number, 0 or "
                 "more."
             )
         return numbers.astype(np.int64)
@@ -455,62 +445,23 @@ class Factor(abc.ABC):
             raise ValueError(f"{name} has {len(value)} arrays; expected one for each factor.")
         return tuple(integer_array(name, array) for array in value)
 
-    # ---------------------------------------------------------------- one factor of many
+    # ---------------------------------------------------------------- for packs and for core
 
-    def row(self, i: int) -> Factor:
-        """Return the view of factor `i` on which the plain Python methods are called."""
-        view = copy.copy(self)
-        view.event_shape = self._row_shape(i)
-        for name, shape in self._parameters.rows.items():
-            own = getattr(self, name)[i]
-            setattr(view, name, own if shape else own.item())
-        link, integers = self._parameters.link, self._parameters.integers
-        if link is not None:
-            values = self.links(getattr(self, link))
-            setattr(view, link, self.shaped(i, values[self.slots_of(i)]))
-        if integers is not None and isinstance(own := getattr(self, integers), tuple):
-            setattr(view, integers, own[i])
-        return view
+    def _kernel_integers(self) -> tuple[Sequence[IntArray], IntArray]:
+        """Return the different arrays of integers that kernels get, and which is each factor's."""
+        name = self._parameters.integers
+        given = () if name is None else getattr(self, name)
+        if isinstance(given, np.ndarray):
+            return [given], np.zeros(self.n_factors, dtype=np.int64)
+        return given, np.arange(len(given))
 
-    def links(self, values: npt.NDArray[Any]) -> npt.NDArray[Any]:
-        """Return those of `values`, of ``variables.shape``, that take part, flat by factor."""
-        return values.reshape(-1) if self.keep is None else values[self.keep]
-
-    def slots_of(self, i: int) -> slice:
-        """Return where factor `i` lies in the flat list of this declaration's slots."""
-        return slice(int(self.offsets[i]), int(self.offsets[i + 1]))
-
-    def shaped(self, i: int, values: npt.NDArray[Any]) -> npt.NDArray[Any]:
-        """Return `values`, factor `i`'s slots, in its event shape (flat if a mask is used)."""
-        return values.reshape(self._row_shape(i))
-
-    def placed(self, i: int, values: npt.NDArray[Any]) -> npt.NDArray[Any]:
-        """Return `values` of factor `i` as `shaped` does, but with a mask at their places too."""
-        if not self._masked or self.keep is None:
-            return self.shaped(i, values)
-        event = np.zeros(self.event_shape, dtype=values.dtype)
-        event[self.keep.reshape(self.n_factors, *self.event_shape)[i]] = values
-        return event
-
-    def name_of(self, i: int) -> str:
+    def _name_of(self, i: int) -> str:
         """Return how an error calls factor `i`."""
         return f"factor {i}"
 
     def __repr__(self) -> str:
         many = f"{self.n_factors} factors " if self.batch_shape else ""
         return f"{type(self).__name__}({many}over variables of shape {self.variables.shape})"
-
-    # ---------------------------------------------------------------- checks
-
-    def _row_shape(self, i: int) -> tuple[int, ...]:
-        """Return the shape in which factor `i` sees its slots."""
-        if self._masked:
-            return (int(self.offsets[i + 1] - self.offsets[i]),)
-        shape = list(self.event_shape)
-        if self.lengths is not None:
-            for axis, length in zip(self._cut_axes(), self.lengths[i], strict=True):
-                shape[axis] = int(length)
-        return tuple(shape)
 
     def _cut_axes(self) -> tuple[int, ...]:
         return tuple(range(self.variables_ndim)) if self.length_axes is None else self.length_axes

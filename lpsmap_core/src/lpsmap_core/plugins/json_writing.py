@@ -14,6 +14,7 @@ import numpy.typing as npt
 
 from lpsmap_core.graph import FactorGraph
 from lpsmap_core.model.factor import Factor
+from lpsmap_core.model.slots import given_variables, slot_values
 from lpsmap_core.model.variables import Variables
 from lpsmap_core.plugins.array_files import Arrays
 from lpsmap_core.plugins.formats import FileFormatError, NamedGraph
@@ -133,7 +134,7 @@ def _attribute(factor: Factor, parameter: inspect.Parameter) -> Any:
     """Return what a factor's constructor was given by a name, as far as attributes tell."""
     name = parameter.name
     if name == "variables":
-        return factor.variables if factor.flipped is None else factor.variables ^ factor.flipped
+        return given_variables(factor)
     if name == "mask":
         return factor.keep if factor.lengths is None else None
     value = getattr(factor, name, None)
@@ -174,21 +175,22 @@ def _numbers(value: Any, kept: dict[str, npt.NDArray[Any]]) -> Any:
     return {"array": name}
 
 
-def _same(graph: FactorGraph, factor: Factor, again: FactorGraph, other: Factor) -> bool:
+def _same(graph: FactorGraph, factor: Factor, other_graph: FactorGraph, other: Factor) -> bool:
     """Whether two declarations of two graphs are equal in all that an engine sees of them."""
     if type(factor) is not type(other) or not factor._parameters.same_as(other._parameters):
         return False
-    arrays = [
-        (factor.links(factor.variables.index), other.links(other.variables.index)),
-        (factor.links(factor.variables.negated), other.links(other.variables.negated)),
+    mine, theirs = factor.variables, other.variables
+    arrays: list[tuple[Any, Any]] = [
+        (slot_values(factor, mine.index), slot_values(other, theirs.index)),
+        (slot_values(factor, mine.negated), slot_values(other, theirs.negated)),
         (factor.offsets, other.offsets),
-        (graph.additional_scores(factor), again.additional_scores(other)),
+        (graph.additional_scores(factor), other_graph.additional_scores(other)),
     ]
     for name in factor._parameters.names:
-        mine, theirs = getattr(factor, name), getattr(other, name)
-        if not isinstance(mine, tuple):
-            mine, theirs = (mine,), (theirs,)
-        if len(mine) != len(theirs):
+        kept, again = getattr(factor, name), getattr(other, name)
+        if not isinstance(kept, tuple):
+            kept, again = (kept,), (again,)
+        if len(kept) != len(again):
             return False
-        arrays += zip(mine, theirs, strict=True)
+        arrays += zip(kept, again, strict=True)
     return all(np.array_equal(a, b) for a, b in arrays)

@@ -21,7 +21,7 @@ __all__ = ["check_integers", "check_row_alone"]
 
 def check_row_alone(factor: Factor, *, seed: int = 0, draws: int = DRAWS) -> None:
     """A row of a declaration answers as it does declared alone, with its own part of the data."""
-    if factor.n_factors < 2 or factor.flipped is not None:
+    if factor.n_factors < 2 or factor._flipped is not None:
         return
     rng = np.random.default_rng(seed)
     for call in declarations_of(factor):
@@ -86,7 +86,7 @@ def check_integers(factor: Factor, *, seed: int = 0, draws: int = DRAWS) -> None
     if name is None or cls.map_kernel is None:
         return
     declared = [factor, *(other for other in cls.examples() if type(other) is cls)]
-    different = {array.tobytes() for each in declared for array in each.kernel_integers()[0]}
+    different = {array.tobytes() for each in declared for array in each._kernel_integers()[0]}
     if len(different) < 2:
         raise broken(
             "examples() hold factors of different integers, because a kernel that reads the first "

@@ -9,6 +9,7 @@ import numpy as np
 from lpsmap_core.model.factor import Factor
 from lpsmap_core.model.names import check_names
 from lpsmap_core.model.registered import check_registered, check_same_parameters
+from lpsmap_core.model.slots import placed_values, slot_values
 from lpsmap_core.model.unused import unused_of
 from lpsmap_core.testing.draws import DRAWS, random_scores
 from lpsmap_core.testing.oracle import oracles_of
@@ -140,7 +141,7 @@ def check_decode(factor: Factor, *, seed: int = 0, draws: int = DRAWS) -> None:
     for oracle in oracles_of(factor):
         for scores in random_scores(rng, draws, oracle.size):
             answer = oracle.of(scores)
-            words = oracle.row.decode(factor.placed(oracle.i, answer.m), answer.n)
+            words = oracle.row.decode(placed_values(factor, oracle.i, answer.m), answer.n)
             try:
                 named = isinstance(words, dict) and all(isinstance(key, str) for key in words)
                 plain = named and bool(json.dumps(words))
@@ -176,7 +177,7 @@ def check_unused(factor: Factor, *, seed: int = 0, draws: int = DRAWS) -> None:
         slots = np.zeros(factor.variables.shape, dtype=np.bool_)
     if extra is None:
         extra = np.zeros((factor.n_factors, factor.n_additionals), dtype=np.bool_)
-    of_slots = factor.links(slots)
+    of_slots = slot_values(factor, slots)
     for oracle in oracles_of(factor):
         mine = of_slots[factor.offsets[oracle.i] : factor.offsets[oracle.i + 1]]
         for entry in np.flatnonzero(np.concatenate([mine, extra[oracle.i]])):
