@@ -50,7 +50,8 @@ from lpsmap_core.model.inputs import (
 )
 from lpsmap_core.model.lengths import checked_lengths, refuse_ambiguous_lengths
 from lpsmap_core.model.linear import LinearConstraints
-from lpsmap_core.model.parameters import Parameters, parameters_of
+from lpsmap_core.model.parameters import Parameters
+from lpsmap_core.model.registered import parameters_of
 from lpsmap_core.model.slots import (
     flipped_slots,
     given_variables,

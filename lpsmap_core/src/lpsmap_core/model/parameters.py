@@ -3,12 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from lpsmap_core.model.factor import Factor
-
-__all__ = ["Parameters", "parameters_of"]
+__all__ = ["Parameters"]
 
 
 @dataclass
@@ -83,8 +79,3 @@ class Parameters:
     def __str__(self) -> str:
         shown = [name + "".join(f"[{n}]" for n in shape) for name, shape in self.rows.items()]
         return ", ".join([*shown, *self.names[len(shown) :]]) or "none"
-
-
-def parameters_of(factor: Factor) -> Parameters:
-    """Return what a declaration, or a view of one of its factors, has registered."""
-    return factor._parameters

@@ -8,8 +8,14 @@ import numpy as np
 
 from lpsmap_core.model.factor import Factor
 from lpsmap_core.model.names import check_names
+from lpsmap_core.model.parameters import Parameters
 
-__all__ = ["check_registered", "check_same_parameters"]
+__all__ = ["check_registered", "check_same_parameters", "parameters_of"]
+
+
+def parameters_of(factor: Factor) -> Parameters:
+    """Return what a declaration, or the view of one of its factors, has registered."""
+    return factor._parameters
 
 
 def check_registered(factor: Factor) -> None:
