@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from array_api_compat import array_namespace
 
-from lpsmap_core import FREE, LOWER, Factor, FactorGraph, LocalSolution
+from lpsmap_core import LOWER, TIGHT, Factor, FactorGraph, LocalSolution
 from lpsmap_core.model.sums import bounded_sums
 
 
@@ -102,15 +102,7 @@ class Closed(OneOf):
         support = xp.sum(xp.astype(x > tau * d, xp.int64), axis=1, keepdims=True)
         z = xp.clip(a - xp.take_along_axis(tau, support - 1, axis=1) * delta, min=0.0)
         face = LOWER * xp.astype(z == 0, xp.int8)
-        return LocalSolution(z, eta_v, face, 0 * face[:, 0])
-
-    @classmethod
-    def jvp(cls, solution, d_u, d_v, delta, parameters, link_parameter):
-        xp = array_namespace(d_u)
-        free = solution.face == FREE
-        w, d = xp.where(free, delta, 0.0), xp.where(free, d_u, 0.0)
-        along = xp.sum(w * d, axis=1, keepdims=True) / xp.sum(w * w, axis=1, keepdims=True)
-        return d - w * along, d_v
+        return LocalSolution(z, eta_v, face, 0 * face[:, 0] + TIGHT)
 
 
 class ClosedKernel(Closed):
@@ -122,17 +114,9 @@ class ClosedKernel(Closed):
             s = slice(factors.offsets[r], factors.offsets[r + 1])
             found = Closed.solve_sparsemap(a[None, s], eta_v[:0], delta[None, s], None, None)
             solution.z[s], solution.face[s] = found.z[0], found.face[0]
-
-    def jvp_kernel(rows, factors, direction, product):
-        delta, face, _, d_u, d_v = direction
-        for r in rows:
-            s = slice(factors.offsets[r], factors.offsets[r + 1])
-            found = LocalSolution(None, None, face[None, s], None)
-            out = Closed.jvp(found, d_u[None, s], d_v, delta[None, s], None, None)
-            product.out_u[s] = out[0][0]
+            solution.branch[r] = TIGHT
 
     projection_kernel = staticmethod(projection_kernel)
-    jvp_kernel = staticmethod(jvp_kernel)
 
 
 class Block(Factor):

@@ -82,6 +82,8 @@ from lpsmap_core.plugins.registry import (
     registered,
     solver_named,
 )
+from lpsmap_core.projections.face_jacobian import face_jvp, face_jvp_kernel
+from lpsmap_core.projections.faces import boxed_solution, exact_at_bounds, face_codes
 from lpsmap_core.projections.sum_constrained import (
     AT_LEAST,
     AT_MOST,
@@ -89,7 +91,6 @@ from lpsmap_core.projections.sum_constrained import (
     project_budget_rows,
     project_simplex_rows,
     simplex_threshold,
-    sum_constrained_jvp,
 )
 from lpsmap_core.projections.tolerance import BOUND_LEVEL, bound_slack, bound_slack_array
 from lpsmap_core.solution.assignment import OWN_SEARCH, is_proved
@@ -174,6 +175,9 @@ __all__ += [
 # Ctrl-C and limits of time, in Python code that calls kernels.
 __all__ += ["Watch", "interruptible", "out_of_time", "raise_interrupt", "raised_by_ctrl_c"]
 
+# Closed forms: solutions and derivatives by face codes.
+__all__ += ["boxed_solution", "exact_at_bounds", "face_codes", "face_jvp", "face_jvp_kernel"]
+
 # Closed forms: projections of rows under one bound on a weighted sum, and their tolerances.
 __all__ += [
     "AT_LEAST",
@@ -185,7 +189,6 @@ __all__ += [
     "project_budget_rows",
     "project_simplex_rows",
     "simplex_threshold",
-    "sum_constrained_jvp",
 ]
 
 # Local solvers: how a factor type solves its local problems itself.

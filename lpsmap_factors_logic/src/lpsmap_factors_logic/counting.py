@@ -27,7 +27,6 @@ from lpsmap_core.api import (
     bounded_sums,
     project_budget_rows,
     project_simplex_rows,
-    sum_constrained_jvp,
     truth_values,
 )
 from lpsmap_factors_logic import oracles, sum_constrained
@@ -108,30 +107,7 @@ def _disjunctions(factors: Factors) -> TableFields | None:
     return TableFields(arity, sizes, False, fixed, np.full(n_entries, -1))
 
 
-class _Counting(LogicFactor):
-    """A constraint ``sum_i delta_i z_i <= B``, ``= B`` or ``>= B``."""
-
-    jvp_kernel = staticmethod(sum_constrained_jvp)
-
-    @classmethod
-    def jvp(
-        cls,
-        solution: LocalSolution,
-        d_u: Any,
-        d_v: Any,
-        delta: Any,
-        parameters: Any,
-        link_parameter: Any,
-    ) -> tuple[Any, Any]:
-        """Multiply local Jacobians: ``I - w w^T / <w, w>`` on the free slots, ``w = delta``.
-
-        The correction is there only where the sum constraint holds with equality (Niculae & Martins
-        2020, proposition 6).
-        """
-        return sum_constrained.jvp(solution, d_u, delta, link_parameter), d_v
-
-
-class Xor(_Counting):
+class Xor(LogicFactor):
     """Exactly one variable of every row is on.
 
     Local problem: ``argmin 1/2 ||z - a||^2  s.t.  z >= 0, <delta, z> = 1``; alone in a graph, where
@@ -187,7 +163,7 @@ class Xor(_Counting):
         return sum_constrained.project(a, delta, None, 1.0, EXACTLY)
 
 
-class Or(_Counting):
+class Or(LogicFactor):
     """At least one variable of every row is on.
 
     Local problem: ``argmin 1/2 ||z - a||^2  s.t.  0 <= z <= 1 / delta, <delta, z> >= 1`` (Niculae &
@@ -227,7 +203,7 @@ class Or(_Counting):
         return sum_constrained.project(a, delta, None, 1.0, AT_LEAST)
 
 
-class AtMostOne(_Counting):
+class AtMostOne(LogicFactor):
     """One variable of every row is on, or none.
 
     Local problem: ``argmin 1/2 ||z - a||^2  s.t.  z >= 0, <delta, z> <= 1`` (Niculae & Martins
@@ -260,7 +236,7 @@ class AtMostOne(_Counting):
         return sum_constrained.project(a, delta, None, 1.0, AT_MOST)
 
 
-class Budget(_Counting):
+class Budget(LogicFactor):
     """At most, or exactly, so many variables of every row are on.
 
     For the modifiers of a head of a `DepTree`, use `ModifierBudget`: a row of a tree's arcs holds

@@ -16,7 +16,6 @@ from lpsmap_core.api import (
     bounded_sums,
     project_budget_rows,
     slot_values,
-    sum_constrained_jvp,
 )
 from lpsmap_factors_logic import oracles, sum_constrained
 from lpsmap_factors_logic.rows import LogicFactor
@@ -55,7 +54,6 @@ class Knapsack(LogicFactor):
     expected_failures = {
         "check_zero_one": "the polytope is relaxed: a vertex may hold a fraction of one variable"
     }
-    jvp_kernel = staticmethod(sum_constrained_jvp)
 
     def __init__(
         self,
@@ -118,16 +116,3 @@ class Knapsack(LogicFactor):
     ) -> LocalSolution:
         """Project onto ``0 <= z <= 1 / delta, <c * delta, z> <= B`` in array-API code."""
         return sum_constrained.project(a, delta, link_parameter, parameters[:, :1], AT_MOST)
-
-    @classmethod
-    def jvp(
-        cls,
-        solution: LocalSolution,
-        d_u: Any,
-        d_v: Any,
-        delta: Any,
-        parameters: Any,
-        link_parameter: Any,
-    ) -> tuple[Any, Any]:
-        """Multiply local Jacobians: ``I - w w^T / <w, w>`` on the free slots, ``w = c * delta``."""
-        return sum_constrained.jvp(solution, d_u, delta, link_parameter), d_v

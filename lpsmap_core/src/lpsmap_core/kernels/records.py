@@ -30,6 +30,7 @@ __all__ = [
     "KERNELS",
     "LOWER",
     "TIED",
+    "TIGHT",
     "UPPER",
     "Direction",
     "Factors",
@@ -43,10 +44,14 @@ __all__ = [
 
 
 FREE, LOWER, UPPER, TIED = 0, 1, 2, 3
-"""Face codes of a slot. `LOWER` and `UPPER` say that it is at a bound, exactly, and stays there.
-Every other code is of a slot that may move, and its meaning the type's own: `FREE` and `TIED` are
-names for two, which types use where some slots move by themselves and others together; more
-groups have codes from 4 on."""
+"""Face codes of a slot. `LOWER` and `UPPER` say that it is at a bound, exactly, and stays there. A
+slot that is `FREE` moves by itself; those that are `TIED` move together, with equal marginals, and
+so do further groups with codes from 4 on. A type that differentiates its solutions itself may give
+all codes but the first two a meaning of its own."""
+
+TIGHT = 1
+"""The branch of a factor whose free slots lie under a constraint on a weighted sum of marginals
+that holds with equality; 0 without. A type that differentiates its solutions itself has its own."""
 
 
 class Factors(NamedTuple):
@@ -146,9 +151,10 @@ class LocalSolution(NamedTuple):
     v
         Marginals of the additionals.
     face
-        One per slot: `LOWER` at 0, `UPPER` at ``1 / delta``; any other code is the type's own.
+        One per slot: `LOWER` at 0, `UPPER` at ``1 / delta``, else `FREE`, `TIED` or a type's own.
     branch
-        (F,) the type's own: what its Jacobian wants to know, such as which case holds.
+        (F,) `TIGHT` or 0, or the type's own: what its Jacobian wants to know, such as which case
+        holds.
     """
 
     z: FloatArray

@@ -26,6 +26,7 @@ from lpsmap_core.model.lengths import checked_lengths, checked_mask, within_leng
 from lpsmap_core.model.linear import LinearConstraints
 from lpsmap_core.model.parameters import Parameters
 from lpsmap_core.model.variables import Variables, as_variables
+from lpsmap_core.projections.face_jacobian import face_jvp, face_jvp_kernel
 from lpsmap_jit.arrays import FloatArray, IntArray
 
 __all__ = ["Factor"]
@@ -84,8 +85,9 @@ class Factor(abc.ABC):
     projection_kernel: ClassVar[Callable[..., None] | None] = None
     """Compiled closed-form solution of many local problems (level 3)."""
 
-    jvp_kernel: ClassVar[Callable[..., None] | None] = None
-    """Compiled product of many local Jacobians with vectors (level 3)."""
+    jvp_kernel: ClassVar[Callable[..., None] | None] = staticmethod(face_jvp_kernel)
+    """Compiled product of many local Jacobians with vectors (level 3), of faces that the codes do
+    not tell whole."""
 
     gibbs: ClassVar[Callable[..., Any] | None] = None
     """What makes `FactorGraph.gibbs` of types with `log_partition`, ``lpsmap_dynamic.Gibbs``."""
@@ -240,7 +242,9 @@ class Factor(abc.ABC):
     ) -> tuple[Any, Any]:
         """Multiply the local Jacobians of ``(z, v)`` in ``(a, eta_v)`` with a vector (level 3).
 
-        The Jacobian on a face is symmetric, so that the same product serves both directions.
+        The Jacobian on a face is symmetric, so that the same product serves both directions. This
+        one follows the codes of the faces: override it, and `jvp_kernel`, for a type with
+        additionals, or one whose slots move otherwise than these say.
 
         Parameters
         ----------
@@ -256,7 +260,9 @@ class Factor(abc.ABC):
         tuple
             (F, K) and (F, A) the product.
         """
-        raise NotImplementedError
+        if d_v.shape[1]:
+            raise NotImplementedError(f"{cls.__name__} has additionals, but no jvp of its own.")
+        return face_jvp(solution, d_u, delta, link_parameter), d_v
 
     @classmethod
     def local_solver(cls) -> type[Any] | None:
