@@ -15,7 +15,8 @@ from typing import Any
 
 import numpy as np
 
-from lpsmap_core.api import Program, SolverLimits, slot_values
+from lpsmap_core import Program, SolverLimits
+from lpsmap_core.api import slot_values
 from lpsmap_decode.networks.network import networks_of
 from lpsmap_decode.solvers.highs import model_of
 from lpsmap_decode.solvers.program import programs, without_description

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 import lpsmap
 from damages import check_damaged
-from lpsmap_core import FactorGraph
-from lpsmap_core.api import FileFormatError, NamedGraph, given_variables, read_graph, write_graph
+from lpsmap_core import FactorGraph, FileFormatError, NamedGraph
+from lpsmap_core.api import given_variables, read_graph, write_graph
 
 GOOD = """7
 9

@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 from lpsmap import Budget, DepTree, FactorGraph, ModifierBudget
-from lpsmap_core.api import NamedGraph, read_graph, row_view, write_graph
+from lpsmap_core import NamedGraph
+from lpsmap_core.api import read_graph, row_view, write_graph
 
 N = 4
 

@@ -12,9 +12,11 @@ from lpsmap_core import (
     Factor,
     FactorGraph,
     Factors,
+    LinearConstraints,
     LocalScores,
     LocalSolution,
     Variables,
+    bounded_sums,
     leaf,
 )
 from lpsmap_core.api import (
@@ -23,8 +25,6 @@ from lpsmap_core.api import (
     EXACTLY,
     FloatArray,
     IntArray,
-    LinearConstraints,
-    bounded_sums,
     project_budget_rows,
     project_simplex_rows,
     truth_values,

@@ -13,6 +13,7 @@ from lpsmap_core import (
     Factor,
     FactorGraph,
     Factors,
+    LinearConstraints,
     Scores,
     Structures,
     Variables,
@@ -20,7 +21,7 @@ from lpsmap_core import (
     largest_arity,
     leaf,
 )
-from lpsmap_core.api import FloatArray, IntArray, LinearConstraints, kind_of
+from lpsmap_core.api import FloatArray, IntArray, kind_of
 from lpsmap_factors_logic.scores import as_scores, broadcast_scores
 from lpsmap_factors_logic.tables import TableFields
 

@@ -8,15 +8,15 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from lpsmap_core import Factor, FactorGraph, LocalSolution, Variables
-from lpsmap_core.api import (
-    AT_MOST,
-    FloatArray,
+from lpsmap_core import (
+    Factor,
+    FactorGraph,
     LinearConstraints,
+    LocalSolution,
+    Variables,
     bounded_sums,
-    project_budget_rows,
-    slot_values,
 )
+from lpsmap_core.api import AT_MOST, FloatArray, project_budget_rows, slot_values
 from lpsmap_factors_logic import oracles, sum_constrained
 from lpsmap_factors_logic.rows import LogicFactor
 

@@ -16,6 +16,7 @@ from lpsmap_core import (
     Factor,
     FactorGraph,
     Factors,
+    LinearConstraints,
     LocalScores,
     LocalSolution,
     Product,
@@ -26,7 +27,6 @@ from lpsmap_core import (
 from lpsmap_core.api import (
     FloatArray,
     IntArray,
-    LinearConstraints,
     bound_slack,
     bound_slack_array,
     exact_at_bounds,

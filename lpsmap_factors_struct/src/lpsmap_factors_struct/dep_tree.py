@@ -12,6 +12,7 @@ from lpsmap_core import (
     Factor,
     FactorGraph,
     Factors,
+    LinearConstraints,
     LogPartition,
     Scores,
     Structures,
@@ -19,7 +20,7 @@ from lpsmap_core import (
     kernel,
     leaf,
 )
-from lpsmap_core.api import FloatArray, IntArray, LinearConstraints, checked_flag, one_of_each_group
+from lpsmap_core.api import FloatArray, IntArray, checked_flag, one_of_each_group
 from lpsmap_dynamic import DynamicProgram, Gibbs, HypergraphBuilder, Row
 from lpsmap_factors_struct.arborescence import (
     arborescence_memory,

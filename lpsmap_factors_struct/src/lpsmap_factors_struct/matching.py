@@ -7,8 +7,18 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
-from lpsmap_core import Factor, FactorGraph, Factors, Scores, Structures, Variables, kernel, leaf
-from lpsmap_core.api import FloatArray, IndexArray, IntArray, LinearConstraints
+from lpsmap_core import (
+    Factor,
+    FactorGraph,
+    Factors,
+    LinearConstraints,
+    Scores,
+    Structures,
+    Variables,
+    kernel,
+    leaf,
+)
+from lpsmap_core.api import FloatArray, IndexArray, IntArray
 from lpsmap_factors_struct.assignment import Assignment, assign, assignment_memory
 from lpsmap_factors_struct.rectangle import pairs_vertex, rectangles
 

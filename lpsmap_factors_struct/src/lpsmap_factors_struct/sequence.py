@@ -12,6 +12,8 @@ from lpsmap_core import (
     Factor,
     FactorGraph,
     Factors,
+    LinearConstraints,
+    LocalSolver,
     Scores,
     Structures,
     Variables,
@@ -19,15 +21,7 @@ from lpsmap_core import (
     largest_arity,
     leaf,
 )
-from lpsmap_core.api import (
-    BoolArray,
-    FloatArray,
-    IndexArray,
-    IntArray,
-    LinearConstraints,
-    LocalSolver,
-    one_of_each_group,
-)
+from lpsmap_core.api import BoolArray, FloatArray, IndexArray, IntArray, one_of_each_group
 from lpsmap_dynamic import DynamicProgram, HypergraphBuilder, Row
 from lpsmap_factors_struct.flows.chains import ChainFlows
 from lpsmap_factors_struct.transitions import flat_transitions

@@ -11,21 +11,16 @@ from lpsmap_core import (
     Factor,
     FactorGraph,
     Factors,
+    LinearConstraints,
     Scores,
     Structures,
     Variables,
+    bounded_sums,
     kernel,
     largest_arity,
     leaf,
 )
-from lpsmap_core.api import (
-    FloatArray,
-    IndexArray,
-    IntArray,
-    LinearConstraints,
-    bounded_sums,
-    checked_flag,
-)
+from lpsmap_core.api import FloatArray, IndexArray, IntArray, checked_flag
 from lpsmap_factors_struct.arrays import copy
 
 __all__ = ["TopK", "best_indicator", "best_subset"]

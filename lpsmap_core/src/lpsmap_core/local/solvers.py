@@ -101,7 +101,7 @@ def own_solver(factor_type: type[Factor]) -> type[LocalSolver] | None:
     if not (isinstance(own, type) and issubclass(own, LocalSolver)):
         raise TypeError(
             f"{factor_type.__name__}.local_solver returned {own!r:.60}; expected a subclass of "
-            "lpsmap_core.api.LocalSolver, or None."
+            "lpsmap_core.LocalSolver, or None."
         )
     names_it = next(cls for cls in factor_type.__mro__ if "local_solver" in vars(cls))
     same = all(getattr(factor_type, name) is getattr(names_it, name) for name in SAME)

@@ -266,7 +266,7 @@ class Factor(abc.ABC):
 
     @classmethod
     def local_solver(cls) -> type[Any] | None:
-        """Return the type's own solver of local problems, a ``lpsmap_core.api.LocalSolver``.
+        """Return the type's own solver of local problems, a ``lpsmap_core.LocalSolver``.
 
         None leaves it to core: the closed form if there is one, else the active set. A subclass
         that replaces oracle or closed form does not inherit it.
@@ -290,7 +290,7 @@ class Factor(abc.ABC):
         """Return linear constraints that describe the structures of all factors exactly, or None.
 
         Between 0 and 1 their solutions are the convex hull of the structures. They are about slots:
-        core applies negation. `lpsmap_core.api.bounded_sums` makes those on sums. Every solve asks,
+        core applies negation. `lpsmap_core.bounded_sums` makes those on sums. Every solve asks,
         so others that take long to make come by ``LinearConstraints.deferred``.
         """
         return None

@@ -21,7 +21,7 @@ ELSEWHERE = ("arguments", "necessary_constraints")
 
 GONE = {
     "chain_states": "a subclass of Sequence, or a class method local_solver",
-    "count_bounds": "a method linear_constraints, which returns lpsmap_core.api.bounded_sums(self, "
+    "count_bounds": "a method linear_constraints, which returns lpsmap_core.bounded_sums(self, "
     "low, high)",
     "row_parameters": 'self.k = self.per_factor("k", k) in __init__, which registers it by itself',
     "link_parameter": 'self.cost = self.per_link("cost", cost) in __init__, which registers it by '

@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from lpsmap_core import Factor, FactorGraph
-from lpsmap_core.api import FileFormatError, given_variables, slot_values, slots_of, write_text
+from lpsmap_core import Factor, FactorGraph, FileFormatError
+from lpsmap_core.api import given_variables, slot_values, slots_of, write_text
 
 __all__ = ["PLAIN", "write_fg"]
 

@@ -9,16 +9,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from lpsmap_core import Factor
-from lpsmap_core.api import (
-    BoolArray,
-    FloatArray,
-    IntArray,
-    Layout,
-    LinearConstraints,
-    Program,
-    slot_values,
-)
+from lpsmap_core import Factor, LinearConstraints, Program
+from lpsmap_core.api import BoolArray, FloatArray, IntArray, Layout, slot_values
 
 __all__ = ["WithMasks", "masked_bound", "programs", "with_masks", "without_description"]
 

@@ -7,8 +7,7 @@ from typing import Any
 import numpy as np
 from array_api_compat import array_namespace
 
-from lpsmap_core import TIED, Factor, FactorGraph, LocalSolution
-from lpsmap_core.api import boxed_solution
+from lpsmap_core import TIED, Factor, FactorGraph, LocalSolution, boxed_solution
 
 __all__ = ["Equal"]
 

@@ -12,17 +12,8 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from lpsmap_core import Engine, SolvedGraph, Status
-from lpsmap_core.api import (
-    BoolArray,
-    FloatArray,
-    IntArray,
-    Options,
-    Part,
-    Vertices,
-    WarmStart,
-    slots_of,
-)
+from lpsmap_core import Engine, Options, SolvedGraph, Status
+from lpsmap_core.api import BoolArray, FloatArray, IntArray, Part, Vertices, WarmStart, slots_of
 
 __all__ = ["RowsEngine"]
 
