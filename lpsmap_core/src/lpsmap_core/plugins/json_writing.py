@@ -21,7 +21,7 @@ from lpsmap_core.plugins.formats import FileFormatError, NamedGraph
 from lpsmap_core.plugins.packed import write_text
 from lpsmap_core.plugins.registry import installed
 
-__all__ = ["write_json"]
+__all__ = ["is_same_graph", "write_json"]
 
 LARGE = 1000
 """Numbers of an array that has a place in the file beside."""
@@ -173,6 +173,16 @@ def _numbers(value: Any, kept: dict[str, npt.NDArray[Any]]) -> Any:
     name = f"a{len(kept)}"
     kept[name] = array
     return {"array": name}
+
+
+def is_same_graph(graph: FactorGraph, other: FactorGraph) -> bool:
+    """Whether two graphs are equal in all that an engine sees of them."""
+    pairs = zip(graph.factors, other.factors, strict=False)
+    return (
+        np.array_equal(graph.flat_scores(), other.flat_scores())
+        and len(graph.factors) == len(other.factors)
+        and all(_same(graph, mine, other, theirs) for mine, theirs in pairs)
+    )
 
 
 def _same(graph: FactorGraph, factor: Factor, other_graph: FactorGraph, other: Factor) -> bool:
