@@ -322,7 +322,7 @@ def test_a_compiled_kernel_far_out_of_bounds_does_not_end_the_process():
 def test_dropped_lengths_and_foreign_data_are_named():
     for cls, check, words in (
         (DropsLengths, "check_lengths", "a declaration with lengths, of which DropsLengths covers"),
-        (BonusOfTheFirstRow, "check_row_alone", "as alone; set what differs by row with"),
+        (BonusOfTheFirstRow, "check_row_alone", "as alone; register what differs by row with"),
         (SameIntegersInAllExamples, "check_integers", "the same allowed in all of"),
     ):
         result = next(r for r in run_checks(cls.examples()[0]) if r.check == check)

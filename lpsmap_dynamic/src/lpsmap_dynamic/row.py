@@ -70,7 +70,7 @@ def different_rows(factor: Factor) -> tuple[list[Row], IntArray]:
     """Return the different rows of a declaration, and for every factor which it is."""
     registered = parameters_of(factor)
     given = None if registered.integers is None else getattr(factor, registered.integers)
-    columns = [np.diff(factor.offsets)]
+    columns: list[Any] = [np.diff(factor.offsets)]
     for name, shape in registered.rows.items():
         columns += list(getattr(factor, name).reshape(factor.n_factors, math.prod(shape)).T)
     if factor.lengths is not None:

@@ -27,6 +27,7 @@ from lpsmap_core.api import (
     IntArray,
     project_budget_rows,
     project_simplex_rows,
+    sum_constrained_jvp,
     truth_values,
 )
 from lpsmap_factors_logic import oracles, sum_constrained
@@ -144,6 +145,7 @@ class Xor(LogicFactor):
     map_kernel = staticmethod(oracles.one)
     as_tables = staticmethod(_exactly_one)
     projection_kernel = staticmethod(_xor)
+    jvp_kernel = staticmethod(sum_constrained_jvp)
 
     needs_variables = "because exactly one of them must be on"
 
@@ -183,6 +185,7 @@ class Or(LogicFactor):
     map_kernel = staticmethod(oracles.one_or_more)
     as_tables = staticmethod(_disjunctions)
     projection_kernel = staticmethod(_or)
+    jvp_kernel = staticmethod(sum_constrained_jvp)
 
     needs_variables = "because at least one of them must be on"
 
@@ -218,6 +221,7 @@ class AtMostOne(LogicFactor):
     map_kernel = staticmethod(oracles.at_most_one)
     as_tables = staticmethod(_one_or_none)
     projection_kernel = staticmethod(_at_most_one)
+    jvp_kernel = staticmethod(sum_constrained_jvp)
 
     def solve_map(self, eta_u: FloatArray, eta_v: FloatArray) -> Assignment:
         """Return the assignment that turns on the best variable if it scores above 0."""
@@ -266,6 +270,7 @@ class Budget(LogicFactor):
 
     map_kernel = staticmethod(oracles.budget)
     projection_kernel = staticmethod(project_budget_rows)
+    jvp_kernel = staticmethod(sum_constrained_jvp)
 
     def __init__(
         self,

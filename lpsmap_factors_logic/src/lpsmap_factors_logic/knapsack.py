@@ -16,7 +16,13 @@ from lpsmap_core import (
     Variables,
     bounded_sums,
 )
-from lpsmap_core.api import AT_MOST, FloatArray, project_budget_rows, slot_values
+from lpsmap_core.api import (
+    AT_MOST,
+    FloatArray,
+    project_budget_rows,
+    slot_values,
+    sum_constrained_jvp,
+)
 from lpsmap_factors_logic import oracles, sum_constrained
 from lpsmap_factors_logic.rows import LogicFactor
 
@@ -51,6 +57,7 @@ class Knapsack(LogicFactor):
 
     map_kernel = staticmethod(oracles.knapsack)
     projection_kernel = staticmethod(project_budget_rows)
+    jvp_kernel = staticmethod(sum_constrained_jvp)
     expected_failures = {
         "check_zero_one": "the polytope is relaxed: a vertex may hold a fraction of one variable"
     }

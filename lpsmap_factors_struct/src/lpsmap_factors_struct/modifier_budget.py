@@ -27,6 +27,7 @@ from lpsmap_core.api import (
     checked_flag,
     checked_lengths,
     project_budget_rows,
+    sum_constrained_jvp,
     whole_numbers,
 )
 from lpsmap_factors_struct.top_k import best_indicator, best_subset
@@ -98,6 +99,7 @@ class ModifierBudget(Factor):
 
     map_kernel = staticmethod(_best_modifiers)
     projection_kernel = staticmethod(project_budget_rows)
+    jvp_kernel = staticmethod(sum_constrained_jvp)
 
     def __init__(
         self,

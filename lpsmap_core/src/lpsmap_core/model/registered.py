@@ -34,9 +34,9 @@ def check_registered(factor: Factor) -> None:
     if parameters.link is not None:
         _check_shape(factor, parameters.link, factor.variables.shape, "per_link")
     if parameters.integers is not None:
-        given = getattr(factor, parameters.integers, None)
+        given: Any = getattr(factor, parameters.integers, None)
         own = isinstance(given, tuple) and len(given) == factor.n_factors
-        arrays = given if own else (given,)
+        arrays: Any = given if own else (given,)
         if not all(isinstance(x, np.ndarray) and x.dtype == np.int64 for x in arrays):
             expected = "an array of int64 for all factors, or a tuple of one for each"
             raise _not_kept(factor, parameters.integers, given, expected, "integers")

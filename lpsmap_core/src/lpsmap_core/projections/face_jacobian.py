@@ -25,7 +25,7 @@ from lpsmap_core.kernels.records import (
 from lpsmap_jit.arrays import ByteArray, FloatArray, IntArray
 from lpsmap_jit.compile import leaf, summing_leaf
 
-__all__ = ["face_jvp", "face_jvp_kernel"]
+__all__ = ["face_jvp", "face_jvp_kernel", "sum_constrained_jvp"]
 
 
 def face_jvp(solution: LocalSolution, d_u: Any, delta: Any, weights: Any) -> Any:
@@ -65,19 +65,30 @@ def face_jvp_kernel(
     rows: IntArray, factors: Factors, direction: Direction, product: Product
 ) -> None:
     """Multiply local Jacobians with vectors, as kernels do. Additionals have no part in it."""
+    sum_constrained_jvp(rows, factors, direction, product)
+    offsets, delta, face = factors.offsets, direction.delta, direction.face
+    for r in rows:
+        lo, hi, highest = np.uint64(offsets[r]), np.uint64(offsets[r + 1]), FREE
+        for i in range(lo, hi):
+            highest = max(highest, face[i])
+        for code in range(TIED, highest + 1):
+            _average(lo, hi, code, delta, face, direction.d_u, product.out_u)
+
+
+@leaf
+def sum_constrained_jvp(
+    rows: IntArray, factors: Factors, direction: Direction, product: Product
+) -> None:
+    """Do the same where no slots are tied, which is faster: rows are not searched for groups."""
     offsets, costs = factors.offsets, factors.link_parameter
     delta, face, branch = direction.delta, direction.face, direction.branch
     d_u, out_u = direction.d_u, product.out_u
     for r in rows:
         lo, hi = np.uint64(offsets[r]), np.uint64(offsets[r + 1])
         shift = _shift(lo, hi, delta, costs, face, d_u) if branch[r] == TIGHT else 0.0
-        highest = FREE
         for i in range(lo, hi):
             w = delta[i] * costs[i] if costs.size > 0 else delta[i]
             out_u[i] = d_u[i] - shift * w if face[i] == FREE else 0.0
-            highest = max(highest, face[i])
-        for code in range(TIED, highest + 1):
-            _average(lo, hi, code, delta, face, d_u, out_u)
 
 
 @summing_leaf
