@@ -15,7 +15,7 @@ from lpsmap_core.plugins.hookspecs import API_VERSION
 from lpsmap_core.plugins.registry import installed
 from lpsmap_jit.callers import stacklevel
 
-__all__ = ["KINDS", "write"]
+__all__ = ["write"]
 
 
 class Kind(NamedTuple):

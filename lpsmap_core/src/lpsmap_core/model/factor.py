@@ -259,6 +259,11 @@ class Factor(abc.ABC):
         -------
         tuple
             (F, K) and (F, A) the product.
+
+        Raises
+        ------
+        NotImplementedError
+            If there are additionals, of which face codes say nothing.
         """
         if d_v.shape[1]:
             raise NotImplementedError(f"{cls.__name__} has additionals, but no jvp of its own.")

@@ -24,7 +24,16 @@ class Parameters:
         return [*self.rows, *(name for name in (self.link, self.integers) if name is not None)]
 
     def add_row(self, owner: str, name: str, shape: tuple[int, ...]) -> None:
-        """Register numbers for every factor; `owner` is what an error calls the factor type.
+        """Register numbers for every factor.
+
+        Parameters
+        ----------
+        owner
+            What an error calls the factor type.
+        name
+            Of the attribute.
+        shape
+            Of one factor's numbers.
 
         Raises
         ------
@@ -35,7 +44,7 @@ class Parameters:
         self.rows[name] = shape
 
     def set_link(self, owner: str, name: str) -> None:
-        """Register a number for every slot.
+        """Register a number for every slot; `owner` and `name` as in `add_row`.
 
         Raises
         ------
@@ -46,7 +55,7 @@ class Parameters:
         self.link = name
 
     def set_integers(self, owner: str, name: str) -> None:
-        """Register an array of integers.
+        """Register an array of integers; `owner` and `name` as in `add_row`.
 
         Raises
         ------
@@ -72,7 +81,7 @@ class Parameters:
             )
 
     def same_as(self, other: Parameters) -> bool:
-        """Whether two declarations register the same, so that they can share a bucket."""
+        """Whether an `other` declaration registers the same, so that both can share a bucket."""
         rows = list(self.rows.items()) == list(other.rows.items())
         return rows and (self.link, self.integers) == (other.link, other.integers)
 

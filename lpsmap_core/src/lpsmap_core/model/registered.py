@@ -14,7 +14,7 @@ __all__ = ["check_registered", "check_same_parameters", "parameters_of"]
 
 
 def parameters_of(factor: Factor) -> Parameters:
-    """Return what a declaration, or the view of one of its factors, has registered."""
+    """Return what a `factor`, a declaration or the view of one of its factors, has registered."""
     return factor._parameters
 
 

@@ -70,7 +70,7 @@ def row_view(factor: Factor, i: int) -> Any:
 
 
 def flipped_slots(factor: Factor) -> npt.NDArray[np.bool_] | None:
-    """Return which slots the type has negated itself, as ``Nand`` makes an ``Or``; None for none.
+    """Return which slots of a `factor` its type has negated, as ``Nand`` makes an ``Or``, or None.
 
     Its structures are shown in the sense of the variables that it was given.
     """
@@ -78,7 +78,7 @@ def flipped_slots(factor: Factor) -> npt.NDArray[np.bool_] | None:
 
 
 def given_variables(factor: Factor) -> Variables:
-    """Return the variables in the sense in which they were declared; see `flipped_slots`."""
+    """Return the variables of a `factor` in the sense of its declaration; see `flipped_slots`."""
     return factor.variables if factor._flipped is None else factor.variables ^ factor._flipped
 
 

@@ -48,12 +48,18 @@ def boxed_solution(
 
 
 def face_codes(xp: Any, m: Any, slack: Any) -> Any:
-    """Return the face codes of marginals ``m``: `FREE` if not within a slack of a bound."""
+    """Return the face codes of marginals `m`: `FREE` if not within `slack` of a bound.
+
+    The arrays are of the namespace `xp`, as in `exact_at_bounds`.
+    """
     at_bound = xp.where(m >= 1 - slack, UPPER, FREE)
     return xp.astype(xp.where(m <= slack, LOWER, at_bound), xp.int8)
 
 
 def exact_at_bounds(xp: Any, z: Any, delta: Any, face: Any) -> Any:
-    """Return ``z`` with exact values at its bounds."""
+    """Return `z`, arrays of the namespace `xp`, with exact values where `face` has a bound.
+
+    The upper bounds are ``1 / delta``.
+    """
     inside = xp.where(face == UPPER, 1 / delta, z)
     return xp.where(face == LOWER, xp.zeros_like(z), inside)

@@ -6,7 +6,7 @@ import numpy as np
 
 from lpsmap_core.solution.map_solver import Answer, MapSolver, Program, SolverLimits
 from lpsmap_core.testing.rules import ConformanceError, broken
-from lpsmap_jit.arrays import FloatArray
+from lpsmap_jit.arrays import BoolArray, FloatArray
 
 __all__ = ["check_map_solver"]
 
@@ -110,10 +110,11 @@ def _best(program: Program) -> float:
     return float((x @ program.scores)[allowed].max(initial=-np.inf))
 
 
-def _allowed(program: Program, x: FloatArray) -> FloatArray:
+def _allowed(program: Program, x: FloatArray) -> BoolArray:
     """Return which assignments meet all rows and bounds."""
     matrix = np.zeros((len(program.low), len(program.scores)))
     matrix[program.row, program.column] = program.coefficient
     sums = x @ matrix.T
     within = ((sums >= program.low) & (sums <= program.high)).all(axis=1)
-    return within & (x <= program.upper).all(axis=1)  # type: ignore[no-any-return]
+    allowed: BoolArray = within & (x <= program.upper).all(axis=1)
+    return allowed
