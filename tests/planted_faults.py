@@ -97,6 +97,20 @@ class HidesCounts(OneOf):
     counts = 0
 
 
+@caught_by("check_parameters")
+class ReplacesKeep(OneOf):
+    def __init__(self, variables, *args, **options):
+        super().__init__(variables, *args, **options)
+        self.keep = 0.5
+
+
+@caught_by("check_parameters")
+class ReplacesOffsets(OneOf):
+    def __init__(self, variables, *args, **options):
+        super().__init__(variables, *args, **options)
+        self.offsets = np.zeros(7)
+
+
 class EarlierCounts(OneOf):
     @staticmethod
     def count_bounds(factors):

@@ -40,6 +40,8 @@ from planted_faults import (
     MisspeltLengths,
     NegatesAgain,
     NotANumber,
+    ReplacesKeep,
+    ReplacesOffsets,
     SameIntegersInAllExamples,
     TwiceTheJacobian,
 )
@@ -274,6 +276,16 @@ def test_names_that_core_would_pass_over_are_refused_where_a_factor_is_declared(
     graph = FactorGraph()
     with pytest.raises(TypeError, match=f"{cls.__name__}: {words}"):
         graph.add(cls(graph.variable((2, 3))))
+
+
+@pytest.mark.parametrize("cls", [ReplacesKeep, ReplacesOffsets])
+def test_attributes_in_the_place_of_factors_own_are_named(cls):
+    (result,) = list(run_checks(cls.examples()[0]))[-1:]
+    assert result.check == "check_parameters"
+    words = (
+        r"Got: \w+: self.\w+ is .*, but it is Factor's own attribute, which core reads; expected"
+    )
+    assert re.search(words, result.message)
 
 
 def test_a_kernel_far_out_of_bounds_is_named_and_its_line():

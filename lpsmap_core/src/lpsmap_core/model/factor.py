@@ -347,7 +347,7 @@ class Factor(abc.ABC):
             If it does not broadcast to ``batch_shape + shape`` or is not finite.
         """
         owner = type(self).__name__
-        own = checked_shape(f"{owner}: shape of {name}", shape)
+        own = () if shape == () else checked_shape(f"{owner}: shape of {name}", shape)
         self._parameters.add_row(owner, name, own)
         numbers = finite_numbers(f"{owner}: {name}", value, self.batch_shape + own)
         return numbers.reshape(self.n_factors, *own)

@@ -68,7 +68,7 @@ class Parameters:
     def _refuse_second(
         self, owner: str, name: str, taken: str | None = None, helper: str = ""
     ) -> None:
-        if name in self.names:
+        if name in self.rows or name in (self.link, self.integers):
             raise TypeError(
                 f"{owner}: {name} is registered twice; expected one call for every parameter. To "
                 f"change its value, assign to self.{name}."
@@ -82,6 +82,8 @@ class Parameters:
 
     def same_as(self, other: Parameters) -> bool:
         """Whether an `other` declaration registers the same, so that both can share a bucket."""
+        if self is other:
+            return True
         rows = list(self.rows.items()) == list(other.rows.items())
         return rows and (self.link, self.integers) == (other.link, other.integers)
 

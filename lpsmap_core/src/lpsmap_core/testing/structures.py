@@ -7,7 +7,7 @@ import json
 import numpy as np
 
 from lpsmap_core.model.factor import Factor
-from lpsmap_core.model.names import check_names
+from lpsmap_core.model.names import check_names, check_own_attributes
 from lpsmap_core.model.registered import check_registered, check_same_parameters
 from lpsmap_core.model.slots import placed_values, slot_values
 from lpsmap_core.model.unused import unused_of
@@ -33,6 +33,7 @@ def check_parameters(factor: Factor, *, seed: int = 0, draws: int = DRAWS) -> No
     """
     try:
         check_names(factor)
+        check_own_attributes(factor)
     except TypeError as error:
         raise broken(
             "attributes of the protocol's names are the protocol's, because core looks for them "
