@@ -115,6 +115,5 @@ def _allowed(program: Program, x: FloatArray) -> BoolArray:
     matrix = np.zeros((len(program.low), len(program.scores)))
     matrix[program.row, program.column] = program.coefficient
     sums = x @ matrix.T
-    within = ((sums >= program.low) & (sums <= program.high)).all(axis=1)
-    allowed: BoolArray = within & (x <= program.upper).all(axis=1)
-    return allowed
+    fits = [sums >= program.low, sums <= program.high, x <= program.upper]
+    return np.asarray(np.concatenate(fits, axis=1).all(axis=1))
