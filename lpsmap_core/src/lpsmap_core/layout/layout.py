@@ -8,7 +8,6 @@ one thread solves with arrays of its own.
 from __future__ import annotations
 
 import functools
-import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
@@ -19,6 +18,7 @@ from lpsmap_core.kernels.records import Factors
 from lpsmap_core.layout.arrangement import Arrangement, Blocks, Links, Table, arrange
 from lpsmap_core.layout.counts import Counts, count_bounds, find_counts, no_counts
 from lpsmap_core.layout.layout_cache import arranged
+from lpsmap_core.layout.parameters import integers, link_parameter, row_parameters
 from lpsmap_core.layout.ragged import concatenated, offsets_of, ranges
 from lpsmap_core.model.factor import Factor
 from lpsmap_core.model.levels import check_overrides
@@ -30,7 +30,6 @@ __all__ = ["Bucket", "Layout", "Part", "build_layout"]
 Derived = TypeVar("Derived")
 
 _NO_FLOATS = np.empty(0)
-_NO_INTEGERS = np.empty(0, dtype=np.int64), np.empty((0, 2), dtype=np.int64)
 
 
 @dataclass(frozen=True)
@@ -384,50 +383,14 @@ def _bucket(
         factors=Factors(
             table.offsets[offsets],
             table.additional_offsets[offsets],
-            _row_parameters(declarations, end - begin),
-            _link_parameter(declarations),
-            *_integers(declarations),
+            row_parameters(declarations, end - begin),
+            link_parameter(declarations),
+            *integers(declarations),
         ),
         variable=variable[links],
         negated=negated[links],
         component=table.of_factor[factors],
     )
-
-
-def _row_parameters(declarations: list[Factor], n: int) -> FloatArray:
-    rows = declarations[0]._parameters.rows
-    parameters, begin = np.empty((n, sum(map(math.prod, rows.values())))), 0
-    for name, shape in rows.items():
-        arrays, end = [getattr(d, name) for d in declarations], begin + math.prod(shape)
-        columns = parameters[:, begin] if shape == () else parameters[:, begin:end]
-        if shape:
-            arrays = [array.reshape(len(array), end - begin) for array in arrays]
-        np.concatenate(arrays, out=columns, casting="unsafe")
-        begin = end
-    return parameters
-
-
-def _link_parameter(declarations: list[Factor]) -> FloatArray:
-    name = declarations[0]._parameters.link
-    if name is None:
-        return _NO_FLOATS
-    return np.concatenate([slot_values(d, getattr(d, name)) for d in declarations]).astype(
-        np.float64
-    )
-
-
-def _integers(declarations: list[Factor]) -> tuple[IntArray, IntArray]:
-    """Return all integers of some declarations, and between which of them each factor's lie."""
-    arrays, ranges, begin = [], [], 0
-    for d in declarations:
-        different, which = d._kernel_integers()
-        if not len(different):
-            continue
-        ends = begin + np.cumsum([array.size for array in different], dtype=np.int64)
-        ranges.append(np.stack([np.append(begin, ends[:-1]), ends], axis=1)[which])
-        arrays += [array.reshape(-1) for array in different]
-        begin = int(ends[-1])
-    return (concatenated(arrays, np.int64), np.concatenate(ranges)) if ranges else _NO_INTEGERS
 
 
 def _chosen(factors: Factors, rows: IntArray, slots: IntArray) -> Factors:

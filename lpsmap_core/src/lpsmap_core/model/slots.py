@@ -42,7 +42,10 @@ def row_values(factor: Factor, i: int, values: npt.NDArray[Any]) -> npt.NDArray[
 
 
 def placed_values(factor: Factor, i: int, values: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    """Return `values` as `row_values` does, but with a mask at their places in the event, too."""
+    """Return `values` of slots as `row_values` does, but with a mask in the whole event shape.
+
+    For factor `i` of a declaration `factor`, with 0 where the mask leaves entries out.
+    """
     if not factor._masked or factor.keep is None:
         return row_values(factor, i, values)
     event = np.zeros(factor.event_shape, dtype=values.dtype)
