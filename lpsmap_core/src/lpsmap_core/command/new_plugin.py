@@ -203,9 +203,7 @@ def _class(name: str, factor: str | None, kind: str) -> str:
         _check_factor(factor)
         return factor
     if factor is not None:
-        raise ValueError(
-            f"factor: got {factor!r} for a new {kind}; expected a name for factors only."
-        )
+        raise ValueError(f"factor: got {factor!r}; expected none for a new {kind}.")
     end = kind.capitalize()
     return _factor(name).removesuffix(end) + end
 
