@@ -15,7 +15,8 @@ from typing import Any
 
 import numpy as np
 
-from lpsmap_core.api import Program, SolverLimits
+from lpsmap_core import Program, SolverLimits
+from lpsmap_core.api import slot_values
 from lpsmap_decode.networks.network import networks_of
 from lpsmap_decode.solvers.highs import model_of
 from lpsmap_decode.solvers.program import programs, without_description
@@ -135,8 +136,8 @@ def ad3_graph(graph: Any) -> Any:
         variable.set_log_potential(score)
     for factor, extra in zip(graph.factors, additionals, strict=True):
         index, negated = (
-            factor.links(factor.variables.index),
-            factor.links(factor.variables.negated),
+            slot_values(factor, factor.variables.index),
+            slot_values(factor, factor.variables.negated),
         )
         for i, (lo, hi) in enumerate(zip(factor.offsets[:-1], factor.offsets[1:], strict=True)):
             mine = [variables[j] for j in index[lo:hi].tolist()]

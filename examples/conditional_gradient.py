@@ -29,6 +29,7 @@ import numpy as np
 import numpy.typing as npt
 
 from lpsmap_core import ConvergenceWarning, Factor
+from lpsmap_core.api import row_values, row_view, slot_values
 
 FloatArray = npt.NDArray[np.float64]
 
@@ -189,8 +190,8 @@ class _SingleFactor:
                 f"one entry of the batch, as in {type(factor).__name__}(u[0])."
             )
         graph = factor.variables.graph
-        index = factor.links(factor.variables.index)
-        negated = factor.links(factor.variables.negated)
+        index = slot_values(factor, factor.variables.index)
+        negated = slot_values(factor, factor.variables.negated)
         if not index.size or len(np.unique(index)) < index.size:
             raise ValueError(
                 f"factor: got {factor!r} that covers no variable, or one in several slots; "
@@ -199,14 +200,14 @@ class _SingleFactor:
         eta, eta_v = graph.flat_scores()[index], graph.additional_scores(factor)[0]
         if not (np.isfinite(eta).all() and np.isfinite(eta_v).all()):
             raise ValueError(f"factor: got {factor!r} with a score that is not finite.")
-        self.factor, self.row, self.arity = factor, factor.row(0), index.size
+        self.factor, self.row, self.arity = factor, row_view(factor, 0), index.size
         self.theta = np.concatenate([np.where(negated, 1.0 - eta, eta), eta_v])
         self.constant = float((eta - 0.5)[negated].sum())
 
     def best_structure(self, gradient: FloatArray) -> FloatArray:
         """Return the structure of the largest inner product with a gradient."""
         eta_u, eta_v = np.split(gradient, [self.arity])
-        label = self.row.solve_map(self.factor.shaped(0, eta_u), eta_v)
+        label = self.row.solve_map(row_values(self.factor, 0, eta_u), eta_v)
         parts = self.row.vertex(label)
         return np.concatenate([np.ravel(np.asarray(part, dtype=np.float64)) for part in parts])
 

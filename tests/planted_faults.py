@@ -62,8 +62,22 @@ class MisspeltAxes(OneOf):
 
 
 @caught_by("check_parameters")
-class MisspeltParameters(OneOf):
-    row_parameter = ("prize",)
+class KeptUnderAnotherName(OneOf):
+    def __init__(self, variables, *args, **options):
+        super().__init__(variables, *args, **options)
+        self.rate = self.per_factor("fee", 0.0)
+
+
+@caught_by("check_parameters")
+class RegistersNowAndThen(OneOf):
+    def __init__(self, variables, additionals=None, *, lengths=None, prize=0.0):
+        super().__init__(variables, additionals, lengths=lengths, prize=prize)
+        if lengths is not None:
+            self.fee = self.per_factor("fee", 0.0)
+
+
+class EarlierParameters(OneOf):
+    row_parameters = ("prize",)
 
 
 @caught_by("check_parameters")
@@ -72,15 +86,29 @@ class MisspeltLengths(OneOf):
 
 
 @caught_by("check_parameters")
-class HidesRow(OneOf):
+class HidesUnused(OneOf):
     def __init__(self, variables, *args, **options):
         super().__init__(variables, *args, **options)
-        self.row = np.zeros(3)
+        self.unused = np.zeros(3)
 
 
 @caught_by("check_parameters")
-class HidesLinks(OneOf):
-    links = 0
+class HidesCounts(OneOf):
+    counts = 0
+
+
+@caught_by("check_parameters")
+class ReplacesKeep(OneOf):
+    def __init__(self, variables, *args, **options):
+        super().__init__(variables, *args, **options)
+        self.keep = 0.5
+
+
+@caught_by("check_parameters")
+class ReplacesOffsets(OneOf):
+    def __init__(self, variables, *args, **options):
+        super().__init__(variables, *args, **options)
+        self.offsets = np.zeros(7)
 
 
 class EarlierCounts(OneOf):
@@ -628,14 +656,14 @@ class TwiceTheJacobian(Closed):
 class ReadsItsArgument(Block):
     def __init__(self, variables, *, lengths=None):
         super().__init__(variables, lengths=lengths)
-        self.n_columns = self.per_factor("n_columns", np.asarray(lengths)[:, 1])
+        self.n_columns = np.asarray(lengths)[:, 1] + 0.0
 
 
 @caught_by("check_lengths")
 class TakesTheLastOfTheArgument(Block):
     def __init__(self, variables, *, lengths=None):
         super().__init__(variables, lengths=lengths)
-        self.n_columns = self.per_factor("n_columns", np.ravel(lengths)[-self.n_factors :] + 0.0)
+        self.n_columns = np.ravel(lengths)[-self.n_factors :] + 0.0
 
 
 @caught_by("check_lists")

@@ -21,8 +21,7 @@ import pytest
 import judges
 import lpsmap_core
 from lpsmap import Budget, Factor, FactorGraph, Pair, Xor
-from lpsmap_core import ConvergenceWarning
-from lpsmap_core.api import Answer, MapSolver, SolverLimits
+from lpsmap_core import Answer, ConvergenceWarning, MapSolver, SolverLimits
 from lpsmap_core.plugins.registry import registered
 from lpsmap_decode import solve_many
 from lpsmap_jit.deadlines import Deadline, compiling

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from lpsmap import Dense, FactorGraph, Pair
-from lpsmap_core import hookimpl
-from lpsmap_core.api import check_search_options, registered
+from lpsmap_core import hookimpl, registered
+from lpsmap_core.api import check_search_options
 from lpsmap_core.plugins import registry
 from lpsmap_decode.decoder import ExactDecoder
 

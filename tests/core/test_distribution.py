@@ -49,8 +49,8 @@ def test_the_mean_of_the_structures_is_the_marginals(draws: int) -> None:
                 continue
             assert found.probabilities.sum() == pytest.approx(1.0, abs=1e-11)
             values = graph.value_of(factor.variables)
-            if factor.flipped is not None:
-                values = np.where(factor.flipped, 1.0 - values, values)
+            if factor._flipped is not None:
+                values = np.where(factor._flipped, 1.0 - values, values)
             np.testing.assert_allclose(mean(found, found.variables), values, atol=1e-7)
             if factor.n_additionals:
                 extra = mean(found, found.additionals)

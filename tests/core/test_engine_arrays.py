@@ -11,8 +11,8 @@ import pytest
 
 import dense_engine
 from lpsmap import AtMostOne, ConvergenceWarning, FactorGraph, Pair, Status, Xor
-from lpsmap_core import Engine, SolvedGraph, hookimpl
-from lpsmap_core.api import Backend, BoolArray, NumpyBackend, Options, Part, registered
+from lpsmap_core import Backend, Engine, Options, SolvedGraph, hookimpl, registered
+from lpsmap_core.api import BoolArray, NumpyBackend, Part
 
 
 class Boxed:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 import warnings
 from collections.abc import Callable
 from typing import Any
@@ -11,6 +12,8 @@ import numpy.typing as npt
 import pytest
 
 from lpsmap_core import ConvergenceWarning, Factor, FactorGraph, Variables, stack
+from lpsmap_core.api import row_view
+from lpsmap_core.layout.layout import build_layout
 from lpsmap_core.model.levels import override_level
 from lpsmap_core.model.unused import unused_of
 from lpsmap_factors_logic import Xor
@@ -22,9 +25,6 @@ FloatArray = npt.NDArray[np.float64]
 
 class Spy(Factor):
     """All variables off; remembers what its rows were asked."""
-
-    row_parameters = ("weight",)
-    link_parameter = "cost"
 
     def __init__(
         self,
@@ -48,6 +48,17 @@ class Spy(Factor):
 
     def vertex(self, y: Any) -> tuple[FloatArray, FloatArray]:
         return np.zeros(y), np.zeros(self.n_additionals)
+
+
+class Rich(Spy):
+    """The same with a parameter of each kind."""
+
+    table: FloatArray
+
+    def __init__(self, variables: Variables, table: npt.ArrayLike = 0.0) -> None:
+        super().__init__(variables, weight=0.5)
+        self.table = self.per_factor("table", table, shape=(2, 2))
+        self.edges = self.integers("edges", [[0, 1], [1, 2]])
 
 
 class Square(Spy):
@@ -148,6 +159,25 @@ def test_solving_leaves_the_declaration_as_it_was() -> None:
         np.testing.assert_array_equal(after[name], value)
 
 
+def test_attributes_of_a_type_do_not_clash_with_internals() -> None:
+    names = ("row", "links", "slots_of", "shaped", "placed", "flipped", "iterates", "name_of")
+
+    class Many(Spy):
+        def __init__(self, variables: Variables) -> None:
+            super().__init__(variables)
+            vars(self).update(dict.fromkeys((*names, "kernel_integers"), 0.5))
+
+        def solve_map(self, eta_u: FloatArray, eta_v: FloatArray) -> tuple[int, ...]:
+            assert all(getattr(self, name) == 0.5 for name in names)
+            return super().solve_map(eta_u, eta_v)
+
+    u = variables(2, 3)
+    factor = u.graph.add(Many(u))
+    u.graph.solve()
+    assert not u.value.any()
+    assert len(factor.seen) > 0
+
+
 def test_levels() -> None:
     assert override_level(Polytope) == 1
     assert override_level(Sequence) == 2
@@ -172,21 +202,126 @@ def with_attributes(**attributes: Any) -> Spy:
 @pytest.mark.parametrize(
     ("attributes", "words"),
     [
-        ({"row_parameters": "budget"}, r"row_parameters is 'budget'; expected a .*\('budget',\)"),
-        ({"row_parameters": ("budget",)}, "budget, of row_parameters, is None; .*per_factor"),
-        ({"row_parameters": ("budget",), "budget": 3}, r"is 3; expected an array of shape \(2,\)"),
-        ({"row_parameters": ("budget",), "budget": np.ones(3)}, r"is of shape \(3,\); expected"),
-        ({"link_parameter": "fee", "fee": np.ones(3)}, r"of link_par.* shape \(2, 3\).*per_link"),
-        ({"integer_parameter": "tab"}, "tab, of integer_parameter, is None"),
-        ({"integer_parameter": "tab", "tab": [1, 2]}, r"is \[1, 2\]; expected .*self.integers"),
-        ({"integer_parameter": "tab", "tab": np.ones(2)}, "expected an array of int64"),
-        ({"integer_parameter": "tab", "tab": (np.ones(1, dtype=np.int64),)}, "or a tuple of one"),
+        (
+            {"weight": 3},
+            r"'weight' is registered, but self.weight is 3; .*self.per_factor\('weight'",
+        ),
+        ({"weight": np.ones(3)}, r"shape \(3,\) and .*; expected an array of shape \(2,\). Keep"),
+        ({"cost": np.ones(3)}, r"self.cost is .*; expected an array of shape \(2, 3\). .*per_link"),
+        ({"table": np.ones((2, 2))}, r"'table' .*; expected an array of shape \(2, 2, 2\). Keep"),
+        (
+            {"edges": [1, 2]},
+            r"is \[1, 2\]; expected .*, or a tuple of one for each. .*self.integers",
+        ),
+        ({"edges": np.ones(2)}, "of shape .* and dtype float64; expected an array of int64"),
+        ({"edges": (np.ones(1, dtype=np.int64),)}, "or a tuple of one"),
     ],
 )
-def test_parameters_that_no_bucket_can_be_built_from(attributes: Any, words: str) -> None:
-    factor = with_attributes(**attributes)
+def test_parameters_that_are_replaced(attributes: Any, words: str) -> None:
+    factor = Rich(variables(2, 3))
+    vars(factor).update(attributes)
+    with pytest.raises(TypeError, match=f"^Rich: .*{words}"):
+        factor.graph.add(factor)
+
+
+@pytest.mark.parametrize("name", ["weight", "cost", "table", "edges"])
+def test_parameters_that_are_not_kept_under_their_names(name: str) -> None:
+    factor = Rich(variables(2, 3))
+    delattr(factor, name)
+    words = (
+        rf"the parameter '{name}' is registered, but self.{name} is missing; .*self.{name} = self"
+    )
+    with pytest.raises(TypeError, match=words):
+        factor.graph.add(factor)
+
+
+@pytest.mark.parametrize(
+    ("register", "words"),
+    [
+        (lambda x: x.per_factor("weight", 2.0), "weight is registered twice; .* self.weight"),
+        (lambda x: x.counts("cost", 2), "cost is registered twice; expected one call"),
+        (
+            lambda x: x.per_link("fee", 2.0),
+            "fee is the second parameter of self.per_link, after cost",
+        ),
+        (
+            lambda x: x.integers("nodes", [2]),
+            "nodes is the second .* of self.integers, after edges",
+        ),
+        (lambda x: x.per_factor("depth", 1.0, shape=-1), "shape of depth is -1; expected sizes"),
+    ],
+)
+def test_registrations_that_are_refused(register: Callable[[Any], Any], words: str) -> None:
+    with pytest.raises((TypeError, ValueError), match=f"^Rich: {words}"):
+        register(Rich(variables(2, 3)))
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("row_parameters", r"expected self.k = self.per_factor\(\"k\", k\) in __init__, which reg"),
+        ("link_parameter", "expected self.cost = self.per_link"),
+        ("integer_parameter", "expected self.edges = self.integers"),
+        ("row_parameter", "row_parameters has left"),
+    ],
+)
+def test_lists_of_parameters_have_left(name: str, words: str) -> None:
+    factor = with_attributes(**{name: ("weight",)})
     with pytest.raises(TypeError, match=f"^Odd: .*{words}"):
         factor.graph.add(factor)  # type: ignore[attr-defined]
+
+
+def test_lists_of_parameters_have_left_instances_too() -> None:
+    factor = with_attributes()
+    factor.row_parameters = ("weight",)  # type: ignore[attr-defined]
+    with pytest.raises(TypeError, match="^Odd: row_parameters has left"):
+        factor.graph.add(factor)  # type: ignore[attr-defined]
+
+
+def test_declarations_of_a_type_register_the_same() -> None:
+    class Varies(Factor):
+        def __init__(self, variables: Variables, *names: str, shape: tuple[int, ...] = ()) -> None:
+            super().__init__(variables)
+            for name in names:
+                setattr(self, name, self.per_factor(name, 1.0, shape=shape))
+
+        solve_map, vertex = Spy.solve_map, Spy.vertex
+
+    graph = FactorGraph()
+    u = graph.variable((2, 3))
+    graph.add(Varies(u, "a", "b"))
+    words = r"registers the parameters {}, but .* registers a, b; expected the same of every Varies"
+    for factor, shown in [
+        (Varies(u, "b", "a"), "b, a"),
+        (Varies(u, "a"), "a"),
+        (Varies(u), "none"),
+        (Varies(u, "a", "b", shape=(3, 2)), r"a\[3\]\[2\], b\[3\]\[2\]"),
+    ]:
+        with pytest.raises(TypeError, match=words.format(shown)):
+            graph.add(factor)
+    graph.add(Varies(u, "a", "b"))
+    copied = pickle.loads(pickle.dumps(FactorGraph()))
+    copied.add(Varies(copied.variable((2, 3)), "a"))
+
+
+def test_tables_are_columns_of_kernels_and_arrays_of_rows() -> None:
+    u = variables(2, 3)
+    tables = np.arange(8.0).reshape(2, 2, 2)
+    factors = [Rich(u, table=tables), Rich(u[1:], table=tables[1])]
+    for factor in factors:
+        u.graph.add(factor)
+    (bucket,) = build_layout(u.graph.n_variables, factors).buckets
+    columns = [[0.5, 0, 1, 2, 3], [0.5, 4, 5, 6, 7], [0.5, 4, 5, 6, 7]]
+    assert bucket.factors.parameters.tolist() == columns
+    assert row_view(factors[0], 1).table.tolist() == [[4, 5], [6, 7]]
+    assert row_view(factors[0], 1).weight == 0.5
+
+
+def test_tables_broadcast_to_batch_and_shape() -> None:
+    factor = Spy(variables(3, 4))
+    assert factor.per_factor("bias", 1.5, shape=2).tolist() == [[1.5] * 2] * 3
+    with pytest.raises(ValueError, match=r"^Spy: ramp .*\(3, 2\)"):
+        factor.per_factor("ramp", np.zeros((2, 3)), shape=2)
 
 
 @pytest.mark.parametrize(

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from lpsmap import AtMostOne, Budget, DepTree, FactorGraph, Pair, Sequence, Xor
+from lpsmap_core.api import parameters_of, slot_values, slots_of
 from lpsmap_core.layout.layout import Bucket, Layout, Part, build_layout
 
 
@@ -72,10 +73,12 @@ def test_buckets_hold_the_declarations_in_their_order(graph: FactorGraph) -> Non
         for f, (d, i) in enumerate(rows):
             assert bucket.declarations[bucket.declaration[f]] is d
             assert bucket.row[f] == i
-            assert slots(bucket, f) == list(d.links(d.variables.index)[d.slots_of(i)])
-            assert slots(bucket, f, True) == list(d.links(d.variables.negated)[d.slots_of(i)])
+            assert slots(bucket, f) == list(slot_values(d, d.variables.index)[slots_of(d, i)])
+            assert slots(bucket, f, True) == list(
+                slot_values(d, d.variables.negated)[slots_of(d, i)]
+            )
             assert np.diff(bucket.additional_offsets)[f] == d.n_additionals
-            given = [getattr(d, name)[i] for name in bucket.type.row_parameters]
+            given = [getattr(d, name)[i] for name in parameters_of(d).rows]
             assert bucket.factors.parameters[f].tolist() == given
 
 

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from environments import ROOT
-from lpsmap_core import Factor, FactorGraph, kernel
-from lpsmap_core.api import ActiveSets, LocalSolver, SolverDescription
+from lpsmap_core import Factor, FactorGraph, LocalSolver, kernel
+from lpsmap_core.api import ActiveSets, SolverDescription
 from lpsmap_core.local.solvers import choose_solver, every_solver, own_solver
 from lpsmap_core.testing import ConformanceError, checks_of
 from lpsmap_core.testing.buckets import bucket_of

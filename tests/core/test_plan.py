@@ -51,7 +51,7 @@ class OracleXor(Factor):
 class IteratedXor(Xor):
     """Exactly one, with a closed form that no limit holds."""
 
-    iterates = True
+    _iterates = True
 
 
 def mixed() -> FactorGraph:

@@ -11,9 +11,11 @@ import pytest
 from environments import ROOT
 from lpsmap import FactorGraph
 from lpsmap_core import Factor, kernel, leaf
+from lpsmap_core.api import row_view
 from lpsmap_core.kernels.entries import address_of
 from lpsmap_core.kernels.records import KERNELS, Factors
 from lpsmap_core.layout.layout import Bucket, build_layout
+from lpsmap_factors_logic import Xor
 from lpsmap_jit.arrays import FloatTable
 from lpsmap_jit.by_address import by_value, record_at
 from lpsmap_jit.compile import COMPILED
@@ -43,8 +45,6 @@ def test_the_page_has_every_signature(name: str) -> None:
 class Listed(Factor):
     """One of the variables that the declaration lists is on."""
 
-    integer_parameter = "allowed"
-
     def __init__(self, variables: Any, allowed: Any, per_factor: bool = False) -> None:
         super().__init__(variables)
         self.allowed = self.integers("allowed", allowed, per_factor=per_factor)
@@ -73,17 +73,14 @@ def test_integers_that_factors_share_are_there_once() -> None:
     chosen = bucket.select(np.array([1002, 5]))
     assert integers_of(chosen) == [[3, 2, 1], [0, 1, 2, 3]]
     assert chosen.factors.integers is bucket.factors.integers
-    assert shared.row(7).allowed.shape == (2, 2)
-    assert own.row(2).allowed.tolist() == [3, 2, 1]
+    assert row_view(shared, 7).allowed.shape == (2, 2)
+    assert row_view(own, 2).allowed.tolist() == [3, 2, 1]
 
 
 def test_types_without_integers_pay_nothing_for_them() -> None:
     graph = FactorGraph()
 
-    class Plain(Listed):
-        integer_parameter = None
-
-    bucket = build_layout(4, [Plain(graph.variable((2, 2)), [0])]).buckets[0]
+    bucket = build_layout(4, [Xor(graph.variable((2, 2)))]).buckets[0]
     assert bucket.factors.integers.size == bucket.factors.integer_ranges.size == 0
 
 

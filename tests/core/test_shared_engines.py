@@ -12,8 +12,8 @@ import pytest
 
 import dense_engine
 from lpsmap import AtMostOne, ConvergenceWarning, FactorGraph, Status, Xor
-from lpsmap_core import Engine, SolvedGraph, hookimpl
-from lpsmap_core.api import Options, Part, registered
+from lpsmap_core import Engine, Options, SolvedGraph, hookimpl, registered
+from lpsmap_core.api import Part
 
 BoolArray = npt.NDArray[np.bool_]
 

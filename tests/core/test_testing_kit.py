@@ -28,18 +28,20 @@ from planted_faults import (
     DropsLengths,
     EarlierChain,
     EarlierCounts,
+    EarlierParameters,
     Halves,
-    HidesLinks,
-    HidesRow,
+    HidesCounts,
+    HidesUnused,
     KernelFarBeyondItsArrays,
     KernelOfNoNumbers,
     KernelWritesIntoItsScores,
     KernelWritesTooMuch,
     MisspeltAxes,
     MisspeltLengths,
-    MisspeltParameters,
     NegatesAgain,
     NotANumber,
+    ReplacesKeep,
+    ReplacesOffsets,
     SameIntegersInAllExamples,
     TwiceTheJacobian,
 )
@@ -259,10 +261,13 @@ def test_pytest_is_imported_only_to_parametrise():
     ("cls", "words"),
     [
         (MisspeltAxes, "the class attribute 'variable_ndim' .*expected 'variables_ndim'"),
-        (MisspeltParameters, "the class attribute 'row_parameter' .*expected 'row_parameters'"),
+        (EarlierParameters, "row_parameters has left .*; expected self.k = self.per_factor"),
         (MisspeltLengths, "the class attribute 'lenght_axes' .*expected 'length_axes'"),
-        (HidesRow, "self.row hides the method Factor.row, which core calls; expected another name"),
-        (HidesLinks, "the class attribute links = 0 hides the method Factor.links, which core"),
+        (
+            HidesUnused,
+            "self.unused hides the method Factor.unused, which core calls; expected",
+        ),
+        (HidesCounts, "the class attribute counts = 0 hides the method Factor.counts, which core"),
         (EarlierChain, "chain_states has left .*; expected a subclass of Sequence, or a class"),
         (EarlierCounts, "count_bounds has left .*; expected a method linear_constraints, which"),
     ],
@@ -271,6 +276,16 @@ def test_names_that_core_would_pass_over_are_refused_where_a_factor_is_declared(
     graph = FactorGraph()
     with pytest.raises(TypeError, match=f"{cls.__name__}: {words}"):
         graph.add(cls(graph.variable((2, 3))))
+
+
+@pytest.mark.parametrize("cls", [ReplacesKeep, ReplacesOffsets])
+def test_attributes_in_the_place_of_factors_own_are_named(cls):
+    (result,) = list(run_checks(cls.examples()[0]))[-1:]
+    assert result.check == "check_parameters"
+    words = (
+        r"Got: \w+: self.\w+ is .*, but it is Factor's own attribute, which core reads; expected"
+    )
+    assert re.search(words, result.message)
 
 
 def test_a_kernel_far_out_of_bounds_is_named_and_its_line():
@@ -319,7 +334,7 @@ def test_a_compiled_kernel_far_out_of_bounds_does_not_end_the_process():
 def test_dropped_lengths_and_foreign_data_are_named():
     for cls, check, words in (
         (DropsLengths, "check_lengths", "a declaration with lengths, of which DropsLengths covers"),
-        (BonusOfTheFirstRow, "check_row_alone", "as alone; set what differs by row with"),
+        (BonusOfTheFirstRow, "check_row_alone", "as alone; register what differs by row with"),
         (SameIntegersInAllExamples, "check_integers", "the same allowed in all of"),
     ):
         result = next(r for r in run_checks(cls.examples()[0]) if r.check == check)

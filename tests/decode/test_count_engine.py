@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 
 from lpsmap import AtMostOne, Budget, FactorGraph, Or, Pair, Xor
-from lpsmap_core import Solution, Status
-from lpsmap_core.api import Options, installed
+from lpsmap_core import Options, Solution, Status, installed
 
 
 def matchings(n: int, rng: np.random.Generator, mask: float = 0.0) -> FactorGraph:

@@ -15,8 +15,8 @@ import pytest
 from click.testing import CliRunner, Result
 
 from lpsmap import FactorGraph, Xor
-from lpsmap_core import SearchProgress
-from lpsmap_core.api import installed, read_graph
+from lpsmap_core import SearchProgress, installed
+from lpsmap_core.api import read_graph
 from lpsmap_core.command import cli
 from lpsmap_decode import read_assignment
 from lpsmap_decode.command.narration import Narration

@@ -17,15 +17,17 @@ from scipy.sparse import coo_array
 
 import lpsmap_core
 from lpsmap import AtMostOne, Budget, Dense, DepTree, FactorGraph, Knapsack, Pair, Xor
-from lpsmap_core import Assignment, ConvergenceWarning, Solution
-from lpsmap_core.api import (
+from lpsmap_core import (
     Answer,
+    Assignment,
+    ConvergenceWarning,
     MapSolver,
     Program,
+    Solution,
     SolverLimits,
-    check_search_options,
     registered,
 )
+from lpsmap_core.api import check_search_options
 from lpsmap_decode.solvers.highs import run_highs
 from random_graphs import KINDS, all_scores, random_graph
 

@@ -11,7 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from damages import check_damaged
-from lpsmap_core.api import FileFormatError, read_graph
+from lpsmap_core import FileFormatError
+from lpsmap_core.api import read_graph
 
 NEW = """c new
 h 1 2 0

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from lpsmap_core import Beliefs, FactorGraph, Scores
+from lpsmap_core.api import row_view
 from lpsmap_dynamic import DynamicProgram, HypergraphBuilder, Row, dynamic_program
 from lpsmap_dynamic.inside_outside import beliefs_of
 from lpsmap_dynamic.k_best import k_best_of
@@ -21,7 +22,6 @@ from lpsmap_jit.interrupts import Watch
 class Listed(DynamicProgram):
     """Derivations by listed hyperedges: rows of head, two tails (-1 for none) and an additional."""
 
-    integer_parameter = "edges"
     calls = 0
 
     def __init__(self, variables: Any, additionals: Any, edges: Any) -> None:
@@ -42,7 +42,6 @@ class Chooser(DynamicProgram):
     """One state a position: as many hyperedges as slots."""
 
     variables_ndim = 2
-    row_parameters = ("flavour",)
 
     def __init__(self, variables: Any, flavour: Any = 0.0, **options: Any) -> None:
         super().__init__(variables, **options)
@@ -102,7 +101,7 @@ def test_passes_see_every_derivation(seed: int) -> None:
         np.testing.assert_allclose(gibbs.entropy[r], -(p * np.log(p)).sum(), atol=1e-12)
         k = min(len(counts) + 1, 50)
         np.testing.assert_allclose(gibbs.k_best(k)[r].scores, np.sort(scores)[::-1][:k], atol=1e-12)
-        row = listed.row(r)
+        row = row_view(listed, r)
         _, best = row.vertex(row.solve_map(np.zeros(1), eta_v[r]))
         np.testing.assert_allclose(best @ eta_v[r], scores.max(), atol=1e-12)
 
@@ -277,7 +276,7 @@ def test_equal_rows_share_a_hypergraph() -> None:
         listed = Listed(graph.variable((2, 2)), scores, edges.copy())
         (found,), which = listed.hypergraphs()
         assert which.tolist() == [0, 0]
-        assert found is listed.hypergraph_of(Row.of_view(listed.row(1)))
+        assert found is listed.hypergraph_of(Row.of_view(row_view(listed, 1)))
     assert Listed.calls == 1
 
 
@@ -288,7 +287,7 @@ def test_rows_differ_by_lengths_and_parameters() -> None:
     found, which = chosen.hypergraphs()
     assert len(found) == 3
     assert which[0] == which[1] and len(set(which[1:].tolist())) == 3
-    rows = [Row.of_view(chosen.row(i)) for i in range(4)]
+    rows = [Row.of_view(row_view(chosen, i)) for i in range(4)]
     assert rows[0] == rows[1] and rows[3]["flavour"] == 1.0
     assert graph.gibbs(graph.add(chosen)).count().tolist() == [9, 9, 3, 9]
 
@@ -347,7 +346,7 @@ def test_ties_go_to_the_first_edge() -> None:
     graph = FactorGraph()
     u = graph.variable((3, 4))
     chosen = graph.add(Chooser(u))
-    view = chosen.row(0)
+    view = row_view(chosen, 0)
     variables, _ = view.vertex(view.solve_map(np.zeros((3, 4)), np.empty(0)))
     np.testing.assert_array_equal(variables, np.eye(4)[[0, 0, 0]])
     best = graph.gibbs(chosen).k_best(5).variables.argmax(axis=-1)

@@ -7,15 +7,8 @@ from typing import Any
 
 import numpy.typing as npt
 
-from lpsmap_core import Assignment, Variables
-from lpsmap_core.api import (
-    BoolArray,
-    Conditioned,
-    Decoder,
-    Relaxation,
-    ScoredGraph,
-    SearchLimits,
-)
+from lpsmap_core import Assignment, Decoder, Variables
+from lpsmap_core.api import BoolArray, Conditioned, Relaxation, ScoredGraph, SearchLimits
 from lpsmap_decode.evidence import condition
 from lpsmap_decode.exact.component_search import FIRST_NODES
 from lpsmap_decode.exact.decode import decode

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from lpsmap_core import Factor, Variables
-from lpsmap_core.api import BoolArray, Conditioned, FloatArray, broadcast, real_numbers
+from lpsmap_core.api import BoolArray, Conditioned, FloatArray, broadcast, real_numbers, slot_values
 
 __all__ = ["condition"]
 
@@ -43,7 +43,7 @@ def condition(
         flags = fixed[at : at + int(np.prod(shape))].reshape(shape)
         inner.variable_from(forbid(block, flags) if flags.any() else block)
         at += flags.size
-    taken = [factor.links(fixed[factor.variables.index]) for factor in graph.factors]
+    taken = [slot_values(factor, fixed[factor.variables.index]) for factor in graph.factors]
     n_own = sum(int(flags.sum()) for flags in taken)
     own = np.empty(0, dtype=np.int64)
     if n_own:

@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import lpsmap_core
-from lpsmap_core import Engine
-from lpsmap_core.api import Decoder, FileFormat, MapSolver
+from lpsmap_core import Decoder, Engine, FileFormat, MapSolver
 from lpsmap_decode import FgFormat, HighsSolver, UaiFormat, WcnfFormat
 
 if TYPE_CHECKING:

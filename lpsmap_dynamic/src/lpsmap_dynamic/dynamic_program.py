@@ -70,10 +70,10 @@ class DynamicProgram(Factor):
         """Return what sums over the structures of this declaration's factors."""
         return HypergraphInference(self.offsets, self.n_additionals, *self.hypergraphs())
 
-    def kernel_integers(self) -> tuple[Sequence[IntArray], IntArray]:
+    def _kernel_integers(self) -> tuple[Sequence[IntArray], IntArray]:
         """Return the different hypergraphs, if the kernel is the one that reads them."""
         if type(self).map_kernel is not best_derivations:
-            return super().kernel_integers()
+            return super()._kernel_integers()
         found, which = self.hypergraphs()
         return [hypergraph.code for hypergraph in found], which
 

@@ -16,9 +16,12 @@ from lpsmap_core.api import (
     IntArray,
     Vertices,
     checked_count,
+    flipped_slots,
     forget_unused,
+    name_of_factor,
     real_numbers,
     refuse_beyond_memory,
+    slot_values,
 )
 from lpsmap_dynamic.exact_sums import add_exactly, sum_exactly
 
@@ -69,8 +72,8 @@ class Gibbs:
     def __init__(self, factor: Factor, scores: FloatArray, additionals: FloatArray) -> None:
         self.factor, self._n_variables = factor, len(scores)
         self._sums = factor.log_partition()
-        self._index = factor.links(factor.variables.index)
-        self._negated = factor.links(factor.variables.negated)
+        self._index = slot_values(factor, factor.variables.index)
+        self._negated = slot_values(factor, factor.variables.negated)
         self._owner = np.repeat(np.arange(factor.n_factors), np.diff(factor.offsets))
         if factor.variables.span is None:  # a block as it was made has each variable once
             _refuse_repeats(factor, self._owner, self._index)
@@ -222,8 +225,9 @@ class Gibbs:
         x = x.reshape(n, k, math.prod(factor.event_shape)).swapaxes(0, 1)
         keep = np.ones(x.shape[1:], dtype=np.bool_) if factor.keep is None else factor.keep
         slots = x[:, keep.reshape(x.shape[1:])]
-        if factor.flipped is not None:
-            slots = np.where(factor.links(factor.flipped), 1.0 - slots, slots)
+        flipped = flipped_slots(factor)
+        if flipped is not None:
+            slots = np.where(flipped, 1.0 - slots, slots)
         extra = self._extra(additionals, n, k)
         found = self._log_probabilities(slots, extra, np.repeat(np.arange(n), factor.n_additionals))
         return found.reshape(*shape[:batch], *middle)
@@ -324,10 +328,11 @@ class Gibbs:
             plain = (np.where(np.isfinite(x), 0.0, x) for x in self._scores)
             allowed = self._sums.beliefs(rows, Scores(*plain)).log_partition[rows] > -np.inf
             for r in rows[allowed].tolist():
+                name = name_of_factor(self.factor, r)
                 raise ValueError(
-                    f"gibbs: {self.factor.name_of(r)} of {self.factor!r} has scores of up to "
-                    f"{largest[r]:.3g}, whose sums float64 cannot hold; expected smaller ones. Use "
-                    "-inf for what is forbidden."
+                    f"gibbs: {name} of {self.factor!r} has scores of up to {largest[r]:.3g}, whose "
+                    "sums float64 cannot hold; expected smaller ones. Use -inf for what is "
+                    "forbidden."
                 )
 
     def _largest_finite(self) -> FloatArray:
@@ -347,8 +352,8 @@ class Gibbs:
         """Return numbers of the slots in the shape of the variables."""
         factor = self.factor
         shape = factor.variables.shape
-        if factor.flipped is not None:
-            flipped = factor.links(factor.flipped)
+        flipped = flipped_slots(factor)
+        if flipped is not None:
             values = np.where(flipped, -values if tangent else 1.0 - values, values)
         if factor.keep is None:
             return values.reshape(shape)
@@ -418,6 +423,6 @@ def _refuse_repeats(factor: Factor, owner: IntArray, index: IntArray) -> None:
     if same.any():
         i = int(owner[order[np.flatnonzero(same)[0]]])
         raise ValueError(
-            f"gibbs: {factor.name_of(i)} of {factor!r} has a variable twice; expected different "
-            "variables, whose scores count once."
+            f"gibbs: {name_of_factor(factor, i)} of {factor!r} has a variable twice; expected "
+            "different variables, whose scores count once."
         )

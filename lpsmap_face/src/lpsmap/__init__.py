@@ -22,7 +22,7 @@ from lpsmap_core import (
     WarmStartCache,
     stack,
 )
-from lpsmap_core.api import installed as _installed
+from lpsmap_core import installed as _installed
 from lpsmap_core.api import missing_name_advice as _advice
 from lpsmap_core.api import missing_pack_advice as _pack_advice
 

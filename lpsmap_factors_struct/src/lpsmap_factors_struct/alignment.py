@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Hashable
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -136,7 +136,6 @@ class Alignment(DynamicProgram):
     """
 
     variables_ndim = 2
-    row_parameters: ClassVar[tuple[str, ...]] = ("n_rows", "n_columns")
     map_kernel = staticmethod(_best_alignments)
 
     def __init__(self, variables: Variables, *, lengths: npt.ArrayLike | None = None) -> None:

@@ -74,7 +74,6 @@ class BinaryTree(DynamicProgram):
     """
 
     length_axes = (0, 1)
-    row_parameters = ("n_labels",)
     map_kernel = staticmethod(_best_trees)
 
     def __init__(

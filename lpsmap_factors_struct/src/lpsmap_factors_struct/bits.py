@@ -7,8 +7,17 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
-from lpsmap_core import Factor, FactorGraph, Factors, Scores, Structures, Variables, leaf
-from lpsmap_core.api import FloatArray, IntArray, LinearConstraints
+from lpsmap_core import (
+    Factor,
+    FactorGraph,
+    Factors,
+    LinearConstraints,
+    Scores,
+    Structures,
+    Variables,
+    leaf,
+)
+from lpsmap_core.api import FloatArray, IntArray
 
 __all__ = ["Bits"]
 

@@ -12,6 +12,7 @@ from lpsmap_core import (
     Factor,
     FactorGraph,
     Factors,
+    LinearConstraints,
     LogPartition,
     Scores,
     Structures,
@@ -19,7 +20,7 @@ from lpsmap_core import (
     kernel,
     leaf,
 )
-from lpsmap_core.api import FloatArray, IntArray, LinearConstraints, checked_flag, one_of_each_group
+from lpsmap_core.api import FloatArray, IntArray, checked_flag, one_of_each_group
 from lpsmap_dynamic import DynamicProgram, Gibbs, HypergraphBuilder, Row
 from lpsmap_factors_struct.arborescence import (
     arborescence_memory,
@@ -139,12 +140,11 @@ class DepTree(Factor):
 
     variables_ndim = 2
     length_axes = (0, 1)
-    row_parameters = ("packed", "projective", "single_root", "n_labels")
     map_kernel = staticmethod(_best_trees)
     gibbs = Gibbs
     projection_kernel: ClassVar[Callable[..., None] | None] = staticmethod(project_trees)
     jvp_kernel: ClassVar[Callable[..., None] | None] = staticmethod(multiply_jacobians)
-    iterates = True
+    _iterates = True
 
     def __init__(
         self,
@@ -253,7 +253,7 @@ class DepTree(Factor):
 
     def log_partition(self) -> LogPartition:
         """Return what sums over trees, by the matrix-tree theorem."""
-        parameters = [getattr(self, name) for name in self.row_parameters]
+        parameters = self.packed, self.projective, self.single_root, self.n_labels
         return MatrixTree(self.offsets, np.stack(parameters, axis=1))
 
     @classmethod

@@ -160,7 +160,6 @@ class HeadAutomaton(DynamicProgram):
     3.0
     """
 
-    row_parameters = ("n_candidates",)
     map_kernel = staticmethod(_best_sets)
 
     def __init__(
@@ -176,7 +175,8 @@ class HeadAutomaton(DynamicProgram):
             "HeadAutomaton", self.batch_shape, {"siblings": siblings}, {"siblings": (side, side)}
         )
         self.n_additionals = side**2
-        self.n_candidates = np.diff(self.offsets).astype(np.float64)
+        n_candidates = np.diff(self.offsets).reshape(self.batch_shape)
+        self.n_candidates = self.per_factor("n_candidates", n_candidates)
 
     @property
     def siblings(self) -> Any:
@@ -240,7 +240,8 @@ class HeadAutomaton(DynamicProgram):
         >>> import numpy as np
         >>> from lpsmap import FactorGraph, HeadAutomaton
         >>> head = HeadAutomaton(FactorGraph().variable(3), np.zeros((4, 4)))
-        >>> head.decode(*head.row(0).vertex((0, 2)))
+        >>> from lpsmap_core.api import row_view
+        >>> head.decode(*row_view(head, 0).vertex((0, 2)))
         {'modifiers': [0, 2]}
         """
         return {"modifiers": np.flatnonzero(np.asarray(variables) > 0.5).tolist()}

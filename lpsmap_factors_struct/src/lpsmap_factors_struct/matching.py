@@ -2,13 +2,23 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, Literal
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
 
-from lpsmap_core import Factor, FactorGraph, Factors, Scores, Structures, Variables, kernel, leaf
-from lpsmap_core.api import FloatArray, IndexArray, IntArray, LinearConstraints
+from lpsmap_core import (
+    Factor,
+    FactorGraph,
+    Factors,
+    LinearConstraints,
+    Scores,
+    Structures,
+    Variables,
+    kernel,
+    leaf,
+)
+from lpsmap_core.api import FloatArray, IndexArray, IntArray
 from lpsmap_factors_struct.assignment import Assignment, assign, assignment_memory
 from lpsmap_factors_struct.rectangle import pairs_vertex, rectangles
 
@@ -121,7 +131,6 @@ class Matching(Factor):
     """
 
     variables_ndim = 2
-    row_parameters: ClassVar[tuple[str, ...]] = ("n_rows", "n_columns", "saturates")
     map_kernel = staticmethod(_best_matchings)
 
     def __init__(

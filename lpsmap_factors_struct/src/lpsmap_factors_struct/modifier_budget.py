@@ -11,18 +11,18 @@ from lpsmap_core import (
     Factor,
     FactorGraph,
     Factors,
+    LinearConstraints,
     Scores,
     Structures,
     Variables,
     as_variables,
+    bounded_sums,
     kernel,
     largest_arity,
 )
 from lpsmap_core.api import (
     FloatArray,
     IntArray,
-    LinearConstraints,
-    bounded_sums,
     broadcast,
     checked_flag,
     checked_lengths,
@@ -97,13 +97,9 @@ class ModifierBudget(Factor):
      [0. 1. 0.]]
     """
 
-    row_parameters = ("budget",)
     map_kernel = staticmethod(_best_modifiers)
     projection_kernel = staticmethod(project_budget_rows)
     jvp_kernel = staticmethod(sum_constrained_jvp)
-
-    head: int
-    """Of the view of one factor, the head, or the number of words for the root."""
 
     def __init__(
         self,
@@ -151,6 +147,8 @@ class ModifierBudget(Factor):
                 axis=-1,
             )
         self.budget = np.minimum(self.counts("budget", budget), np.diff(self.offsets))
+        self.force_budget = self.per_factor("force_budget", False)  # of the kernels' second column
+        self.head = self.per_factor("head", np.arange(len(places)))  # n for the root
 
     @classmethod
     def examples(cls) -> list[Factor]:
@@ -188,12 +186,6 @@ class ModifierBudget(Factor):
         """Return the modifiers as an array."""
         return np.array(y, dtype=np.float64), np.empty(0)
 
-    def row(self, i: int) -> Factor:
-        """Return the view of factor `i`, that of one head."""
-        view: Any = super().row(i)
-        view.head = i % self.batch_shape[-1]
-        return view  # type: ignore[no-any-return]
-
     def decode(self, variables: FloatArray, additionals: FloatArray) -> dict[str, Any]:
         """Return ``{"modifiers": [...]}``, the words that hang from the head, from 0."""
         others = np.flatnonzero(np.asarray(variables) > 0.5) // self.n_labels
@@ -208,7 +200,7 @@ class ModifierBudget(Factor):
         """Return the budgets."""
         return factors.parameters[:, 0].astype(np.int64)
 
-    def name_of(self, i: int) -> str:
+    def _name_of(self, i: int) -> str:
         """Return how an error calls factor `i`: by its head."""
         *batch, head = (int(k) for k in np.unravel_index(i, self.batch_shape))
         of = f" of sentence {batch[0] if len(batch) == 1 else tuple(batch)}" if batch else ""

@@ -11,6 +11,7 @@ from lpsmap_core import (
     Factor,
     FactorGraph,
     Factors,
+    LinearConstraints,
     Scores,
     Structures,
     Variables,
@@ -18,7 +19,7 @@ from lpsmap_core import (
     largest_arity,
     leaf,
 )
-from lpsmap_core.api import FloatArray, IntArray, LinearConstraints
+from lpsmap_core.api import FloatArray, IntArray
 from lpsmap_factors_struct.arrays import copy
 
 __all__ = ["Permutation"]

@@ -14,12 +14,13 @@ __all__ = ["pairs_vertex", "rectangles"]
 
 
 def rectangles(factor: Factor) -> tuple[FloatArray, FloatArray]:
-    """Return every factor's numbers of rows and columns, those of its event that take part."""
-    if factor.lengths is None:
-        rows, columns = factor.event_shape
-        return factor.per_factor("rows", rows), factor.per_factor("columns", columns)
-    rows, columns = factor.lengths.astype(np.float64).T
-    return rows, columns
+    """Register `n_rows` and `n_columns`: how much of every factor's event takes part."""
+    rows, columns = (
+        factor.event_shape
+        if factor.lengths is None
+        else factor.lengths.T.reshape(2, *factor.batch_shape)
+    )
+    return factor.per_factor("n_rows", rows), factor.per_factor("n_columns", columns)
 
 
 def pairs_vertex(view: Any, pairs: Iterable[tuple[int, int]]) -> FloatArray:

@@ -234,7 +234,6 @@ class SemiMarkov(DynamicProgram):
 
     variables_ndim = 3
     length_axes = (0,)
-    row_parameters = ("longest", "n_states")
     map_kernel = staticmethod(_best_segmentations)
 
     def __init__(

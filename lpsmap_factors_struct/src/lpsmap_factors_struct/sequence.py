@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Hashable
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -12,6 +12,8 @@ from lpsmap_core import (
     Factor,
     FactorGraph,
     Factors,
+    LinearConstraints,
+    LocalSolver,
     Scores,
     Structures,
     Variables,
@@ -19,15 +21,7 @@ from lpsmap_core import (
     largest_arity,
     leaf,
 )
-from lpsmap_core.api import (
-    BoolArray,
-    FloatArray,
-    IndexArray,
-    IntArray,
-    LinearConstraints,
-    LocalSolver,
-    one_of_each_group,
-)
+from lpsmap_core.api import BoolArray, FloatArray, IndexArray, IntArray, one_of_each_group
 from lpsmap_dynamic import DynamicProgram, HypergraphBuilder, Row
 from lpsmap_factors_struct.flows.chains import ChainFlows
 from lpsmap_factors_struct.transitions import flat_transitions
@@ -196,7 +190,6 @@ class Sequence(DynamicProgram):
 
     variables_ndim = 2
     length_axes = (0,)
-    row_parameters: ClassVar[tuple[str, ...]] = ("n_states",)
     map_kernel = staticmethod(_best_sequences)
 
     def __init__(

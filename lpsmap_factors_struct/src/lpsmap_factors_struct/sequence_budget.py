@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Hashable
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -193,12 +193,6 @@ class SequenceBudget(Sequence):
     A sequence's label is the tuple of its states.
     """
 
-    row_parameters: ClassVar[tuple[str, ...]] = (
-        "n_states",
-        "budget",
-        "force_budget",
-        "counted_state",
-    )
     map_kernel = staticmethod(_best_sequences)
 
     def __init__(
@@ -218,10 +212,11 @@ class SequenceBudget(Sequence):
             variables, transitions, initial, final, additionals=additionals, lengths=lengths
         )
         n_states = self.event_shape[1]
-        self.counted_state = self._states("counted_state", counted_state, n_states)
+        counts = self.counts("budget", budget)
         force = checked_flag(f"{type(self).__name__}: force_budget", force_budget)
         self.force_budget = self.per_factor("force_budget", force)
-        self.budget = self._budgets(self.counts("budget", budget), n_states)
+        self.counted_state = self._states(self.counts("counted_state", counted_state), n_states)
+        self.budget = self._budgets(counts, n_states)
 
     @classmethod
     def examples(cls) -> list[Factor]:
@@ -287,13 +282,12 @@ class SequenceBudget(Sequence):
             )
         return tuple(path.tolist())
 
-    def _states(self, name: str, value: npt.ArrayLike, n_states: int) -> IntArray:
-        states = self.counts(name, value)
+    def _states(self, states: IntArray, n_states: int) -> IntArray:
         wrong = np.flatnonzero(states >= n_states)
         if wrong.size:
             f = wrong[0]
             raise ValueError(
-                f"{type(self).__name__}: {name} is {states[f]} for factor {f}; expected an "
+                f"{type(self).__name__}: counted_state is {states[f]} for factor {f}; expected an "
                 f"integer, 0 to {n_states - 1}."
             )
         return states

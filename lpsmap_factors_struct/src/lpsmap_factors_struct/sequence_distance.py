@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Hashable
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -223,7 +223,6 @@ class SequenceDistance(DynamicProgram):
     """
 
     variables_ndim = 2
-    row_parameters: ClassVar[tuple[str, ...]] = ("n_states",)
     map_kernel = staticmethod(_best_sequences)
 
     def __init__(
@@ -327,7 +326,8 @@ class SequenceDistance(DynamicProgram):
         --------
         >>> from lpsmap import FactorGraph, SequenceDistance
         >>> sequence = SequenceDistance(FactorGraph().variable((2, 3)), [0.0, 1.0, 2.0])
-        >>> sequence.decode(*sequence.row(0).vertex((0, 2)))
+        >>> from lpsmap_core.api import row_view
+        >>> sequence.decode(*row_view(sequence, 0).vertex((0, 2)))
         {'tags': [0, 2]}
         """
         tags = variables.argmax(axis=-1).tolist() if variables.size else []

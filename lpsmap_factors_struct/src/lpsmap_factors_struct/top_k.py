@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -12,21 +11,16 @@ from lpsmap_core import (
     Factor,
     FactorGraph,
     Factors,
+    LinearConstraints,
     Scores,
     Structures,
     Variables,
+    bounded_sums,
     kernel,
     largest_arity,
     leaf,
 )
-from lpsmap_core.api import (
-    FloatArray,
-    IndexArray,
-    IntArray,
-    LinearConstraints,
-    bounded_sums,
-    checked_flag,
-)
+from lpsmap_core.api import FloatArray, IndexArray, IntArray, checked_flag
 from lpsmap_factors_struct.arrays import copy
 
 __all__ = ["TopK", "best_indicator", "best_subset"]
@@ -167,7 +161,6 @@ class TopK(Factor):
     A subset's label is the tuple of its elements' variables, zeros and ones.
     """
 
-    row_parameters: ClassVar[tuple[str, ...]] = ("k", "exact")
     map_kernel = staticmethod(_best_subsets)
 
     def __init__(
@@ -181,7 +174,6 @@ class TopK(Factor):
     ) -> None:
         super().__init__(variables, lengths=lengths, mask=mask)
         exact = checked_flag("TopK: exact", exact)
-        self.exact = self.per_factor("exact", exact)
         counts, n = self.counts("k", k), np.diff(self.offsets)
         wrong = np.flatnonzero(counts > n)
         if exact and wrong.size:
@@ -191,6 +183,7 @@ class TopK(Factor):
                 f"{n[f]}. Set it per factor, or pass exact=False."
             )
         self.k = np.minimum(counts, n)
+        self.exact = self.per_factor("exact", exact)
 
     @classmethod
     def examples(cls) -> list[Factor]:

@@ -271,8 +271,8 @@ if COMPILED:
         header
             The type of the other record.
         field
-            Its field that has the address. Interpreted code reads the attribute of this name of
-            what stands for the other record.
+            Its field that has the address. Interpreted code reads the attribute of this name,
+            with an underscore in front, of what stands for the other record.
         record
             The type of the record.
         """
@@ -287,7 +287,7 @@ if COMPILED:
         def read(typing_context: Any, handle: Any) -> Any:
             return found(_WORDS), generate
 
-        return handed_on(read, operator.attrgetter(field))
+        return handed_on(read, operator.attrgetter(f"_{field}"))
 
 else:
     # never called: what is not compiled has no types
@@ -300,4 +300,4 @@ else:
 
     def referred_record(header: type, field: str, record: type) -> Any:
         """Return a function that returns an attribute of what stands for the other record."""
-        return operator.attrgetter(field)
+        return operator.attrgetter(f"_{field}")

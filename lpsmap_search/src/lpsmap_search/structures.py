@@ -29,8 +29,6 @@ class CountedStructures(DynamicProgram):
         (S,) of the sentences, with slots for their variables.
     """
 
-    integer_parameter = "codes"
-
     def __init__(
         self,
         variables: GraphVariables,
@@ -39,7 +37,7 @@ class CountedStructures(DynamicProgram):
     ) -> None:
         lengths = np.array([hypergraph.arity for hypergraph in hypergraphs], dtype=np.int64)
         super().__init__(variables, scores, lengths=lengths)
-        self.codes = tuple(map(_code, hypergraphs))
+        self.codes = self.integers("codes", list(map(_code, hypergraphs)), per_factor=True)
         self._found = list(hypergraphs), np.arange(len(hypergraphs))
 
     def hypergraphs(self) -> tuple[list[Hypergraph], IntArray]:

@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from lpsmap_core.api import Backend
+from lpsmap_core import Backend
 
 __all__ = ["TorchBackend"]
 

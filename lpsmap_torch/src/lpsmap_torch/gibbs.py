@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from lpsmap_core import Distributions, Factor, Found, Scores
+from lpsmap_core.api import flipped_slots
 from lpsmap_dynamic import Gibbs
 from lpsmap_torch.readable import numbers, on_host
 
@@ -56,8 +57,9 @@ class TorchGibbs(Gibbs):
     def marginals(self) -> Tensor:
         """Probabilities that variables are on, in the shape and the sense of the factor's view."""
         factor, m = self.factor, self._tensors[2]
-        if factor.flipped is not None:
-            m = torch.where(_tensor(factor.links(factor.flipped)), 1.0 - m, m)
+        flipped = flipped_slots(factor)
+        if flipped is not None:
+            m = torch.where(_tensor(flipped), 1.0 - m, m)
         placed = torch.zeros(factor.variables.shape, dtype=m.dtype)
         keep = torch.ones(placed.shape, dtype=torch.bool)
         return self._cast(

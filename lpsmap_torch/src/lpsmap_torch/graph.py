@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from lpsmap_core import Assignment, Distributions, Factor, FactorGraph, Solution, Variables
-from lpsmap_core.api import checked_shape
+from lpsmap_core.api import checked_shape, slot_values
 from lpsmap_torch.function import attach, attach_probabilities
 from lpsmap_torch.gibbs import TorchGibbs
 from lpsmap_torch.readable import as_tensor, check_not_compiled, numbers
@@ -144,5 +144,5 @@ def in_factors(graph: FactorGraph) -> NDArray[np.bool_]:
     """Return (n_variables,) which variables of a graph are in a factor; others are padding."""
     inside = np.zeros(graph.n_variables, dtype=bool)
     for factor in graph.factors:
-        inside[factor.links(factor.variables.index)] = True
+        inside[slot_values(factor, factor.variables.index)] = True
     return inside

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from lpsmap_core import FactorGraph, hookimpl
-from lpsmap_core.api import Backend
+from lpsmap_core import Backend, FactorGraph, hookimpl
 
 lpsmap_api_version = 3
 

@@ -224,6 +224,13 @@ def compile_command(names: tuple[str, ...], everything: bool, jobs: int | None) 
 
 @main.command("new-plugin")
 @click.argument("name")
+@click.option(
+    "--kind",
+    type=click.Choice(list(new_plugin.KINDS)),
+    default="factor",
+    show_default=True,
+    help="What it offers.",
+)
 @click.option("--factor", help="Name of its factor type.  [default: NAME in CamelCase]")
 @click.option(
     "--into",
@@ -231,13 +238,13 @@ def compile_command(names: tuple[str, ...], everything: bool, jobs: int | None) 
     default=Path(),
     help="Folder in which the package's folder is made.  [default: here]",
 )
-def new_plugin_command(name: str, factor: str | None, into: Path) -> None:
-    """Write a package with a factor type of your own.
+def new_plugin_command(name: str, kind: str, factor: str | None, into: Path) -> None:
+    """Write a package with a factor type, file format, solver or engine of your own.
 
     It is complete, with tests and an entry point.
     """
     try:
-        folder = new_plugin.write(name, into, factor)
+        folder = new_plugin.write(name, into, factor, kind)
     except (ValueError, OSError, ImportError, DuplicateNameError) as error:
         raise click.ClickException(str(error)) from error
     click.echo(f"{folder} is a package. Next:\n")

@@ -1,4 +1,4 @@
-"""``lpsmap new-plugin``: a package with a factor type of one's own, from a template."""
+"""``lpsmap new-plugin``: a package with a plugin of one's own, from a template."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import re
 import sys
 import warnings
 from pathlib import Path
+from typing import NamedTuple
 
 import lpsmap_core
 from lpsmap_core.plugins.hookspecs import API_VERSION
@@ -15,6 +16,76 @@ from lpsmap_core.plugins.registry import installed
 from lpsmap_jit.callers import stacklevel
 
 __all__ = ["write"]
+
+
+class Kind(NamedTuple):
+    """What a package of one kind differs in from others."""
+
+    base: str
+    """The class of core that its class extends; the end of the class's name, but for factors."""
+    hook: str
+    what: str
+    listed: str
+    """The command that shows what it offers."""
+    use: str
+    """How it is used, in the README."""
+
+
+GRAPH = """import numpy as np
+from lpsmap_core import FactorGraph
+"""
+
+KINDS = {
+    "factor": Kind(
+        "Factor",
+        "lpsmap_factors",
+        "factor type",
+        "check {distribution}",
+        GRAPH
+        + """from {module} import {cls}
+
+graph = FactorGraph()
+u = graph.variable_from(np.array([0.6, 0.4, -3.0]))
+graph.add({cls}(u))
+graph.solve()
+print(u.value)""",
+    ),
+    "format": Kind(
+        "FileFormat",
+        "lpsmap_formats",
+        "file format",
+        "plugins",
+        """from pathlib import Path
+from lpsmap_core.api import read_graph
+
+graph, variables = read_graph(Path("graph.{label}"))""",
+    ),
+    "solver": Kind(
+        "MapSolver",
+        "lpsmap_solvers",
+        "solver",
+        "plugins",
+        GRAPH
+        + """
+graph = FactorGraph()
+u = graph.variable_from(np.array([0.6, 0.4, -3.0]))
+...
+assignment = graph.solve_map(exact=True, solver="{label}")""",
+    ),
+    "engine": Kind(
+        "Engine",
+        "lpsmap_engines",
+        "engine",
+        "plugins",
+        GRAPH
+        + """
+graph = FactorGraph()
+u = graph.variable_from(np.array([0.6, 0.4, -3.0]))
+...
+graph.solve(engine="{label}")""",
+    ),
+}
+"""What ``--kind`` can be."""
 
 TEMPLATE = Path(__file__).parent / "plugin_template"
 
@@ -29,7 +100,7 @@ OWN_NAMES = {*lpsmap_core.__all__, "Any", "TorchFactorGraph"}
 """Names that mean something else in lpsmap, or in the files of the template."""
 
 
-def write(name: str, into: Path, factor: str | None = None) -> Path:
+def write(name: str, into: Path, factor: str | None = None, kind: str = "factor") -> Path:
     """Write the package of a new plugin.
 
     Parameters
@@ -41,6 +112,9 @@ def write(name: str, into: Path, factor: str | None = None) -> Path:
         The folder in which the package's folder, of the same name, is made.
     factor
         Name of the factor type; None for `name` in CamelCase, without a leading ``lpsmap-``.
+    kind
+        What it offers: ``"factor"``, ``"format"``, ``"solver"`` or ``"engine"``. The classes of the
+        last three are called `name` in CamelCase with the kind behind.
 
     Returns
     -------
@@ -60,8 +134,7 @@ def write(name: str, into: Path, factor: str | None = None) -> Path:
     """
     name = _hyphenated(name)
     module = _module(name)
-    factor = _factor(name) if factor is None else factor
-    _check_factor(factor)
+    cls = _class(name, factor, kind)
     folder = into / name
     if folder.exists():
         raise FileExistsError(
@@ -74,16 +147,16 @@ def write(name: str, into: Path, factor: str | None = None) -> Path:
             "copier is not installed, which fills in the template of a new plugin. "
             "Install it with: pip install 'lpsmap-core[new-plugin]'"
         ) from error
-    answers = {
-        "distribution": name,
-        "module": module,
-        "factor": factor,
-        "core": _compatible(lpsmap_core.__version__),
-        "api_version": API_VERSION,
-    }
+    label = name.removeprefix("lpsmap-")
+    named = {"distribution": name, "module": module, "cls": cls, "label": label}
+    own = {field: text.format(**named) for field, text in KINDS[kind]._asdict().items()}
+    versions = {"core": _compatible(lpsmap_core.__version__), "api_version": API_VERSION}
+    answers = {"kind": kind, **named, **own, **versions}
     try:
         folder.mkdir()
-        copier.run_copy(str(TEMPLATE), folder, data=answers, defaults=True, quiet=True)
+        for part in ("shared", kind):
+            data = {"part": part, **answers}
+            copier.run_copy(str(TEMPLATE), folder, data=data, defaults=True, quiet=True)
     except OSError as error:
         raise OSError(
             f"{folder} cannot be written ({error.strerror or error}). Choose another folder with "
@@ -119,6 +192,20 @@ def _is_found(module: str) -> bool:
         return True
     spec = importlib.util.find_spec(module)
     return spec is not None and spec.origin is not None
+
+
+def _class(name: str, factor: str | None, kind: str) -> str:
+    """Return the name of the class; refuse what cannot be one."""
+    if kind not in KINDS:
+        raise ValueError(f"kind: got {kind!r}; expected one of {', '.join(KINDS)}.")
+    if kind == "factor":
+        factor = _factor(name) if factor is None else factor
+        _check_factor(factor)
+        return factor
+    if factor is not None:
+        raise ValueError(f"factor: got {factor!r}; expected none for a new {kind}.")
+    end = kind.capitalize()
+    return _factor(name).removesuffix(end) + end
 
 
 def _check_factor(factor: str) -> None:

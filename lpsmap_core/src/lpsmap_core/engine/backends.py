@@ -16,7 +16,7 @@ class Backend(abc.ABC):
     """An array library that follows the array API standard, and the devices that it finds.
 
     Plugins offer backends by the hook ``lpsmap_backends``, and
-    `lpsmap_core.api.installed` finds them. Core computes with NumPy; an engine of another library
+    `lpsmap_core.installed` finds them. Core computes with NumPy; an engine of another library
     names its backend, and the conformance kit holds every closed form in array-API code to its
     NumPy answer on every device here.
     """

@@ -30,6 +30,7 @@ __all__ = [
     "KERNELS",
     "LOWER",
     "TIED",
+    "TIGHT",
     "UPPER",
     "Direction",
     "Factors",
@@ -43,10 +44,14 @@ __all__ = [
 
 
 FREE, LOWER, UPPER, TIED = 0, 1, 2, 3
-"""Face codes of a slot. `LOWER` and `UPPER` say that it is at a bound, exactly, and stays there.
-Every other code is of a slot that may move, and its meaning the type's own: `FREE` and `TIED` are
-names for two, which types use where some slots move by themselves and others together; more
-groups have codes from 4 on."""
+"""Face codes of a slot. `LOWER` and `UPPER` say that it is at a bound, exactly, and stays there. A
+slot that is `FREE` moves by itself; those that are `TIED` move together, with equal marginals, and
+so do further groups with codes from 4 on. A type that differentiates its solutions itself may give
+all codes but the first two a meaning of its own."""
+
+TIGHT = 1
+"""The branch of a factor whose free slots lie under a constraint on a weighted sum of marginals
+that holds with equality; 0 without. A type that differentiates its solutions itself has its own."""
 
 
 class Factors(NamedTuple):
@@ -60,11 +65,12 @@ class Factors(NamedTuple):
     additional_offsets
         (F + 1,) likewise for its additionals.
     parameters
-        (F, P) the ``row_parameters``, one column each, in their order.
+        (F, P) what `Factor.per_factor` and `Factor.counts` registered, in the order of their
+        registration: a column each, or as many as there are numbers in the shape.
     link_parameter
-        The number of every slot; of length 0 if the type has no ``link_parameter``.
+        What `Factor.per_link` registered, a number for every slot; else of length 0.
     integers
-        The ``integer_parameter`` of all declarations; of length 0 if the type has none.
+        What `Factor.integers` registered in all declarations, flat; else of length 0.
     integer_ranges
         (F, 2) factor r has ``integers[integer_ranges[r, 0] : integer_ranges[r, 1]]``, which it
         may share with others.
@@ -145,9 +151,10 @@ class LocalSolution(NamedTuple):
     v
         Marginals of the additionals.
     face
-        One per slot: `LOWER` at 0, `UPPER` at ``1 / delta``; any other code is the type's own.
+        One per slot: `LOWER` at 0, `UPPER` at ``1 / delta``, else `FREE`, `TIED` or a type's own.
     branch
-        (F,) the type's own: what its Jacobian wants to know, such as which case holds.
+        (F,) `TIGHT` or 0, or the type's own: what its Jacobian wants to know, such as which case
+        holds.
     """
 
     z: FloatArray

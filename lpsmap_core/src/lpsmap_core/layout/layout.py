@@ -18,9 +18,11 @@ from lpsmap_core.kernels.records import Factors
 from lpsmap_core.layout.arrangement import Arrangement, Blocks, Links, Table, arrange
 from lpsmap_core.layout.counts import Counts, count_bounds, find_counts, no_counts
 from lpsmap_core.layout.layout_cache import arranged
+from lpsmap_core.layout.parameters import integers, link_parameter, row_parameters
 from lpsmap_core.layout.ragged import concatenated, offsets_of, ranges
 from lpsmap_core.model.factor import Factor
 from lpsmap_core.model.levels import check_overrides
+from lpsmap_core.model.slots import slot_values
 from lpsmap_jit.arrays import BoolArray, FloatArray, FloatTable, IntArray
 from lpsmap_jit.memory import Memory
 
@@ -28,7 +30,6 @@ __all__ = ["Bucket", "Layout", "Part", "build_layout"]
 Derived = TypeVar("Derived")
 
 _NO_FLOATS = np.empty(0)
-_NO_INTEGERS = np.empty(0, dtype=np.int64), np.empty((0, 2), dtype=np.int64)
 
 
 @dataclass(frozen=True)
@@ -351,8 +352,8 @@ def build_layout(n_variables: int, factors: Sequence[Factor]) -> Layout:
     numbers = [
         (i, d.n_factors, d.n_additionals) for some in by_type.values() for i, d in enumerate(some)
     ]
-    variable = concatenated([d.links(d.variables.index) for d in declarations], np.int64)
-    negated = concatenated([d.links(d.variables.negated) for d in declarations], np.bool_)
+    variable = concatenated([slot_values(d, d.variables.index) for d in declarations], np.int64)
+    negated = concatenated([slot_values(d, d.variables.negated) for d in declarations], np.bool_)
     slots = concatenated([d.offsets for d in declarations], np.int64)
     table, arrangement = arranged(n_variables, numbers, slots, variable, negated)
     buckets = [
@@ -382,42 +383,14 @@ def _bucket(
         factors=Factors(
             table.offsets[offsets],
             table.additional_offsets[offsets],
-            _row_parameters(factor_type.row_parameters, declarations, end - begin),
-            _link_parameter(factor_type.link_parameter, declarations),
-            *_integers(declarations),
+            row_parameters(declarations, end - begin),
+            link_parameter(declarations),
+            *integers(declarations),
         ),
         variable=variable[links],
         negated=negated[links],
         component=table.of_factor[factors],
     )
-
-
-def _row_parameters(names: Sequence[str], declarations: list[Factor], n: int) -> FloatArray:
-    parameters = np.empty((n, len(names)))
-    for i, name in enumerate(names):
-        column = parameters[:, i]
-        np.concatenate([getattr(d, name) for d in declarations], out=column, casting="unsafe")
-    return parameters
-
-
-def _link_parameter(name: str | None, declarations: list[Factor]) -> FloatArray:
-    if name is None:
-        return _NO_FLOATS
-    return np.concatenate([d.links(getattr(d, name)) for d in declarations]).astype(np.float64)
-
-
-def _integers(declarations: list[Factor]) -> tuple[IntArray, IntArray]:
-    """Return all integers of some declarations, and between which of them each factor's lie."""
-    arrays, ranges, begin = [], [], 0
-    for d in declarations:
-        different, which = d.kernel_integers()
-        if not len(different):
-            continue
-        ends = begin + np.cumsum([array.size for array in different], dtype=np.int64)
-        ranges.append(np.stack([np.append(begin, ends[:-1]), ends], axis=1)[which])
-        arrays += [array.reshape(-1) for array in different]
-        begin = int(ends[-1])
-    return (concatenated(arrays, np.int64), np.concatenate(ranges)) if ranges else _NO_INTEGERS
 
 
 def _chosen(factors: Factors, rows: IntArray, slots: IntArray) -> Factors:

@@ -85,7 +85,7 @@ class CompiledForm(_ClosedForm):
         return _FormRecord(project, multiply, factors, *faces, int(self.forbids), self.barred)
 
     def _pairs(self) -> tuple[tuple[Any, Any], ...]:
-        if self.own is None:
+        if self._own is None:
             return super()._pairs()
         return ((_solve_closed_form, _multiply_closed_form),)
 

@@ -123,7 +123,7 @@ class LocalSolver:
         self.forbids = barred is not None
         self.barred = NOTHING_BARRED if barred is None else barred
         self.status = np.zeros(bucket.n_factors if self.iterates else 0, dtype=np.int64)
-        self.own, self.sets = self.own_record(), self._sets_record()
+        self._own, self._sets = self.own_record(), self._sets_record()
         self._callback: Callback | None = None
         self._words: list[IntArray] = []
         if not interprets():
@@ -260,8 +260,8 @@ class LocalSolver:
             self._callback.address,
             np.zeros(1, dtype=np.int64),
             self.status,
-            0 if self.own is None else self._written(self.own),
-            0 if self.sets is None else self._written(self.sets),
+            0 if self._own is None else self._written(self._own),
+            0 if self._sets is None else self._written(self._sets),
         )
         self._written(record)
         self._record = record  # which holds its arrays

@@ -16,7 +16,7 @@ from lpsmap_core.local.active.sets import ActiveSets
 from lpsmap_core.local.closed_form import ArrayForm, CompiledForm
 from lpsmap_core.local.protocol import RUNNING, LocalSolver
 from lpsmap_core.model.factor import Factor
-from lpsmap_core.model.levels import has_array_code
+from lpsmap_core.model.levels import has_array_code, has_kernels
 from lpsmap_jit.arrays import BoolArray, ByteArray, FloatArray, IntArray
 from lpsmap_jit.compile import interpreted_by, leaf
 from lpsmap_jit.lazy_kernels import kernel_at
@@ -75,9 +75,9 @@ def choose_solver(
         reason = "asked for"
     elif own is not None and not (limited and own.iterates):
         return SolverChoice(own, *own.describe(factor_type))
-    elif limited and factor_type.iterates:
+    elif limited and factor_type._iterates:
         reason = "iterations are limited"
-    elif factor_type.projection_kernel is not None and factor_type.jvp_kernel is not None:
+    elif has_kernels(factor_type):
         return SolverChoice(CompiledForm, *CompiledForm.describe(factor_type))
     elif has_array_code(factor_type):
         return SolverChoice(ArrayForm, *ArrayForm.describe(factor_type))
@@ -101,7 +101,7 @@ def own_solver(factor_type: type[Factor]) -> type[LocalSolver] | None:
     if not (isinstance(own, type) and issubclass(own, LocalSolver)):
         raise TypeError(
             f"{factor_type.__name__}.local_solver returned {own!r:.60}; expected a subclass of "
-            "lpsmap_core.api.LocalSolver, or None."
+            "lpsmap_core.LocalSolver, or None."
         )
     names_it = next(cls for cls in factor_type.__mro__ if "local_solver" in vars(cls))
     same = all(getattr(factor_type, name) is getattr(names_it, name) for name in SAME)
@@ -137,7 +137,7 @@ def every_solver(bucket: Bucket, delta: FloatArray) -> dict[str, LocalSolver]:
     The active set comes first. All must give the same solutions and derivatives.
     """
     solvers: dict[str, LocalSolver] = {"active set": ActiveSets(bucket, delta)}
-    if bucket.type.projection_kernel is not None and bucket.type.jvp_kernel is not None:
+    if has_kernels(bucket.type):
         solvers["compiled closed form"] = CompiledForm(bucket, delta)
     own = own_solver(bucket.type)
     if own is not None:

@@ -14,13 +14,14 @@ import numpy.typing as npt
 
 from lpsmap_core.graph import FactorGraph
 from lpsmap_core.model.factor import Factor
+from lpsmap_core.model.slots import given_variables, slot_values
 from lpsmap_core.model.variables import Variables
 from lpsmap_core.plugins.array_files import Arrays
 from lpsmap_core.plugins.formats import FileFormatError, NamedGraph
 from lpsmap_core.plugins.packed import write_text
 from lpsmap_core.plugins.registry import installed
 
-__all__ = ["write_json"]
+__all__ = ["is_same_graph", "write_json"]
 
 LARGE = 1000
 """Numbers of an array that has a place in the file beside."""
@@ -133,15 +134,16 @@ def _attribute(factor: Factor, parameter: inspect.Parameter) -> Any:
     """Return what a factor's constructor was given by a name, as far as attributes tell."""
     name = parameter.name
     if name == "variables":
-        return factor.variables if factor.flipped is None else factor.variables ^ factor.flipped
+        return given_variables(factor)
     if name == "mask":
         return factor.keep if factor.lengths is None else None
     value = getattr(factor, name, None)
     if name == "lengths" and value is not None:
         return value.reshape(*factor.batch_shape, -1)
-    if value is None or name not in factor.row_parameters:
+    rows = factor._parameters.rows
+    if value is None or name not in rows:
         return value
-    value = value.reshape(factor.batch_shape)
+    value = value.reshape(factor.batch_shape + rows[name])
     if isinstance(parameter.default, bool):
         value = value != 0
         return bool(value.flat[0]) if value.size and (value == value.flat[0]).all() else value
@@ -173,22 +175,32 @@ def _numbers(value: Any, kept: dict[str, npt.NDArray[Any]]) -> Any:
     return {"array": name}
 
 
-def _same(graph: FactorGraph, factor: Factor, again: FactorGraph, other: Factor) -> bool:
+def is_same_graph(graph: FactorGraph, other: FactorGraph) -> bool:
+    """Whether two graphs are equal in all that an engine sees of them."""
+    pairs = zip(graph.factors, other.factors, strict=False)
+    return (
+        np.array_equal(graph.flat_scores(), other.flat_scores())
+        and len(graph.factors) == len(other.factors)
+        and all(_same(graph, mine, other, theirs) for mine, theirs in pairs)
+    )
+
+
+def _same(graph: FactorGraph, factor: Factor, other_graph: FactorGraph, other: Factor) -> bool:
     """Whether two declarations of two graphs are equal in all that an engine sees of them."""
-    names = [*factor.row_parameters, factor.link_parameter, factor.integer_parameter]
-    arrays = [
-        (factor.links(factor.variables.index), other.links(other.variables.index)),
-        (factor.links(factor.variables.negated), other.links(other.variables.negated)),
+    if type(factor) is not type(other) or not factor._parameters.same_as(other._parameters):
+        return False
+    mine, theirs = factor.variables, other.variables
+    arrays: list[tuple[Any, Any]] = [
+        (slot_values(factor, mine.index), slot_values(other, theirs.index)),
+        (slot_values(factor, mine.negated), slot_values(other, theirs.negated)),
         (factor.offsets, other.offsets),
-        (graph.additional_scores(factor), again.additional_scores(other)),
+        (graph.additional_scores(factor), other_graph.additional_scores(other)),
     ]
-    for name in names:
-        if name is not None:
-            mine, theirs = getattr(factor, name), getattr(other, name)
-            if isinstance(mine, tuple):
-                if len(mine) != len(theirs):
-                    return False
-                arrays += zip(mine, theirs, strict=True)
-            else:
-                arrays.append((mine, theirs))
-    return type(factor) is type(other) and all(np.array_equal(a, b) for a, b in arrays)
+    for name in factor._parameters.names:
+        kept, again = getattr(factor, name), getattr(other, name)
+        if not isinstance(kept, tuple):
+            kept, again = (kept,), (again,)
+        if len(kept) != len(again):
+            return False
+        arrays += zip(kept, again, strict=True)
+    return all(np.array_equal(a, b) for a, b in arrays)

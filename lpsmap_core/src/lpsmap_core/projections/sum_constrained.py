@@ -9,7 +9,7 @@ Solves ``argmin 1/2 ||z - a||^2  s.t.  0 <= z <= 1 / delta,  <c * delta, z> = B`
 where ``tau`` is 0 if an inequality holds without it (lemma 3). The sum is piecewise linear and
 nondecreasing in ``tau``. On the free slots, those strictly between their bounds, the Jacobian is
 ``I - w w^T / <w, w>`` with ``w = c * delta`` if the constraint holds with equality, else ``I``
-(proposition 6).
+(proposition 6): see `face_jacobian`.
 
 The kernels index by unsigned integers: signed ones may be negative, and the code that numba adds
 for that costs more than the arithmetic.
@@ -23,11 +23,9 @@ from lpsmap_core.kernels.records import (
     FREE,
     LOWER,
     UPPER,
-    Direction,
     Factors,
     LocalScores,
     LocalSolution,
-    Product,
     largest_arity,
 )
 from lpsmap_core.projections.tolerance import BOUND_LEVEL, bound_slack
@@ -41,7 +39,6 @@ __all__ = [
     "project_budget_rows",
     "project_simplex_rows",
     "simplex_threshold",
-    "sum_constrained_jvp",
 ]
 
 AT_MOST, EXACTLY, AT_LEAST = -1.0, 0.0, 1.0
@@ -320,42 +317,3 @@ def _write_box_row(
             z[i], face[i] = 0.0, LOWER
         elif m >= 1.0 - margin:
             z[i], face[i] = 1.0 / delta[i], UPPER
-
-
-# -------------------------------------------------------------------- kernels: derivative
-
-
-@leaf
-def sum_constrained_jvp(
-    rows: IntArray, factors: Factors, direction: Direction, product: Product
-) -> None:
-    """Project vectors onto the faces: off the free slots 0; orthogonal to w if ``branch`` is 1."""
-    offsets, costs = factors.offsets, factors.link_parameter
-    delta, face, branch = direction.delta, direction.face, direction.branch
-    d_u, out_u = direction.d_u, product.out_u
-    for r in rows:
-        lo, hi = np.uint64(offsets[r]), np.uint64(offsets[r + 1])
-        shift = _shift(lo, hi, delta, costs, face, d_u) if branch[r] == 1 else 0.0
-        for i in range(lo, hi):
-            w = delta[i] * costs[i] if costs.size > 0 else delta[i]
-            out_u[i] = d_u[i] - shift * w if face[i] == FREE else 0.0
-
-
-@summing_leaf
-def _shift(
-    lo: np.uint64,
-    hi: np.uint64,
-    delta: FloatArray,
-    costs: FloatArray,
-    face: ByteArray,
-    d_u: FloatArray,
-) -> float:
-    """Return ``<w, d_u> / <w, w>`` over the free slots. Elsewhere d_u may be anything, and NaN."""
-    along, norm = 0.0, 0.0
-    for i in range(lo, hi):
-        w = delta[i] * costs[i] if costs.size > 0 else delta[i]
-        free = face[i] == FREE
-        moved = d_u[i] if free else 0.0
-        along += w * moved
-        norm += w * w * np.float64(free)
-    return along / norm if norm > 0.0 else 0.0

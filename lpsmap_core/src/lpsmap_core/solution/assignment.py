@@ -11,6 +11,7 @@ import numpy as np
 from lpsmap_core.layout.layout import Layout
 from lpsmap_core.local.vertices import Vertices, structure_scores
 from lpsmap_core.model.factor import Factor
+from lpsmap_core.model.slots import slot_values
 from lpsmap_core.model.variables import Variables
 from lpsmap_core.solution.distribution import Distributions
 from lpsmap_jit.arrays import BoolArray, FloatArray, IntArray
@@ -122,8 +123,8 @@ class Assignment:
                 "returned."
             )
         index, negated = (
-            factor.links(factor.variables.index),
-            factor.links(factor.variables.negated),
+            slot_values(factor, factor.variables.index),
+            slot_values(factor, factor.variables.negated),
         )
         slots = np.where(negated, 1.0 - self.values[index], self.values[index])
         vertices = _one_each(factor, slots, self.additionals[position])

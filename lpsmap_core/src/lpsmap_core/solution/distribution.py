@@ -14,6 +14,7 @@ import numpy.typing as npt
 from lpsmap_core.local.vertices import Vertices, WeightMap
 from lpsmap_core.model.factor import Factor
 from lpsmap_core.model.inputs import real_numbers
+from lpsmap_core.model.slots import flipped_slots, placed_values, row_view, slot_values, slots_of
 from lpsmap_core.solution.arcs_svg import arcs_svg
 from lpsmap_core.solution.tables import html_table, text_table
 from lpsmap_jit.arrays import FloatArray, IntArray
@@ -82,11 +83,12 @@ class Distribution:
     @functools.cached_property
     def variables(self) -> FloatArray:
         """``(k, *event_shape)`` variables of the structures, see `Structure`."""
-        factor, slots = self._whole.factor, self._whole.factor.slots_of(self._number)
+        factor, slots = self._whole.factor, slots_of(self._whole.factor, self._number)
         local = self._dense[:, : slots.stop - slots.start]
-        if factor.flipped is not None:
-            local = np.where(factor.links(factor.flipped)[slots], 1.0 - local, local)
-        return np.array([factor.placed(self._number, m) for m in local])
+        flipped = flipped_slots(factor)
+        if flipped is not None:
+            local = np.where(flipped[slots], 1.0 - local, local)
+        return np.array([placed_values(factor, self._number, m) for m in local])
 
     @property
     def additionals(self) -> FloatArray:
@@ -99,7 +101,7 @@ class Distribution:
     def _dense(self) -> FloatArray:
         """(k, arity + additionals) as the factor's kernels see them."""
         factor, vertices = self._whole.factor, self._whole.vertices
-        slots = factor.slots_of(self._number)
+        slots = slots_of(factor, self._number)
         dense = np.zeros((len(self), slots.stop - slots.start + factor.n_additionals))
         offsets = vertices.offsets[self._range.start : self._range.stop + 1]
         rows = np.repeat(np.arange(len(self)), np.diff(offsets))
@@ -112,7 +114,7 @@ class Distribution:
 
     def __getitem__(self, i: int) -> Structure:
         i = range(len(self))[i]
-        row = self._whole.factor.row(self._number)
+        row = row_view(self._whole.factor, self._number)
         return Structure(
             probability=float(self._whole.vertices.probability[self._range][i]),
             score=float(self.scores[i]),
@@ -209,8 +211,8 @@ class Distributions:
         self._map = WeightMap(
             vertices,
             factor.offsets,
-            factor.links(factor.variables.index),
-            np.where(factor.links(factor.variables.negated), -1.0, 1.0),
+            slot_values(factor, factor.variables.index),
+            np.where(slot_values(factor, factor.variables.negated), -1.0, 1.0),
             n_variables,
         )
 
@@ -271,8 +273,8 @@ class Distributions:
             place = np.nonzero(factor.keep.reshape(len(self), event))[1][slot]
         dense = np.zeros((len(self.vertices.owner), event))
         dense[structure, place] = value
-        if factor.flipped is not None:
-            flipped = factor.flipped if factor.keep is None else factor.flipped & factor.keep
+        if factor._flipped is not None:
+            flipped = factor._flipped if factor.keep is None else factor._flipped & factor.keep
             flipped = flipped.reshape(len(self), event)[self.vertices.owner]
             dense = np.where(flipped, 1.0 - dense, dense)
         return self._convert(self.padded(dense.reshape(len(dense), *factor.event_shape)))

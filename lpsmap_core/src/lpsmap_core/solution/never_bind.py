@@ -17,6 +17,7 @@ import numpy as np
 from lpsmap_core.layout.ragged import ranges
 from lpsmap_core.model.factor import Factor
 from lpsmap_core.model.linear import LinearConstraints
+from lpsmap_core.model.slots import slot_values
 from lpsmap_core.model.sums import constraints_of
 from lpsmap_jit.arrays import BoolArray, FloatArray, IntArray
 
@@ -119,8 +120,8 @@ def _rows(factor: Factor, first_factor: int, known: LinearConstraints | None) ->
     if known is None:
         nothing, numbers = np.empty(0, dtype=np.int64), np.empty(0)
         return _Rows(nothing, numbers, np.zeros(1, dtype=np.int64), nothing, numbers)
-    variable = factor.links(factor.variables.index)
-    sign = np.where(factor.links(factor.variables.negated), -1.0, 1.0)
+    variable = slot_values(factor, factor.variables.index)
+    sign = np.where(slot_values(factor, factor.variables.negated), -1.0, 1.0)
     shown, row = _of_slots(known, len(variable))
     slot, c = known.column[shown], known.coefficient[shown]
     shift = np.bincount(row, np.where(sign[slot] < 0, c, 0.0), minlength=len(known.low))

@@ -19,6 +19,7 @@ from lpsmap_core.layout.layout import Layout
 from lpsmap_core.local.vertices import join_vertices, structure_scores
 from lpsmap_core.model.factor import Factor
 from lpsmap_core.model.inputs import kind_of, real_numbers
+from lpsmap_core.model.slots import slot_values
 from lpsmap_core.model.variables import Variables
 from lpsmap_core.solution.assignment import Assignment
 from lpsmap_core.solution.decoder import (
@@ -447,8 +448,8 @@ class Solution:
         scores = structure_scores(
             vertices,
             factor.offsets,
-            self.scores[factor.links(factor.variables.index)],
-            factor.links(factor.variables.negated),
+            self.scores[slot_values(factor, factor.variables.index)],
+            slot_values(factor, factor.variables.negated),
             self.additional_scores[position],
         )
         return Distributions(factor, vertices, scores, len(self.values))

@@ -10,8 +10,8 @@ import click
 import numpy as np
 import numpy.typing as npt
 
-from lpsmap_core import Assignment, Solution
-from lpsmap_core.api import NamedGraph, text_table
+from lpsmap_core import Assignment, NamedGraph, Solution
+from lpsmap_core.api import text_table
 from lpsmap_decode.corpus.outcome import status_names
 from lpsmap_decode.formats.uai import assignment_text
 

@@ -9,15 +9,8 @@ from pathlib import Path
 import click
 import numpy as np
 
-from lpsmap_core import Factor
-from lpsmap_core.api import (
-    DuplicateNameError,
-    NamedGraph,
-    build_layout,
-    read_graph,
-    text_table,
-    write_graph,
-)
+from lpsmap_core import Factor, NamedGraph
+from lpsmap_core.api import DuplicateNameError, build_layout, read_graph, text_table, write_graph
 
 __all__ = ["MODEL", "convert", "info", "told_in_words"]
 

@@ -10,8 +10,8 @@ import click
 import numpy as np
 
 import lpsmap_core
-from lpsmap_core import Assignment, SearchProgress
-from lpsmap_core.api import OWN_SEARCH, FloatArray, NamedGraph
+from lpsmap_core import Assignment, NamedGraph, SearchProgress
+from lpsmap_core.api import OWN_SEARCH, FloatArray
 
 __all__ = ["Narration", "relative_gap"]
 

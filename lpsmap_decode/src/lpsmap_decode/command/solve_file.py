@@ -11,8 +11,8 @@ from typing import Any
 import click
 import numpy as np
 
-from lpsmap_core import Assignment, Deadline, Solution
-from lpsmap_core.api import NamedGraph, error_with_origin, raised_by_core, read_evidence, read_graph
+from lpsmap_core import Assignment, Deadline, NamedGraph, Solution
+from lpsmap_core.api import error_with_origin, raised_by_core, read_evidence, read_graph
 from lpsmap_decode.command.answers import JSON, TABLE, UAI, answer_text, check_form
 from lpsmap_decode.command.limits import (
     NumberRange,

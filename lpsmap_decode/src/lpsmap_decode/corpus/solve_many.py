@@ -10,8 +10,8 @@ from concurrent.futures import FIRST_COMPLETED, BrokenExecutor, Executor, Future
 from contextlib import closing
 from typing import Any
 
-from lpsmap_core import Assignment, FactorGraph, Solution
-from lpsmap_core.api import NamedGraph, checked_count, checked_flag
+from lpsmap_core import Assignment, FactorGraph, NamedGraph, Solution
+from lpsmap_core.api import checked_count, checked_flag
 from lpsmap_decode.corpus.batches import Batch, Batches
 from lpsmap_decode.corpus.outcome import Outcome
 from lpsmap_decode.corpus.progress import shown

@@ -12,8 +12,8 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from lpsmap_core import Assignment, ConvergenceWarning, FactorGraph, Solution
-from lpsmap_core.api import FloatArray, NamedGraph, kind_of, read_graph
+from lpsmap_core import Assignment, ConvergenceWarning, FactorGraph, NamedGraph, Solution
+from lpsmap_core.api import FloatArray, kind_of, read_graph
 from lpsmap_decode.corpus.outcome import Outcome, status_names
 
 __all__ = [

@@ -6,13 +6,11 @@ from typing import Any
 
 import numpy as np
 
-from lpsmap_core import Engine, SolvedGraph, leaf
+from lpsmap_core import CompiledEngine, Engine, Options, SolvedGraph, leaf
 from lpsmap_core.api import (
     BoolArray,
-    CompiledEngine,
     FloatArray,
     IntArray,
-    Options,
     Part,
     WarmStart,
     first_step_sizes,

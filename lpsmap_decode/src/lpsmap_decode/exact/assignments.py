@@ -12,13 +12,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-from lpsmap_core import SolvedGraph, Status
+from lpsmap_core import CompiledEngine, Options, SolvedGraph, Status
 from lpsmap_core.api import (
     BoolArray,
     ByteArray,
-    CompiledEngine,
     FloatArray,
-    Options,
     Part,
     WarmStart,
     Watch,

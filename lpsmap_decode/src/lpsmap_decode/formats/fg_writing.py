@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from lpsmap_core import Factor, FactorGraph
-from lpsmap_core.api import FileFormatError, write_text
+from lpsmap_core import Factor, FactorGraph, FileFormatError
+from lpsmap_core.api import given_variables, slot_values, slots_of, write_text
 
 __all__ = ["PLAIN", "write_fg"]
 
@@ -67,9 +67,9 @@ def _lines(path: Path, graph: FactorGraph, factor: Factor) -> Iterator[str]:
             f"{path}: {factor!r} cannot be written for AD3, which has no such factor. Write JSON."
         )
     view = factor.variables
-    if factor.flipped is not None and type(factor).__name__ != "Nand":
-        view = view ^ factor.flipped
-    literals = factor.links(np.where(view.negated, -1 - view.index, view.index + 1))
+    if type(factor).__name__ != "Nand":
+        view = given_variables(factor)
+    literals = slot_values(factor, np.where(view.negated, -1 - view.index, view.index + 1))
     scores = _finite(path, graph.additional_scores(factor))
     for i, (begin, end) in enumerate(zip(factor.offsets[:-1], factor.offsets[1:], strict=True)):
         row = literals[begin:end].tolist()
@@ -82,7 +82,7 @@ def _numbers(factor: Factor, kind: str, i: int, scores: Any) -> list[Any]:
     if kind == "BUDGET":
         return [int(_column(factor, "budget")[i])]
     if kind == "KNAPSACK":
-        costs = factor.links(_column(factor, "costs"))[factor.slots_of(i)]
+        costs = slot_values(factor, _column(factor, "costs"))[slots_of(factor, i)]
         return [*map(repr, costs.tolist()), repr(float(_column(factor, "budget")[i]))]
     sizes = _column(factor, "n_states").tolist() if kind == "DENSE" else []
     return [*([len(sizes)] if sizes else []), *sizes, *map(repr, scores.tolist())]

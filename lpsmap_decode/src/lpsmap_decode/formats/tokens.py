@@ -11,7 +11,8 @@ from typing import NoReturn
 
 import numpy as np
 
-from lpsmap_core.api import FileFormatError, FloatArray, file_bytes, stacklevel
+from lpsmap_core import FileFormatError
+from lpsmap_core.api import FloatArray, file_bytes, stacklevel
 
 __all__ = ["Tokens"]
 

@@ -9,17 +9,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from lpsmap_core import FactorGraph, Variables
-from lpsmap_core.api import (
-    Evidence,
-    FileFormat,
-    FileFormatError,
-    FloatArray,
-    IntArray,
-    NamedGraph,
-    factor_named,
-    write_text,
-)
+from lpsmap_core import FactorGraph, FileFormat, FileFormatError, NamedGraph, Variables
+from lpsmap_core.api import Evidence, FloatArray, IntArray, factor_named, write_text
 from lpsmap_decode.formats.tokens import Tokens
 
 __all__ = ["MarkovNetwork", "UaiFormat", "assignment_text", "read_assignment", "read_network"]

@@ -7,8 +7,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from lpsmap_core import FactorGraph
-from lpsmap_core.api import FileFormat, NamedGraph, factor_named
+from lpsmap_core import FactorGraph, FileFormat, NamedGraph
+from lpsmap_core.api import factor_named
 from lpsmap_decode.formats.tokens import Tokens
 
 __all__ = ["WcnfFormat"]

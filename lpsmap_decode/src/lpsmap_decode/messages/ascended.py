@@ -12,11 +12,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from lpsmap_core import Options
 from lpsmap_core.api import (
     BoolArray,
     FloatArray,
     IntArray,
-    Options,
     Part,
     WarmStart,
     first_step_sizes,

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from lpsmap_core import Engine, SolvedGraph
-from lpsmap_core.api import BoolArray, FloatArray, Options, Part, WarmStart
+from lpsmap_core import Engine, Options, SolvedGraph
+from lpsmap_core.api import BoolArray, FloatArray, Part, WarmStart
 from lpsmap_decode.messages.ascended import ascend_networks, slow_components
 from lpsmap_decode.messages.solved_networks import SolvedNetworks
 from lpsmap_decode.networks.network import networks_of

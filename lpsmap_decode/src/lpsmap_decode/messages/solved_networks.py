@@ -7,16 +7,8 @@ import functools
 import numpy as np
 import numpy.typing as npt
 
-from lpsmap_core import SolvedGraph, Status
-from lpsmap_core.api import (
-    BoolArray,
-    CompiledEngine,
-    FloatArray,
-    IntArray,
-    Options,
-    Vertices,
-    WarmStart,
-)
+from lpsmap_core import CompiledEngine, Options, SolvedGraph, Status
+from lpsmap_core.api import BoolArray, FloatArray, IntArray, Vertices, WarmStart
 from lpsmap_decode.messages.ascended import Ascended
 from lpsmap_decode.networks.network import networks_of
 from lpsmap_decode.networks.rounding import write_entries

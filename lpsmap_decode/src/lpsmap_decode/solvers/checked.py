@@ -7,7 +7,7 @@ from numbers import Real
 
 import numpy as np
 
-from lpsmap_core.api import Answer, MapSolver, Program
+from lpsmap_core import Answer, MapSolver, Program
 
 __all__ = ["check_answer"]
 

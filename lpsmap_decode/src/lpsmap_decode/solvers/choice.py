@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from lpsmap_core import Factor
-from lpsmap_core.api import AUTO, OWN_SEARCH, FloatArray, MapSolver, solver_named
+from lpsmap_core import Factor, MapSolver
+from lpsmap_core.api import AUTO, OWN_SEARCH, FloatArray, solver_named
 from lpsmap_decode.solvers.program import without_description
 
 __all__ = ["MapSolverChoice", "choose_map_solver"]

@@ -7,16 +7,12 @@ import math
 
 import numpy as np
 
-from lpsmap_core import Assignment, Deadline
+from lpsmap_core import Answer, Assignment, Deadline, MapSolver, Program, SolverLimits
 from lpsmap_core.api import (
-    Answer,
     BoolArray,
     FloatArray,
-    MapSolver,
-    Program,
     ScoredGraph,
     SearchLimits,
-    SolverLimits,
     Watch,
     best_additionals,
     raised_by_ctrl_c,

@@ -10,7 +10,8 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from lpsmap_core.api import Answer, FloatArray, MapSolver, Program, SolverLimits
+from lpsmap_core import Answer, MapSolver, Program, SolverLimits
+from lpsmap_core.api import FloatArray
 
 __all__ = ["HighsSolver", "model_of", "run_highs"]
 

@@ -9,15 +9,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from lpsmap_core import Factor
-from lpsmap_core.api import (
-    BoolArray,
-    FloatArray,
-    IntArray,
-    Layout,
-    LinearConstraints,
-    Program,
-)
+from lpsmap_core import Factor, LinearConstraints, Program
+from lpsmap_core.api import BoolArray, FloatArray, IntArray, Layout, slot_values
 
 __all__ = ["WithMasks", "masked_bound", "programs", "with_masks", "without_description"]
 
@@ -207,7 +200,7 @@ def _of_variables(factor: Factor) -> tuple[LinearConstraints, IntArray]:
     slots = np.zeros(
         int(factor.offsets[-1]) + factor.n_factors * factor.n_additionals + given.n_auxiliary, bool
     )
-    slots[: factor.offsets[-1]] = factor.links(factor.variables.negated)
+    slots[: factor.offsets[-1]] = slot_values(factor, factor.variables.negated)
     flipped: BoolArray = slots[given.column]
     shift = np.bincount(
         given.row, np.where(flipped, given.coefficient, 0.0), minlength=len(given.low)
@@ -220,7 +213,7 @@ def _of_variables(factor: Factor) -> tuple[LinearConstraints, IntArray]:
         given.high - shift,
         given.n_auxiliary,
     )
-    return mirrored, factor.links(factor.variables.index)
+    return mirrored, slot_values(factor, factor.variables.index)
 
 
 def _spread(rows: IntArray, columns: IntArray, component: IntArray, n_rows: int) -> IntArray:

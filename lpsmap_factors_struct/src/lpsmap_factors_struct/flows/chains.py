@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 
-from lpsmap_core import Factor
+from lpsmap_core import Factor, LocalSolver
 from lpsmap_core.api import (
     ActiveSets,
     Bucket,
     ByteArray,
     FloatArray,
     IntArray,
-    LocalSolver,
     SolverDescription,
     Vertices,
     join_vertices,

@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn import functional
 
-from lpsmap_core import Distributions, Factor, FactorGraph, Status, Variables
-from lpsmap_core.api import checked_options, installed, missing_name_advice
+from lpsmap_core import Distributions, Factor, FactorGraph, Status, Variables, installed
+from lpsmap_core.api import checked_options, missing_name_advice
 from lpsmap_torch.function import attach_probabilities
 from lpsmap_torch.graph import TorchFactorGraph
 from lpsmap_torch.layers.checks import (

@@ -13,8 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from lpsmap_core import Factor
-from lpsmap_core.api import installed
+from lpsmap_core import Factor, installed
 
 __all__ = ["NotSpecifiable", "layer_of", "specification"]
 

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from lpsmap_core import Factor, Variables
-from lpsmap_core.api import FloatArray, Layout, build_layout
+from lpsmap_core.api import FloatArray, Layout, build_layout, slot_values
 from lpsmap_dynamic import add_exactly
 from lpsmap_torch.graph import TorchFactorGraph
 from lpsmap_torch.losses.given import given_additionals, refuse_forbidden
@@ -66,8 +66,10 @@ class CRFLoss(StructuredLoss):
         for factor, m, m_given in zip(
             graph.factors, everything.marginals, given.marginals, strict=True
         ):
-            sense = torch.from_numpy(np.where(factor.links(factor.variables.negated), -1.0, 1.0))
-            where = torch.tensor(factor.links(factor.variables.index), device=slopes.device)
+            sense = torch.from_numpy(
+                np.where(slot_values(factor, factor.variables.negated), -1.0, 1.0)
+            )
+            where = torch.tensor(slot_values(factor, factor.variables.index), device=slopes.device)
             slopes = slopes.index_add(0, where, (m - m_given) * sense.to(m))
         compared = Compared(
             np.maximum((everything.worth - given.worth) + (everything.rest - given.rest), 0.0),
@@ -136,8 +138,10 @@ def _structure(
     for factor, eta, n, m, like_n in zip(
         graph.factors, eta_v, nu, like.marginals, like.additionals, strict=True
     ):
-        index = factor.links(factor.variables.index)
-        slots = np.where(factor.links(factor.variables.negated), 1.0 - known[index], known[index])
+        index = slot_values(factor, factor.variables.index)
+        slots = np.where(
+            slot_values(factor, factor.variables.negated), 1.0 - known[index], known[index]
+        )
         marginals.append(torch.from_numpy(slots).to(m))
         additionals.append(torch.from_numpy(n).to(like_n).reshape(like_n.shape))
         owner = np.repeat(items.of_rows(factor), factor.n_additionals)

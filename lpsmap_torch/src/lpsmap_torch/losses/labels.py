@@ -8,7 +8,7 @@ import numpy as np
 from torch import Tensor
 
 from lpsmap_core import Factor, FactorGraph, Variables
-from lpsmap_core.api import BoolArray, FloatArray, IntArray, Layout, real_numbers
+from lpsmap_core.api import BoolArray, FloatArray, IntArray, Layout, real_numbers, slot_values
 from lpsmap_dynamic import sum_exactly
 from lpsmap_torch.graph import in_factors
 from lpsmap_torch.readable import numbers
@@ -174,7 +174,7 @@ class Items:
 
     def of_rows(self, factor: Factor) -> IntArray:
         """Return the items of a declaration's factors; -1 for those without variables."""
-        index = np.append(factor.links(factor.variables.index), -1)
+        index = np.append(slot_values(factor, factor.variables.index), -1)
         first, last = factor.offsets[:-1], factor.offsets[1:]
         item = self.of_variable[index[first]] if self.of_variable.size else index[first]
         return np.where(last > first, item, -1)

@@ -11,6 +11,7 @@ import numpy.typing as npt
 from lpsmap_core.kernels.records import Factors, Scores, Structures
 from lpsmap_core.layout.layout import Bucket
 from lpsmap_core.model.factor import Factor
+from lpsmap_core.model.slots import row_view
 from lpsmap_jit.arrays import BoolArray, FloatArray, IntArray
 from lpsmap_jit.compile import kernel, leaf
 from lpsmap_jit.interrupts import interrupted, raise_interrupt, stopped
@@ -168,7 +169,7 @@ class PythonOracles:
     def __init__(self, bucket: Bucket, candidates: Structures) -> None:
         self._bucket, self._candidates = bucket, candidates
         self._factors = [
-            bucket.declarations[d].row(int(i))
+            row_view(bucket.declarations[d], int(i))
             for d, i in zip(bucket.declaration, bucket.row, strict=True)
         ]
         self._labels: list[Hashable] = [None] * bucket.n_factors
