@@ -1,4 +1,4 @@
-"""What one factor of a declaration is, its scores aside."""
+"""The description of one factor of a declaration, without its scores."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ class Row:
     Attributes
     ----------
     event_shape
-        The shape of the factor's slots, whatever `lengths` and `mask` leave of this row.
+        The shape of the factor's slots, regardless of `lengths` and `mask`.
     n_additionals
-        How many additionals it has, those that it does not use included.
+        The number of its additionals, including unused ones.
     parameters
         Its `row_parameters` by name.
     integer_bytes
@@ -36,7 +36,7 @@ class Row:
 
     @classmethod
     def of_view(cls, view: Any) -> Row:
-        """Return the row of a `view` that `Factor.row` returned."""
+        """Return the row of a `view` returned by `Factor.row`."""
         name = view.integer_parameter
         return cls(
             view.event_shape,
@@ -59,7 +59,7 @@ class Row:
 
 
 def different_rows(factor: Factor) -> tuple[list[Row], IntArray]:
-    """Return the different rows of a declaration, and for every factor which it is."""
+    """Return the distinct rows of a declaration, and the index of each factor's row."""
     given = None if factor.integer_parameter is None else getattr(factor, factor.integer_parameter)
     columns = [np.diff(factor.offsets), *(getattr(factor, name) for name in factor.row_parameters)]
     if factor.lengths is not None:
