@@ -145,7 +145,7 @@ def fraction_below(x: float, least: int, most: int) -> float:
 
 @leaf
 def fraction_above(x: float, least: int, most: int) -> float:
-    """Return the smallest fraction from x on with a denominator in a range."""
+    """Return the smallest fraction above x with a denominator in a range; x if it is too large."""
     if most == 0 or (most > LARGEST_TOTAL and most > least):
         return x
     found = np.inf
