@@ -21,15 +21,12 @@ import numpy as np
 from lpsmap_search.arrays import FloatArray
 from lpsmap_search.constraints import CONSTRAINT_TOLERANCE, CountConstraint
 from lpsmap_search.corpus import Corpus
-from lpsmap_search.linear_programs import BASIC, Basis, LinearProgram, SimplexSolver
+from lpsmap_search.linear_programs import BASIC, UNIT, Basis, LinearProgram, SimplexSolver
 from lpsmap_search.polytopes import hypergraph_polytope
 from lpsmap_search.shares import Totals
 from lpsmap_search.sparse_matrix import Entries, SparseMatrix, sums_at
 
 __all__ = ["ChordProgram", "Chords"]
-
-UNIT = float(np.finfo(np.float64).eps)
-"""Maximum relative rounding error of an operation."""
 
 
 OPTIONS = {"simplex_dual_edge_weight_strategy": 1}

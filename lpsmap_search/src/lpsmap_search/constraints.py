@@ -29,7 +29,7 @@ ExpectationStep = Callable[[FloatArray], tuple[float, FloatArray]]
 CONSTRAINT_TOLERANCE = 1e-9
 """Relative tolerance on the weighted counts of a constraint."""
 
-SLACK = 1e-4
+EXCESS_TOLERANCE = 1e-4
 """Relative excess of a constraint at which the search for a multiplier stops."""
 
 MOST_CUTS = 100
@@ -158,8 +158,8 @@ def constrained(e_step: ExpectationStep, constraint: CountConstraint) -> Expecta
     intersection of tangents of D on both sides of its minimum, until the smallest multiplier is
     found at which the constraint holds. If D is piecewise linear, as in Viterbi EM, this is exact
     after finitely many steps; if D is smooth, each step at least halves the interval, and the
-    search stops at an excess of at most ``SLACK * least``. The returned value is that of the
-    returned counts, without the multiplier. Expected counts are then optimal. The structures of
+    search stops at an excess of at most ``EXCESS_TOLERANCE * least``. The returned value is that of
+    the returned counts, without the multiplier. Expected counts are then optimal. The structures of
     Viterbi EM are optimal if they satisfy the constraint with equality or without the multiplier;
     otherwise they are at most ``x * excess`` below the optimum.
 
@@ -211,7 +211,7 @@ class _Constrained:
     def _narrow(self, scores: FloatArray, below: _Tangent, above: _Tangent) -> _Tangent:
         """Return the smallest multiplier found at which the constraint holds."""
         for _ in range(MOST_CUTS):
-            if above.excess <= SLACK * self._constraint.least:
+            if above.excess <= EXCESS_TOLERANCE * self._constraint.least:
                 break
             x = below.meets(above)
             if not below.x < x < above.x:

@@ -24,8 +24,9 @@ import numpy as np
 from lpsmap_core import kernel, leaf
 from lpsmap_search.arrays import BoolArray, FloatArray, FloatTable, IntArray
 from lpsmap_search.branching import Branch, Means, choose_branch
+from lpsmap_search.constraints import CONSTRAINT_TOLERANCE
 from lpsmap_search.corpus import Derivations
-from lpsmap_search.shares import SLACK, Totals, phi, tighten
+from lpsmap_search.shares import SUM_TOLERANCE, Totals, phi, tighten
 from lpsmap_search.viterbi import Workspace, best_counts
 
 __all__ = ["ConstraintRow", "Bounds", "bound_boxes"]
@@ -104,7 +105,7 @@ def _enumerate(first: IntArray, low: FloatArray, high: FloatArray, vertices: _Ve
                         vertices.p[at, j] = x
                         rest -= x
                         value += phi(x)
-                if low[begin + free] - SLACK <= rest <= high[begin + free] + SLACK:
+                if low[begin + free] - SUM_TOLERANCE <= rest <= high[begin + free] + SUM_TOLERANCE:
                     vertices.p[at, free] = rest
                     vertices.value[at] = value + phi(rest)
                     at += 1
@@ -224,7 +225,9 @@ def bound_boxes(
             scores += x * constraint.weights
             bound = best_counts(derivations, scores, workspace, f) - x * constraint.least
             excess, value = _inner(constraint.weights, f) - constraint.least, _likelihood(first, f)
-            if value > results.value[b] and excess >= -SLACK * max(1.0, constraint.least):
+            if value > results.value[b] and excess >= -CONSTRAINT_TOLERANCE * max(
+                1.0, constraint.least
+            ):
                 results.value[b] = value
                 results.counts[b] = f
             if least == np.inf:

@@ -28,7 +28,7 @@ __all__ = [
     "totals",
 ]
 
-SLACK = 1e-9
+SUM_TOLERANCE = 1e-9
 """Tolerance for rounding errors of sums of probabilities."""
 
 LARGEST_TOTAL = 100
@@ -106,7 +106,7 @@ def shrink(first: IntArray, low: FloatArray, high: FloatArray) -> bool:
         for m in range(first[c], first[c + 1]):
             least += low[m]
             most += high[m]
-        if least > 1.0 + SLACK or most < 1.0 - SLACK:
+        if least > 1.0 + SUM_TOLERANCE or most < 1.0 - SUM_TOLERANCE:
             return False
         for m in range(first[c], first[c + 1]):
             # sums of the others, from the old bounds: looser only by rounding
@@ -123,7 +123,7 @@ def _snap(first: IntArray, totals: Totals, low: FloatArray, high: FloatArray) ->
         for m in range(first[c], first[c + 1]):
             bottom = -fraction_below(-low[m], totals.least[c], totals.most[c])
             top = fraction_below(high[m], totals.least[c], totals.most[c])
-            if bottom > top + SLACK:
+            if bottom > top + SUM_TOLERANCE:
                 return False
             low[m], high[m] = min(bottom, top), top
     return True
@@ -139,7 +139,7 @@ def fraction_below(x: float, least: int, most: int) -> float:
         return x
     found = -np.inf
     for total in range(max(least, 1), most + 1):
-        found = max(found, np.floor((x + SLACK) * total) / total)
+        found = max(found, np.floor((x + SUM_TOLERANCE) * total) / total)
     return found
 
 
@@ -150,5 +150,5 @@ def fraction_above(x: float, least: int, most: int) -> float:
         return x
     found = np.inf
     for total in range(max(least, 1), most + 1):
-        found = min(found, (np.floor((x + SLACK) * total) + 1.0) / total)
+        found = min(found, (np.floor((x + SUM_TOLERANCE) * total) + 1.0) / total)
     return found
