@@ -192,7 +192,7 @@ def test_types_that_are_not_read_are_named():
         ("general_tree_counts.fg", "GENERAL_TREE_COUNTS"),
         ("sequence_budget.fg", "SEQUENCE_BUDGET"),
     ):
-        with pytest.raises(FileFormatError, match=f"factors of type {kind} are not read"):
+        with pytest.raises(FileFormatError, match=f"factors of type {kind} are not supported"):
             read_graph(FOLDER / "fg" / name)
 
 

@@ -136,14 +136,14 @@ def test_a_specification_of_what_is_not_installed_says_so() -> None:
     text, top = SparseMAP(Budget, budget=1)._name, TopK(1)._name
     for changed, why in (
         (text.replace("Budget", "Bidget"), "factor type Bidget is not installed"),
-        (text.replace("lpsmap_factors_logic", "other"), "expected that of other"),
+        (text.replace("lpsmap_factors_logic", "other"), "expected other"),
         (top.replace("max_iter", "most_iter"), "most_iter"),
         (top.replace("TopK", "TopOne"), "TopOne"),
     ):
         assert changed not in (text, top)
-        with pytest.raises(RuntimeError, match=f"cannot make the layer .*{why}"):
+        with pytest.raises(RuntimeError, match=f"cannot build the layer .*{why}"):
             solvers.solver_named(changed)
-    with pytest.raises(RuntimeError, match="the layer is of another process"):
+    with pytest.raises(RuntimeError, match="the layer belongs to another process"):
         solvers.solver_named("layer 1")
 
 

@@ -185,7 +185,7 @@ def test_of_a_solved_graph() -> None:
     u = graph.variable_from(problem.scores)
     for factor in matching(u):
         graph.add(factor)
-    with pytest.raises(RuntimeError, match="no solution of its latest scores"):
+    with pytest.raises(RuntimeError, match="no solution for its current scores"):
         sparsemap_loss(u, problem.target)
     graph.solve()
     found = sparsemap_loss(u, problem.target, reduction="none")
@@ -197,7 +197,7 @@ def test_of_a_solved_graph() -> None:
     half.add(DepTree(v))
     half.solve()
     assert sparsemap_loss(v, TREES[:1]).dtype == torch.float32
-    with pytest.raises(TypeError, match="expected variables of a TorchFactorGraph"):
+    with pytest.raises(TypeError, match="expected variables of a solved TorchFactorGraph"):
         sparsemap_loss(problem.scores, problem.target)  # type: ignore[arg-type]
 
 
@@ -276,7 +276,7 @@ def test_rows_of_no_tree_have_no_root() -> None:
     """Of tags -1 is a mistake, and not a position; beyond the lengths anything goes."""
     tags = torch.tensor([[0, 1, -1], [1, 0, 2]])
     criterion = SparseMAPLoss(functools.partial(Sequence, transitions=torch.zeros(3, 3)))
-    with pytest.raises(ValueError, match=r"target holds -1 at \[0, 2\]; .*-100 for what is not"):
+    with pytest.raises(ValueError, match=r"target holds -1 at \[0, 2\]; .*-100 for unlabelled"):
         criterion(SCORES, tags)
     full = criterion(SCORES, tags.clamp(min=0), lengths=[2, 3])
     for padding in (-1, -100, -7, 9):
@@ -302,17 +302,17 @@ REFUSED: list[tuple[Any, Any, type[Exception], str]] = [
     (SCORES, HEADS.float(), TypeError, "expected integers"),
     (SCORES, HEADS + 2, ValueError, r"target holds 3 at \[0, 2\]; expected positions"),
     (SCORES, SCORES + 0.5, ValueError, r"target holds 0.5 at \[0, 0, 0\]; expected 0, 1, or NaN"),
-    (SCORES, SCORES, ValueError, "item 0 is none that DepTree allows"),
+    (SCORES, SCORES, ValueError, "item 0 is not a structure that DepTree allows"),
     (SCORES, "heads", TypeError, "target"),
     (SCORES, HEADS.to("meta"), ValueError, "target is on meta, and scores are on cpu"),
-    (SCORES - torch.inf, HEADS, ValueError, "a score of -inf forbids"),
+    (SCORES - torch.inf, HEADS, ValueError, "whose score is -inf"),
     (
         SCORES,
         torch.tensor([[1, 0, -100], [0, 0, 0]]),
         ValueError,
         "no structure of (item 0|an item)",
     ),
-    (SCORES, HEADS - 3, ValueError, r"target holds -3 at \[0, 0\]; .*, or -100 for what is not"),
+    (SCORES, HEADS - 3, ValueError, r"target holds -3 at \[0, 0\]; .*, or -100 for unlabelled"),
 ]
 
 

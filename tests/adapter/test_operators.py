@@ -182,7 +182,7 @@ def test_a_lost_layer_is_made_again_or_named() -> None:
         del layer
         gc.collect()
         if make is Own:
-            with pytest.raises(RuntimeError, match="the layer that solved is gone; keep a ref"):
+            with pytest.raises(RuntimeError, match="the layer no longer exists; keep a ref"):
                 value.backward()
         else:
             torch.testing.assert_close(torch.autograd.grad(value, scores)[0], expected)

@@ -169,7 +169,7 @@ class Numbers(NamedTuple):
 def test_other_fields_than_the_annotations_say_are_refused(wrong: Numbers) -> None:
     words = np.empty(n_words(Numbers), dtype=np.int64)
     assert write_words(Numbers(1, np.ones((2, 2))), words) == words.ctypes.data
-    with pytest.raises(Exception, match="not what the annotations of the record say"):
+    with pytest.raises(Exception, match="does not match the annotations of the record"):
         write_words(wrong, words)
 
 

@@ -133,7 +133,7 @@ class Unchecked(DynamicProgram):
 def test_a_size_that_init_should_have_refused_is_named():
     failed = [result for result in run_checks(Unchecked.examples()[0]) if not result.ok]
     assert [result.check for result in failed] == ["check_larger"]
-    assert "additional 3 is none; expected 0 to 2" in failed[0].message
+    assert "additional 3 is out of range; expected 0 to 2" in failed[0].message
     assert "declared with 6 variables and 3 additionals" in failed[0].message
     assert "refuse such a declaration in __init__" in failed[0].message
 

@@ -141,8 +141,8 @@ class TestPatience:
 
     def test_interprets_what_is_small_and_not_compiled(self) -> None:
         kernel = self.Nothing()
-        assert unless_slow(interprets, kernel, lambda: tiers.LARGEST)
-        assert not unless_slow(interprets, kernel, lambda: tiers.LARGEST + 1)
+        assert unless_slow(interprets, kernel, lambda: tiers.LARGEST_INTERPRETED)
+        assert not unless_slow(interprets, kernel, lambda: tiers.LARGEST_INTERPRETED + 1)
         assert not interprets()
         kernel.compiled = True
         assert not unless_slow(interprets, kernel, lambda: 0)

@@ -20,7 +20,7 @@ import remote_jobs
 from lpsmap_core import FactorGraph
 from lpsmap_decode import Outcome, solve_many
 from lpsmap_decode.corpus.batches import Batches
-from lpsmap_decode.corpus.work import Problem
+from lpsmap_decode.corpus.jobs import Problem
 from lpsmap_factors_logic import AtMostOne, Pair, Xor
 
 
@@ -166,8 +166,8 @@ def test_files_are_problems(tmp_path: Path) -> None:
     ("arguments", "error", "words"),
     [
         ({"task": "best"}, ValueError, "expected one of sparsemap, lp-map, map"),
-        ({"exact": True, "task": "map"}, TypeError, "takes no option 'exact'"),
-        ({"gap": 0.1}, TypeError, "takes no option 'gap'"),
+        ({"exact": True, "task": "map"}, TypeError, "does not accept the option 'exact'"),
+        ({"gap": 0.1}, TypeError, "does not accept the option 'gap'"),
         ({"tol": -1.0}, ValueError, "tol"),
         ({"executor": 0}, ValueError, "executor"),
         ({"executor": "two"}, TypeError, "executor"),

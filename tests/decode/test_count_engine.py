@@ -110,7 +110,7 @@ def test_what_is_preferred() -> None:
 def test_it_solves_by_its_name_what_it_can(rng: np.random.Generator) -> None:
     graph = matchings(1, rng)
     assert (graph.solve_map(engine="counts").iterations == 1).all()
-    with pytest.raises(ValueError, match="^engine: 'counts' finds LP-MAP"):
+    with pytest.raises(ValueError, match="^engine: 'counts' solves LP-MAP"):
         graph.solve(engine="counts")
 
 

@@ -86,7 +86,7 @@ def test_what_is_done_is_not_done_again(models: Path, here: None) -> None:
 def test_files_of_others_are_left_alone(models: Path) -> None:
     out = models / "out.jsonl"
     for text, words in (
-        ("my notes\nof today\n", "line 1 is no result"),
+        ("my notes\nof today\n", "line 1 is not a result"),
         ('{"file": "a", "task": "lp-map"}\n', "results of the task 'lp-map'; expected 'map'"),
     ):
         out.write_text(text)
@@ -117,7 +117,7 @@ def test_a_full_disk_leaves_whole_lines(tmp_path: Path) -> None:
 
 
 def test_results_go_into_files_alone(models: Path, tmp_path: Path) -> None:
-    for out, words in ((os.devnull, "is no regular file"), ("/proc/x", "no file can be made")):
+    for out, words in ((os.devnull, "not a regular file"), ("/proc/x", "no file can be created")):
         result = decode(models / "m0.uai", "--out", out)
         assert result.exit_code == 1
         assert words in result.output
@@ -164,7 +164,7 @@ def test_an_interrupted_run_is_gone_on_with(tmp_path: Path) -> None:
         process.send_signal(signal.SIGINT)
         _, said = process.communicate(timeout=60.0)  # nobody waits for the second model
     assert process.returncode == 130
-    assert "The same command goes on from there." in said
+    assert "Run the same command again to continue." in said
     assert "Traceback" not in said
     first = lines_of(out.read_text())
     assert len(first) == 1

@@ -170,10 +170,10 @@ def test_bad_evidence_is_refused_in_words():
     u = graph.variable((2, 3))
     for evidence, words in (
         ([(u, 2)], r"evidence\[0\] holds 2; expected 0, 1, or NaN"),
-        ([(u[0], 1), (u[:, 0], 0)], r"evidence\[1\]: a variable is given as 0 and as 1"),
-        ([(u[[0, 0], 0], [0, 1])], "given as 0 and as 1"),
-        ([(FactorGraph().variable(2), 1)], "expected Variables of this graph"),
-        ([(3, 1)], "expected Variables of this graph"),
+        ([(u[0], 1), (u[:, 0], 0)], r"evidence\[1\]: a variable is given both as 0 and as 1"),
+        ([(u[[0, 0], 0], [0, 1])], "given both as 0 and as 1"),
+        ([(FactorGraph().variable(2), 1)], "expected a pair of Variables of this graph"),
+        ([(3, 1)], "expected a pair of Variables of this graph"),
         ([(u, np.zeros(2))], r"has shape \(2,\); expected one that broadcasts to \(2, 3\)"),
     ):
         with pytest.raises(ValueError, match=words):

@@ -192,9 +192,13 @@ def test_it_solves_as_the_graph_that_python_would_build(tmp_path):
     ("old", "new", "words"),
     [
         ("XOR 3", "XNOR 3", "line 10, column 1: got 'XNOR'; expected the type of a factor, one of"),
-        ("XOR 3", "ARBORESCENCE 3", "factors of type ARBORESCENCE are not read; expected one of"),
+        (
+            "XOR 3",
+            "ARBORESCENCE 3",
+            "factors of type ARBORESCENCE are not supported; expected one of",
+        ),
         ("1 2 -3", "1 2 -8", "line 10, column 11: got -8; expected a variable, negated or not"),
-        ("1 2 -3", "1 0 -3", "got 0; expected a variable, which are counted from 1"),
+        ("1 2 -3", "1 0 -3", "got 0; expected a variable, counted from 1"),
         ("PAIR 2 1 -2", "PAIR 3 1 2 3", "a PAIR has 3 variables; expected 2"),
         ("2 2 2 0.1", "2 2 3 0.1", "multi-valued variables have 5 states; expected 4"),
         ("2 2 3 1 2", "2 2 2 1 2", "positions have 4 states; expected 5"),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from lpsmap_decode.exact.assignments import LEAST_GAIN, OPEN, Gains, Node
+from lpsmap_decode.exact.relaxation_search import LEAST_GAIN, OPEN, Gains, Node
 
 N = 6
 NONE = np.empty(0)

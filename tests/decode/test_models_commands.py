@@ -19,7 +19,7 @@ from lpsmap_core import SearchProgress, installed
 from lpsmap_core.api import read_graph
 from lpsmap_core.command import cli
 from lpsmap_decode import read_assignment
-from lpsmap_decode.command.narration import Narration
+from lpsmap_decode.command.progress_log import ProgressLog
 from lpsmap_decode.command.solve_file import UNSOLVED
 
 MODEL = "MARKOV 3 2 3 2 3 1 0 2 0 1 2 1 2\n2 1 2\n6 1 2 3 4 5 6\n6 1 2 0 4 5 6\n"
@@ -66,7 +66,7 @@ def test_solve_with_evidence(model: Path, name: str, text: str) -> None:
         ("e.json", '{"y": 1}', "'y' in 'y' is no view"),
         ("e.json", '{"x0": "on"}', "could not convert"),
         ("e.json", '{"x0": 2}', "holds 2; expected 0, 1, or NaN"),
-        ("e.json", '{"x0[0]": 1, "x0": 0}', "given as 0 and as 1"),
+        ("e.json", '{"x0[0]": 1, "x0": 0}', "given both as 0 and as 1"),
         ("e.json", '{"x0": [1, 0, 0]}', "expected one that broadcasts to (2,)"),
     ],
 )
@@ -199,7 +199,7 @@ def test_an_answer_as_a_table_and_as_states(model: Path) -> None:
     grid.write_text('{"variables": {"u": [[1, 2]]}, "factors": []}')
     refused = lpsmap("solve", grid, "--output", "uai")
     assert refused.exit_code == 1
-    assert "u has shape (1, 2); expected blocks of states" in refused.output
+    assert "u has shape (1, 2); expected one-dimensional blocks of states" in refused.output
     grid.write_text('{"variables": {"u": [1, 2]}, "factors": []}')
     refused = lpsmap("solve", grid, "--output", "uai")
     assert refused.exit_code == 1
@@ -223,7 +223,7 @@ def test_convergence_is_drawn(tmp_path: Path, task: str) -> None:
 
 
 def test_bound_and_score_of_a_picture_meet() -> None:
-    narration = Narration(aloud=False)
+    narration = ProgressLog(aloud=False)
     for component, score, bound in ((0, 1.0, 9.0), (1, -np.inf, 5.0), (0, 2.0, 3.0), (1, 4.0, 4.0)):
         narration.search(component, SearchProgress(score, bound, 1, 0.0))
     graph = FactorGraph()
@@ -262,10 +262,10 @@ def test_help_says_what_everything_is_for() -> None:
 @pytest.mark.parametrize(
     ("option", "words"),
     [
-        (["--tol", "nan"], "nan is no finite number"),
-        (["--max-time", "inf"], "inf is no finite number"),
-        (["--gap", "0.1"], "--gap goes with --task map; got --task sparsemap"),
-        (["--solver", "highs", "--task", "lp-map"], "--solver goes with --task map"),
+        (["--tol", "nan"], "nan is not a finite number"),
+        (["--max-time", "inf"], "inf is not a finite number"),
+        (["--gap", "0.1"], "--gap requires --task map; got --task sparsemap"),
+        (["--solver", "highs", "--task", "lp-map"], "--solver requires --task map"),
     ],
 )
 def test_options_that_mean_nothing_are_wrong_commands(
@@ -283,7 +283,7 @@ def test_a_picture_that_may_not_be_written_is_told_before_the_solve(
     monkeypatch.setattr(os, "access", lambda path, mode: path != model.parent)
     result = lpsmap("solve", model, "--trace", model.with_name("x.png"))
     assert result.exit_code == 2
-    assert "x.png: may not be written." in result.stderr
+    assert "x.png: no permission to write." in result.stderr
     assert not result.stdout
 
 
@@ -384,7 +384,7 @@ def test_a_terminal_is_told_of_the_search(tmp_path: Path) -> None:
     assert lines[0].startswith("lpsmap ")
     assert f"{path}: 242 binary variables in 121 blocks; factors: " in lines[1]
     assert any(line.startswith("component 0: best") and "gap" in line for line in lines)
-    assert any(line.startswith("by lpsmap, which was asked for") for line in lines)
+    assert any(line.startswith("by lpsmap, which was requested") for line in lines)
     assert any(line.startswith("optimum ") and "proved" in line for line in lines)
     assert any(line.split() == ["VARIABLE", "VALUE"] for line in lines)
 

@@ -13,8 +13,8 @@ from lpsmap import AtMostOne, Dense, FactorGraph, Imply, Nand, Or, Pair, Xor
 from lpsmap_core import ConvergenceWarning
 from lpsmap_core.api import scored_assignment
 from lpsmap_core.layout.layout import Part
-from lpsmap_decode.exact import states as of_states
-from lpsmap_decode.exact.states import States
+from lpsmap_decode.exact import network_search as of_states
+from lpsmap_decode.exact.network_search import NetworkSpace
 from lpsmap_decode.networks.bounds import tighten
 from lpsmap_decode.networks.cycles import no_triplets, triplets_of
 from lpsmap_decode.networks.elimination import MOST_NODES, eliminate, elimination_order
@@ -193,7 +193,7 @@ def test_a_search_without_elimination(
     monkeypatch.setattr(of_states, "MOVES", 0)
     part, eta, eta_v = scores_of(grid(3, 3, seed, forbidding))
     best = best_of(part, eta, eta_v)
-    space = States(part, 0, eta, eta_v, 1e-8)
+    space = NetworkSpace(part, 0, eta, eta_v, 1e-8)
     found = Search(space.root(), 1e-8).run(space)
     assert found.finished
     assert found.score == pytest.approx(best)

@@ -20,7 +20,7 @@ from lpsmap_decode.counts.simplex import (
     fits,
     vertex_bound,
 )
-from lpsmap_decode.exact.counted import Counted
+from lpsmap_decode.exact.count_search import CountSpace
 from lpsmap_decode.search import Search
 
 FloatArray = npt.NDArray[np.float64]
@@ -95,10 +95,10 @@ def test_the_search_finds_the_best_or_proves_that_there_is_none(seed: int) -> No
     everything = judges.binary_vectors(part.n_variables)
     eta = scores[part.variables]
     for c in range(part.n_components):
-        if not Counted.serves(part, c):
+        if not CountSpace.serves(part, c):
             continue
         variables = slice(*part.first_variable[c : c + 2].tolist())
-        space = Counted(part, c, eta[variables])
+        space = CountSpace(part, c, eta[variables])
         n = variables.stop - variables.start
         tried = everything[:, :n] if n < part.n_variables else everything
         allowed = [x for x in np.unique(tried, axis=0) if fits(space._program, x.astype(float))]

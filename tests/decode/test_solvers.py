@@ -164,7 +164,7 @@ def knapsack(scores: Any) -> FactorGraph:
 def test_who_solved_and_why_is_said() -> None:
     graph = knapsack([1.0, 2.0, 2.5])
     own = best(graph, solver="lpsmap")
-    assert (own.solver, own.reason) == ("lpsmap", "was asked for")
+    assert (own.solver, own.reason) == ("lpsmap", "was requested")
     assert best(graph, solver="scipy").solver == "scipy"
     assert "max_nodes" in best(graph, max_nodes=10).reason
     tree = FactorGraph()
@@ -188,13 +188,15 @@ def test_auto_hands_over_what_is_not_proved_at_once(monkeypatch: pytest.MonkeyPa
     graph.add(Xor(easy))
     found = best(graph)
     assert found.solver == "scipy"
-    assert found.reason == "proves most at once; scipy takes on what it does not"
+    assert found.reason == "proves most assignments soon; scipy solves the others"
     assert found.ok
     assert found.n_nodes[1] == 0
     assert found.total == pytest.approx(best(graph, solver="lpsmap").total)
     tree = FactorGraph()
     tree.add(DepTree(tree.variable((3, 3))))
-    assert best(tree).reason == "is the only one, as DepTree factors have no linear constraints"
+    assert (
+        best(tree).reason == "is the only solver because DepTree factors have no linear constraints"
+    )
 
 
 SOLVERS = ["scipy", pytest.param("highs", marks=HIGHS)]
@@ -405,7 +407,7 @@ def test_nobody_waits_for_a_solver_that_does_not_hear_of_ctrl_c() -> None:
 @pytest.mark.parametrize(
     ("answer", "words"),
     [
-        (Answer(None, np.nan), "returned bound nan; expected a number: inf if nothing is known"),
+        (Answer(None, np.nan), "returned bound nan; expected a number: inf if unknown"),
         (Answer(None, None), "returned bound None; expected a number"),  # type: ignore[arg-type]
         (Answer(np.zeros(2), 1.0), r"returned values of shape \(2,\) .*of shape \(3,\)"),
         (Answer(np.array([0.0, np.nan, 1.0]), 1.0), "returned a value of nan; expected values"),
@@ -422,7 +424,7 @@ def test_a_solver_that_answers_wrongly_is_named(
     graph.add(Xor(graph.variable_from([1.0, 2.0, 3.0])))
     with pytest.raises(RuntimeError, match=f"^solver 'wrong' {words}.*") as caught:
         graph.solve_map(exact=True, solver="wrong")
-    assert "fault of test_solvers.WrongSolver, not of the scores" in str(caught.value).replace(
+    assert "bug of test_solvers.WrongSolver, not of the scores" in str(caught.value).replace(
         f"{WrongSolver.__module__}.", "test_solvers."
     )
 

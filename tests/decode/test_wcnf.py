@@ -111,11 +111,11 @@ def test_no_clauses(tmp_path):
     ("text", "words"),
     [
         ("h 1 2", "line 1, column 6: the file ends; expected a literal, or 0 at the end"),
-        ("h 0", "a clause without literals must hold, which it cannot"),
+        ("h 0", "a hard clause has no literals and cannot hold"),
         ("x 1 0", "got 'x'; expected the weight of a clause"),
         ("0 1 0", "got 0; expected the weight of a clause, from 1"),
         ("1.5 1 0", "got '1.5'; expected the weight of a clause, a whole number"),
-        ("9007199254740993 1 2 0", "expected up to 9007199254740992"),
+        ("9007199254740993 1 2 0", "expected at most 9007199254740992"),
         ("1 1000000 0", "got 1000000; expected a literal"),
         ("p cnf 1 1\n1 0", "got 'cnf'; expected wcnf"),
         ("p wcnf 1 1 5\n1 2 0", "got 2; expected a literal, .* from -1 to 1"),

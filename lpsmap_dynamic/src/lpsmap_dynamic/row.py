@@ -1,4 +1,4 @@
-"""What one factor of a declaration is, its scores aside."""
+"""The description of one factor of a declaration, without its scores."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ class Row:
     Attributes
     ----------
     event_shape
-        The shape of the factor's slots, whatever `lengths` and `mask` leave of this row.
+        The shape of the factor's slots, regardless of `lengths` and `mask`.
     n_additionals
-        How many additionals it has, those that it does not use included.
+        The number of its additionals, including unused ones.
     parameters
         What ``self.per_factor`` and ``self.counts`` registered, by name: numbers, or tuples.
     integer_bytes
@@ -37,7 +37,7 @@ class Row:
 
     @classmethod
     def of_view(cls, view: Any) -> Row:
-        """Return the row of a `view` that `Factor.row` returned."""
+        """Return the row of a `view` of one factor."""
         registered = parameters_of(view)
         name = registered.integers
         return cls(
@@ -67,7 +67,7 @@ def _hashable(value: Any) -> Any:
 
 
 def different_rows(factor: Factor) -> tuple[list[Row], IntArray]:
-    """Return the different rows of a declaration, and for every factor which it is."""
+    """Return the distinct rows of a declaration, and the index of each factor's row."""
     registered = parameters_of(factor)
     given = None if registered.integers is None else getattr(factor, registered.integers)
     columns: list[Any] = [np.diff(factor.offsets)]

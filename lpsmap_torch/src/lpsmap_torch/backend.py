@@ -1,4 +1,4 @@
-"""torch as a library of arrays for closed forms, on every device that it finds."""
+"""torch as an array library for closed forms, on every available device."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ __all__ = ["TorchBackend"]
 
 
 class TorchBackend(Backend):
-    """torch tensors on the processor and on every accelerator that computes in float64."""
+    """torch tensors on the CPU and on every accelerator that supports float64."""
 
     name = "torch"
 
     def devices(self) -> Sequence[str]:
-        """Return ``cpu``, and ``cuda:0`` and so on where there are any."""
+        """Return ``cpu``, and ``cuda:0`` and so on if available."""
         return ["cpu", *(f"cuda:{i}" for i in range(torch.cuda.device_count()))]
 
     def asarray(self, array: NDArray[Any], device: str) -> torch.Tensor:

@@ -1,4 +1,4 @@
-"""Registers the adapter with lpsmap; torch is imported only when a hook is called."""
+"""The hooks of this package; torch is imported only when a hook is called."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ lpsmap_api_version = 3
 
 @hookimpl
 def lpsmap_graphs() -> Sequence[type[FactorGraph]]:
-    """Return the adapter's factor graphs."""
+    """Return the factor graph classes of this package."""
     from lpsmap_torch import TorchFactorGraph
 
     return [TorchFactorGraph]
@@ -19,7 +19,7 @@ def lpsmap_graphs() -> Sequence[type[FactorGraph]]:
 
 @hookimpl
 def lpsmap_backends() -> Sequence[type[Backend]]:
-    """Return torch as a library of arrays."""
+    """Return torch as an array library."""
     from lpsmap_torch.backend import TorchBackend
 
     return [TorchBackend]

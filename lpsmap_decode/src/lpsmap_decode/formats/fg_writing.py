@@ -22,7 +22,7 @@ PLAIN = {
     "ANDOUT": "AndOut",
     "IMPLY": "Imply",
 }
-"""Factors without numbers of their own, and our types."""
+"""Factors of the format without parameters, and the corresponding types of lpsmap."""
 
 KINDS = {
     **{ours: kind for kind, ours in PLAIN.items()},
@@ -33,7 +33,7 @@ KINDS = {
     "Dense": "DENSE",
     "Potts": "DENSE",
 }
-"""Our types, and factors of the format."""
+"""Types of lpsmap, and the corresponding factors of the format."""
 
 
 def write_fg(graph: FactorGraph, path: Path) -> None:
@@ -64,7 +64,8 @@ def _lines(path: Path, graph: FactorGraph, factor: Factor) -> Iterator[str]:
     kind = KINDS.get(type(factor).__name__)
     if kind is None or (kind == "BUDGET" and _column(factor, "force_budget").any()):
         raise FileFormatError(
-            f"{path}: {factor!r} cannot be written for AD3, which has no such factor. Write JSON."
+            f"{path}: {factor!r} cannot be written for AD3, which has no such factor. Write .json "
+            "instead."
         )
     view = factor.variables
     if type(factor).__name__ != "Nand":
@@ -78,7 +79,7 @@ def _lines(path: Path, graph: FactorGraph, factor: Factor) -> Iterator[str]:
 
 
 def _numbers(factor: Factor, kind: str, i: int, scores: Any) -> list[Any]:
-    """Return the numbers behind a factor's variables."""
+    """Return the parameters of a factor."""
     if kind == "BUDGET":
         return [int(_column(factor, "budget")[i])]
     if kind == "KNAPSACK":
@@ -94,5 +95,7 @@ def _column(factor: Factor, name: str) -> Any:
 
 def _finite(path: Path, scores: Any) -> Any:
     if not np.isfinite(scores).all():
-        raise FileFormatError(f"{path}: a score is not finite, as AD3 asks for. Write JSON.")
+        raise FileFormatError(
+            f"{path}: a score is not finite; AD3 requires finite scores. Write .json instead."
+        )
     return scores

@@ -1,4 +1,4 @@
-"""What all layers share: their options, their layouts, and how they solve."""
+"""The base class of layers: options, layouts and solving."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from lpsmap_torch.layers.checks import (
     checked_lengths,
     checked_mask,
 )
-from lpsmap_torch.layers.layout import Declared, Layout, Solved
+from lpsmap_torch.layers.layer_graph import Declarations, LayerGraph, LayerSolution
 from lpsmap_torch.layers.operators import marginals
 from lpsmap_torch.layers.solvers import LayOut, local_solver, solver_of
 from lpsmap_torch.layers.specifications import NotSpecifiable, specification
@@ -41,33 +41,33 @@ OPTIONS = {
     "relaxation": 1.6,
     "threads": None,
 }
-"""The options that all layers hand on to `FactorGraph.solve`, with its defaults."""
+"""The options that all layers pass to `FactorGraph.solve`, with its defaults."""
 _is_exporting = getattr(torch.compiler, "is_exporting", lambda: False)
 
 
 class Layer(nn.Module):
     """A module whose output is the solution of a factor graph for its input.
 
-    Scores come with any number of batch axes in front, and marginals have their shape, dtype and
-    device. Padding, where `lengths` or a `mask` say so, has marginals and gradients of zero, and
-    may hold anything. Lengths and masks may lie on any device.
+    Scores have any number of leading batch axes, and marginals have their shape, dtype and device.
+    Padding, as defined by `lengths` or a `mask`, has marginals and gradients of zero, and may hold
+    any values. Lengths and masks may be on any device.
 
     Parameters
     ----------
     max_iter, max_inner_iter, tol, step_size, adapt, relaxation, threads
-        As for `FactorGraph.solve`.
+        As in `FactorGraph.solve`.
     """
 
     event_ndim: int = 1
-    """How many axes the scores of an instance have."""
+    """The number of axes of the scores of an instance."""
     mask_ndim: int = 1
-    """How many axes the mask of an instance has."""
+    """The number of axes of the mask of an instance."""
     most_lengths: int = 1
-    """How many lengths an instance can have."""
+    """The number of lengths that an instance can have."""
     one_length_will_do: bool = True
-    """Whether an instance can have one length."""
+    """Whether an instance can have a single length."""
     solved_by: ClassVar[tuple[str, ...]] = ()
-    """The constructor's arguments that solutions depend on, besides `OPTIONS`; attributes, too."""
+    """The constructor arguments that solutions depend on besides `OPTIONS`; also attributes."""
 
     def __init__(
         self,
@@ -104,40 +104,40 @@ class Layer(nn.Module):
         scores
             The scores, batch first.
         lengths
-            How much of every instance takes part. Axes of the batch may be 1, and the last ones
-            left out: lengths hold for all of them.
+            The lengths of the instances. Axes of the batch may be 1, and the last ones may be
+            omitted; lengths then apply to all entries.
         mask
-            What takes part.
+            True for entries that take part.
 
         Returns
         -------
         Tensor
-            Like the scores; zeros in the padding.
+            Marginals like the scores, with zeros in the padding.
 
         Raises
         ------
         TypeError
-            If the scores are no floating-point tensor, the lengths none of integers, or the mask
-            none of booleans.
+            If the scores are not a floating-point tensor, the lengths not integers, or the mask not
+            booleans.
         ValueError
-            If a shape or a device does not fit.
+            If a shape or device does not match.
         """
         return self._marginals(scores, self._weights(), lengths, mask)
 
     def structures(
         self, scores: Tensor, *, lengths: Tensor | None = None, mask: Tensor | None = None
     ) -> Distributions:
-        """Return the few structures whose mean the marginals are, with their probabilities.
+        """Return a sparse distribution over structures whose mean is the marginals.
 
         Parameters
         ----------
         scores, lengths, mask
-            As for `forward`.
+            As in `forward`.
 
         Returns
         -------
         Distributions
-            Of every instance, in tensors; the probabilities carry gradients.
+            The distributions of every instance, as tensors; the probabilities carry gradients.
         """
         return self._structures(scores, self._weights(), lengths, mask)
 
@@ -147,32 +147,32 @@ class Layer(nn.Module):
         changed = {name: given[name] for name, value in OPTIONS.items() if given[name] != value}
         return ", ".join(f"{k}={v!r}" for k, v in {**self._own_repr(), **changed}.items())
 
-    # ---------------------------------------------------------------- what a layer is
+    # ---------------------------------------------------------------- for subclasses
 
-    def declare(self, u: Variables, lengths: Lengths, mask: Mask, n_weights: int) -> Declared:
-        """Return what is declared over variables.
+    def declare(self, u: Variables, lengths: Lengths, mask: Mask, n_weights: int) -> Declarations:
+        """Return the declarations over variables.
 
         Parameters
         ----------
         u
-            The variables, of the shape that `variables_shape` returns.
+            The variables, in the shape that `variables_shape` returns.
         lengths, mask
-            As `forward` gets them, in arrays, the mask in its full shape.
+            As in `forward`, as arrays, the mask in its full shape.
         n_weights
-            How many numbers score the additionals of an instance.
+            The number of parameters that score the additionals of an instance.
         """
         raise NotImplementedError
 
     def variables_shape(self, shape: tuple[int, ...]) -> tuple[int, ...]:
-        """Return the shape of the variables for scores of some `shape`."""
+        """Return the shape of the variables for scores of a given `shape`."""
         return shape
 
     def _weights(self) -> Tensor | None:
-        """Return the parameters that score additionals, flat, if there are any."""
+        """Return the flat parameters that score additionals, or None."""
         return None
 
     def _own_repr(self) -> dict[str, Any]:
-        """Return the arguments of the constructor to be shown."""
+        """Return the constructor arguments for `repr`."""
         return {}
 
     # ---------------------------------------------------------------- solving
@@ -181,8 +181,8 @@ class Layer(nn.Module):
         if self._unspecified and _is_exporting():
             raise RuntimeError(
                 f"{type(self).__name__}: torch.export cannot save this layer: {self._unspecified}. "
-                "Export layers of lpsmap_torch.layers with factor types of installed plugins, "
-                "and options that are numbers, strings, truth values or arrays of NumPy."
+                "Export layers of lpsmap_torch.layers with factor types of installed plugins, and "
+                "options that are numbers, strings, booleans or NumPy arrays."
             )
         given = self._checked(scores, weights, lengths, mask)
         return marginals(scores, *given, self._name)
@@ -209,7 +209,7 @@ class Layer(nn.Module):
     def _checked(
         self, scores: Tensor, weights: Tensor | None, lengths: Any, mask: Any
     ) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
-        """Return parameters of every instance, lengths, and the mask in its full shape."""
+        """Return the parameters of every instance, the lengths, and the mask in its full shape."""
         name = type(self).__name__
         check_scores(name, scores, self.event_ndim)
         shape = tuple(scores.shape)
@@ -227,14 +227,14 @@ class Layer(nn.Module):
 
     def solved(
         self, scores: NDArray[Any], weights: NDArray[Any] | None, lengths: Lengths, mask: Mask
-    ) -> Solved:
+    ) -> LayerSolution:
         """Return the solution for checked arrays."""
         return self._solver.solved(scores, weights, lengths, mask)
 
     def lay_out(
         self, shape: tuple[int, ...], lengths: Lengths, mask: Mask, n_weights: int
-    ) -> tuple[Layout, dict[str, Any]]:
-        """Return the layout for scores of a shape, and the options of its solves."""
+    ) -> tuple[LayerGraph, dict[str, Any]]:
+        """Return the layout for scores of a shape, and the options of the solve."""
         graph = FactorGraph()
         graph.refuses_non_finite = TorchFactorGraph.refuses_non_finite
         return self._laid_out(graph, shape, lengths, mask, n_weights), self._options()
@@ -246,15 +246,15 @@ class Layer(nn.Module):
         lengths: Lengths,
         mask: Mask,
         n_weights: int,
-    ) -> Layout:
+    ) -> LayerGraph:
         u = graph.variable(self.variables_shape(shape))
         n = math.prod(shape[: len(shape) - self.event_ndim])
-        return Layout(graph, u, self.declare(u, lengths, mask, n_weights), n)
+        return LayerGraph(graph, u, self.declare(u, lengths, mask, n_weights), n)
 
     def _options(self) -> dict[str, Any]:
         return {name: getattr(self, name) for name in OPTIONS}
 
-    # ---------------------------------------------------------------- its solver
+    # ---------------------------------------------------------------- the solver
 
     def __setattr__(self, name: str, value: Any) -> None:
         super().__setattr__(name, value)
@@ -262,10 +262,10 @@ class Layer(nn.Module):
             self._find_solver()
 
     def _find_solver(self) -> None:
-        """Find the solver of the options as they are, once all are there."""
+        """Find the solver for the current options, once all are set."""
         names = *OPTIONS, *self.solved_by
         if not all(name in vars(self) for name in names):
-            return  # the constructor goes on
+            return  # the constructor has not finished
         try:
             text = specification(type(self), {name: getattr(self, name) for name in names})
             self._solver, self._unspecified = solver_of(text), ""
@@ -283,13 +283,13 @@ class Layer(nn.Module):
 
 
 def _weakly(layer: Layer) -> LayOut:
-    """Return what lays out for a layer, and does not keep it."""
+    """Return a function that builds layouts for a layer without keeping the layer alive."""
     kept = weakref.ref(layer)
 
-    def lay_out(*given: Any) -> tuple[Layout, dict[str, Any]]:
+    def lay_out(*given: Any) -> tuple[LayerGraph, dict[str, Any]]:
         alive = kept()
         if alive is None:
-            raise RuntimeError("the layer that solved is gone; keep a reference to it.")
+            raise RuntimeError("the layer no longer exists; keep a reference to it.")
         return alive.lay_out(*given)
 
     return lay_out
@@ -310,13 +310,13 @@ def factor_type(name: str) -> Any:
 
 
 def _no_factor(u: Variables) -> Factor:
-    """Return a declaration of no factors, for a batch in which nothing takes part."""
+    """Return a declaration of zero factors, for a batch of padding only."""
     nothing: Factor = factor_type("Xor")(u.reshape(-1)[:0].reshape(0, 1))
     return nothing
 
 
-def _placed(layout: Layout, scores: Tensor) -> Tensor:
-    """Return scores for all variables, as `Layout.placed` does, with gradients."""
+def _placed(layout: LayerGraph, scores: Tensor) -> Tensor:
+    """Return scores of all variables, like `LayerGraph.placed`, with gradients."""
     keep, forbidden, shown = layout.keep, layout.declared.forbidden, layout.declared.shown
     if keep is not None:
         scores = scores.masked_fill(~torch.from_numpy(keep).to(scores.device), 0.0)

@@ -19,17 +19,17 @@ from lpsmap_core.api import (
     best_additionals,
     bring_near,
 )
-from lpsmap_decode.exact.assignments import Assignments
-from lpsmap_decode.exact.far_scores import as_given
-from lpsmap_decode.exact.k_best import Ranked, k_best
+from lpsmap_decode.exact.far_scores import in_given_scale
+from lpsmap_decode.exact.k_best import KBestResult, k_best
+from lpsmap_decode.exact.relaxation_search import RelaxationSpace
 
 __all__ = ["RankedAssignments", "ranked_assignments"]
 
 
 class RankedAssignments(Sequence[Assignment]):
-    """The k best assignments of a graph, the best first: each is made when it is asked for.
+    """The k best assignments of a graph, the best first; each is built on first access.
 
-    Where all components have fewer, the last entries are one and the same.
+    If every component has fewer, the last entries are the same object.
     """
 
     def __init__(self, k: int, n_different: int, make: Callable[[int], Assignment]) -> None:
@@ -53,14 +53,14 @@ class RankedAssignments(Sequence[Assignment]):
 
 
 def ranked_assignments(relaxation: Relaxation, k: int, limits: SearchLimits) -> RankedAssignments:
-    """Return the k best assignments of every component, the j-th best of all in the j-th entry.
+    """Return the k best assignments of every component: entry j combines the j-th best of each.
 
     Parameters
     ----------
     relaxation
         The solution of LP-MAP.
     k
-        How many.
+        The number of assignments.
     limits
         When to stop.
     """
@@ -69,14 +69,14 @@ def ranked_assignments(relaxation: Relaxation, k: int, limits: SearchLimits) -> 
     given = graph.of_part()
     eta, eta_v, far = bring_near(part, *given)
     start = relaxation.solved.end()
-    ranked: list[Ranked] = []
+    ranked: list[KBestResult] = []
     with Watch(within=limits.deadline):
         for c in range(part.n_components):
             if limits.deadline.passed:
-                ranked.append(Ranked([], [], math.inf, 0, False))
+                ranked.append(KBestResult([], [], math.inf, 0, False))
                 continue
             variables = slice(*part.first_variable[c : c + 2].tolist())
-            space = Assignments(part, c, eta[variables], eta_v, limits.threads)
+            space = RelaxationSpace(part, c, eta[variables], eta_v, limits.threads)
             ranked.append(k_best(space, space.root(start), 0 if bad[c] else k, limits))
             if ranked[-1].interrupted:
                 limits.deadline.end()
@@ -86,16 +86,20 @@ def ranked_assignments(relaxation: Relaxation, k: int, limits: SearchLimits) -> 
         chosen = np.nan_to_num(one.values[part.variables]) > 0.0
         v = part.by_bucket(one.additionals, graph.factors)
         known = chosen, v, one.score, one.bound
-        one.score, one.bound = as_given(part, given, far, *known, limits.gap)
+        one.score, one.bound = in_given_scale(part, given, far, *known, limits.gap)
         return one
 
     return RankedAssignments(k, max((len(one.answers) for one in ranked), default=0), make)
 
 
 def _assignment(
-    graph: ScoredGraph, ranked: Sequence[Ranked], j: int, eta_v: FloatArray, limits: SearchLimits
+    graph: ScoredGraph,
+    ranked: Sequence[KBestResult],
+    j: int,
+    eta_v: FloatArray,
+    limits: SearchLimits,
 ) -> Assignment:
-    """Return the j-th best of every component; none where there are fewer."""
+    """Return the j-th best assignment of every component; NaN where there are fewer."""
     part, n = graph.layout.part, len(ranked)
     chosen = np.zeros(part.n_variables, dtype=bool)
     score, bound = np.full(n, -np.inf), np.full(n, -np.inf)
@@ -120,6 +124,6 @@ def _assignment(
         bound=np.where(graph.non_finite, np.nan, bound),
         n_nodes=np.array([found.n_nodes for found in ranked], dtype=np.int64),
         gap=limits.gap,
-        reason="goes on past the best",
+        reason="continues past the best",
         interrupted=limits.deadline.cut,
     )

@@ -1,8 +1,9 @@
-"""Where messages end: mostly at an answer that meets their bound.
+"""Message passing on networks of tables, and its result.
 
-Active sets take many iterations over tables. Messages need a few passes for duals of nearly the
-best bound. Where an answer scores as much, that is the solution, and no loop is needed. Elsewhere
-the loop sets out from both. Where the best assignment is asked for, small networks are eliminated.
+Active sets take many iterations over tables. Messages need a few passes for nearly optimal duals.
+If an answer attains their bound, it is the solution, and core's iterations are not needed.
+Otherwise core starts from both. If an exact assignment is requested, small networks are solved by
+elimination.
 """
 
 from __future__ import annotations
@@ -23,58 +24,54 @@ from lpsmap_core.api import (
     out_of_time,
     raise_interrupt,
 )
-from lpsmap_decode.networks.ascent import Ascent, ascend, new_ascent
+from lpsmap_decode.networks.ascent import AscentResult, ascend, empty_result
 from lpsmap_decode.networks.messages import Potentials, Shares, finite_scores, new_shares
 from lpsmap_decode.networks.network import networks_of
 from lpsmap_decode.networks.small import eliminate_small, small_orders
 from lpsmap_decode.networks.tables import has_tables
+from lpsmap_decode.tolerances import BOUND_ROUNDING, LARGEST_SUM
 
-__all__ = ["Ascended", "ascend_networks", "slow_components"]
+__all__ = ["MessageResult", "ascend_networks", "slow_components"]
 
 MOST_PASSES = 1000
-"""Pairs of passes. Where they do not suffice, the loop goes on from there."""
+"""Maximum number of pairs of passes; core's engine continues if they do not suffice."""
 
 STILL = 1e-3
-"""Relative change of the bound in four of them, in units of the tolerance, below which they end."""
+"""Relative change of the bound in four pairs of passes, in units of the tolerance, below which they
+stop."""
 
 TIED = 1e-6
-"""Difference of beliefs that counts as none, relative to the largest of a node's."""
-
-LARGEST = 1e9
-"""Of the summed magnitudes: messages lose the digits that scores beyond have."""
-
-ROUNDING = 1e-13
-"""What rounding may hide of bounds, in units of the summed magnitudes of the scores."""
+"""Relative difference below which beliefs of a node count as tied."""
 
 
 @dataclass(frozen=True)
-class Ascended:
-    """Where messages ended."""
+class MessageResult:
+    """The result of message passing."""
 
     part: Part
     eta: FloatArray
     eta_v: FloatArray
     served: BoolArray
-    """For each component, whether it is a network that was to be solved."""
+    """For each component, whether it is a network that was solved."""
     eliminated: BoolArray
-    """For each component, whether its answer is the best assignment, which no messages bound."""
+    """For each component, whether it was solved by elimination, without messages."""
     given: Potentials
     shares: Shares
-    found: Ascent
+    found: AscentResult
     decisive: float
-    """Minus what stands for ``-inf``."""
+    """Minus the finite score that replaces ``-inf``."""
     tol: float
 
     @property
     def rounding(self) -> FloatArray:
-        """What rounding may hide of every component's bound."""
-        return np.where(self.eliminated, 0.0, ROUNDING * self.decisive)
+        """The safety margin of the bound of every component."""
+        return np.where(self.eliminated, 0.0, BOUND_ROUNDING * self.decisive)
 
     @functools.cached_property
     def met(self) -> BoolArray:
-        """For each component, whether an answer meets its bound, up to `tol` of its size.
+        """For each component, whether an allowed answer attains its bound up to `tol`.
 
-        One that uses what is forbidden is none.
+        An answer that uses a forbidden state or entry does not count.
         """
         bound, score = self.found.bound, self.found.score
         near = bound - score + self.rounding <= self.tol * np.maximum(1.0, np.abs(score))
@@ -82,12 +79,12 @@ class Ascended:
         return met
 
     def start(self, options: Options) -> WarmStart:
-        """Return where the loop is to set out from."""
+        """Return the warm start of core's engine."""
         part, found, networks = self.part, self.found, networks_of(self.part)
         met = self.met
         on = networks.means(found.marginals)
         means = np.where(met[part.component], on, _tied_means(part, self.shares))
-        # duals of what outweighs all else are no start but for the solution itself
+        # duals of scores that replace -inf are useful only with the solution itself
         free = np.ones(part.n_components, dtype=bool)
         free[part.component[np.isneginf(self.eta)]] = False
         free[part.additional_component[np.isneginf(self.eta_v)]] = False
@@ -100,7 +97,7 @@ class Ascended:
 
 
 def slow_components(part: Part) -> BoolArray:
-    """Return which components have active sets over tables, which take many iterations."""
+    """Return which components have active sets over tables: these take many iterations."""
     slow = np.zeros(part.n_components, dtype=bool)
     for bucket in part.buckets:
         if bucket.type.projection_kernel is None and has_tables(bucket.type):
@@ -110,26 +107,26 @@ def slow_components(part: Part) -> BoolArray:
 
 def ascend_networks(
     part: Part, eta: FloatArray, eta_v: FloatArray, chosen: BoolArray, options: Options
-) -> Ascended:
-    """Pass messages in networks that have active sets, or that will be searched.
+) -> MessageResult:
+    """Pass messages in networks that have active sets or will be searched.
 
     Parameters
     ----------
     part, eta, eta_v
-        As for `Engine.solve`.
+        As in `Engine.solve`.
     chosen
-        The components that are to be solved.
+        The components to solve.
     options
-        Its options.
+        The options of the solve.
     """
     networks, slow = networks_of(part), slow_components(part)
     whole, served = networks.network, networks.covered & chosen
     scores = networks.scores(eta, eta_v)
     states, entries, decisive = finite_scores(*scores)
-    if decisive > LARGEST:
+    if decisive > LARGEST_SUM:
         served = np.zeros_like(served)
     given, shares = Potentials(states, entries, np.zeros(len(states))), new_shares(whole)
-    found, eliminated = new_ascent(whole, part.n_components), np.zeros_like(served)
+    found, eliminated = empty_result(whole, part.n_components), np.zeros_like(served)
     if options.exact:
         orders, small = _orders(part)
         where = networks.first_node, networks.first_table
@@ -150,13 +147,14 @@ def ascend_networks(
     )
     raise_interrupt()
     rest = given, shares, found, decisive, options.tol
-    return Ascended(part, eta, eta_v, served, eliminated, *rest)
+    return MessageResult(part, eta, eta_v, served, eliminated, *rest)
 
 
 def _orders(part: Part) -> tuple[IntArray, BoolArray]:
-    """Return in which order to eliminate components' nodes, and where to; found once if in time.
+    """Return the elimination order of each component's nodes, and which components to eliminate.
 
-    Graphs whose links are the same can have other nodes: their factors' types say what those are.
+    The result is cached unless the time was up. Graphs with equal links can have different nodes:
+    these depend on the factor types.
     """
     networks = networks_of(part)
     if _orders not in networks.known:
@@ -172,7 +170,7 @@ def _orders(part: Part) -> tuple[IntArray, BoolArray]:
 
 
 def _tied_means(part: Part, shares: Shares) -> FloatArray:
-    """Return marginals that spread over every node's best beliefs, evenly."""
+    """Return marginals that are uniform over the best beliefs of every node."""
     networks = networks_of(part)
     network = networks.network
     owner = np.repeat(np.arange(len(network.n_states)), network.n_states)
@@ -185,17 +183,18 @@ def _tied_means(part: Part, shares: Shares) -> FloatArray:
 
 
 def _duals(part: Part, eta: FloatArray, eta_v: FloatArray, shares: Shares) -> FloatArray:
-    """Return the loop's duals that the messages are, in its order of links."""
+    """Return the messages as duals of core's engine, in its order of links."""
     networks = networks_of(part)
     of_links, network = np.zeros(part.n_links), networks.network
     last = np.repeat(network.message_offsets[1:] - 1, np.diff(network.message_offsets))
-    off = np.where(networks.link[last] < 0, shares.messages[last], 0.0)  # of no slot on
+    # of the state without a slot
+    off = np.where(networks.link[last] < 0, shares.messages[last], 0.0)
     there = networks.link >= 0
     link = networks.link[there]
-    # the two states of a single slot are those of its variable, also where it is negated
+    # the two states of a single slot are those of its variable, even if negated
     sign = np.where(networks.places.turned[part.link_variable[link]], 1.0, part.sign[link])
     of_links[link] = sign * (shares.messages - off)[there]
-    # what a factor scores of single nodes stays with it
+    # scores of single nodes stay with their factors
     padded = np.append(np.where(np.isneginf(eta_v), 0.0, eta_v), 0.0)
     there = networks.own_link >= 0
     of_links[networks.own_link[there]] -= padded[networks.places.own_additional[there]]

@@ -1,9 +1,9 @@
-"""The best assignment of a component that is a network of tables.
+"""Search for the best assignment of a component that is a network of tables.
 
-Small ones are solved by elimination, without a search. Otherwise a node of the search has some
-states open. Its bound is by messages, and by triplets where there are short circles; all nodes go
-on from the messages of the one looked at before. If a few nodes do not suffice, elimination comes
-after all, where it is possible.
+Small networks are solved by elimination, without a search. Otherwise a node of the search is a set
+of open states. Messages bound it, with triplets if the network has short cycles; every node
+continues from the messages of the previous one. If a few nodes do not suffice, elimination follows
+where it is possible.
 """
 
 from __future__ import annotations
@@ -22,49 +22,49 @@ from lpsmap_core.api import (
 )
 from lpsmap_decode.networks.bounds import tighten
 from lpsmap_decode.networks.cycles import no_triplets, subtract_shares, triplets_of
-from lpsmap_decode.networks.elimination import MOST_STATES, Order, eliminate, elimination_order
+from lpsmap_decode.networks.elimination import (
+    MOST_STATES,
+    EliminationOrder,
+    eliminate,
+    elimination_order,
+)
 from lpsmap_decode.networks.messages import Potentials, finite_scores, new_shares
 from lpsmap_decode.networks.moves import improve
-from lpsmap_decode.networks.network import Network, networks_of
+from lpsmap_decode.networks.network import TableNetwork, networks_of
 from lpsmap_decode.search import CutShort, Look, Space
+from lpsmap_decode.tolerances import BOUND_ROUNDING, LARGEST_SUM
 
-__all__ = ["States"]
+__all__ = ["NetworkSpace"]
 
-SMALL, LARGE = 1e5, 1e9
-"""Entries of joined tables up to which elimination comes first, and is tried at all."""
+SMALL_COST, LARGE_COST = 1e5, 1e9
+"""Entries of joined tables up to which elimination comes first, and up to which it is possible."""
 
-A_FEW = 20
-"""Nodes that are looked at before a large elimination."""
+FIRST_NODES = 20
+"""Nodes evaluated before a large elimination."""
 
 ROOT_ROUNDS, ROUNDS = 400, 40
-"""Of messages, for the first node and for others."""
+"""Rounds of messages for the root and for other nodes."""
 
 ROOT_PATIENCE, PATIENCE = 400.0, 10.0
-"""A bound goes on falling while so many periods like the last would close the gap."""
+"""Messages continue while this many periods like the last would close the gap."""
 
 MOVES = 10
-"""Of local search for every state, once; then one for every state at each node."""
-
-ROUNDING = 1e-13
-"""Added to bounds, in units of the summed magnitudes of the scores: what rounding may hide."""
-
-LARGEST = 1e9
-"""Of the summed magnitudes: messages lose the digits that scores beyond have."""
+"""Moves of local search per state at the root; one per state at other nodes."""
 
 
-class States(Space[BoolArray, BoolArray]):
-    """The choices of states in a component that is a network.
+class NetworkSpace(Space[BoolArray, BoolArray]):
+    """The search space of a component that is a network of tables.
 
-    A node is which states are open, an answer which variables are on.
+    A node is an array of flags of open states; an answer is an array of flags of variables.
 
     Parameters
     ----------
     part, component
-        The part that it is of, and its number.
+        The part, and the number of the component in it.
     eta, eta_v
         Scores of all variables and additionals of the part.
     gap
-        Of the search: see `Search`.
+        The gap of the search; see `Search`.
     """
 
     def __init__(
@@ -76,14 +76,14 @@ class States(Space[BoolArray, BoolArray]):
         scores, entry_scores = networks.scores(eta, eta_v)
         self._scores = scores[self._states], entry_scores[entries]
         self._decisive = finite_scores(*self._scores)[2]
-        self._rounding = ROUNDING * self._decisive
+        self._rounding = BOUND_ROUNDING * self._decisive
         self._n_looks, self._solved, self._prepared = 0, False, False
         of_pairs = bool(networks.of_pairs[component])
-        self.serves = (of_pairs or self._order.cost <= LARGE) and self._decisive <= LARGEST
-        """Whether this is the way to search the component."""
+        self.serves = (of_pairs or self._order.cost <= LARGE_COST) and self._decisive <= LARGEST_SUM
+        """Whether the component can be searched in this way."""
 
     def _prepare(self) -> None:
-        """Make what bounds need."""
+        """Allocate the state of the bounds."""
         states, own, _ = finite_scores(*self._scores)
         found = None if out_of_time() else triplets_of(self._plain)
         self._network, self._triplets = found or (self._plain, no_triplets())
@@ -93,19 +93,19 @@ class States(Space[BoolArray, BoolArray]):
         self._shares, self._prepared = new_shares(self._network), True
 
     def root(self) -> BoolArray:
-        """Return the node in which all states that are not forbidden are open."""
+        """Return the root node: all states that are not forbidden are open."""
         return self._scores[0] > -np.inf
 
     def look(
         self, nodes: Sequence[BoolArray], score: float
     ) -> Sequence[Look[BoolArray, BoolArray]] | CutShort[BoolArray]:
-        """Bound a node by messages, or solve it; round, and branch on a node of the network."""
+        """Bound or solve a node, round it, and branch on the states of a network node."""
         (open_states,) = nodes
-        if self._solved:  # by elimination, so that nothing below any node is better
+        if self._solved:  # by elimination: no open node is better
             return [Look(score)]
         n_before, self._n_looks = self._n_looks, self._n_looks + 1
-        wait = 0 if self._order.cost <= SMALL else A_FEW
-        if n_before >= wait and self._order.cost <= LARGE:
+        wait = 0 if self._order.cost <= SMALL_COST else FIRST_NODES
+        if n_before >= wait and self._order.cost <= LARGE_COST:
             look = self._eliminated()
             if look is not None:
                 return [look]
@@ -117,7 +117,7 @@ class States(Space[BoolArray, BoolArray]):
         return CutShort(look.answer, look.score) if out_of_time() else [look]
 
     def _eliminated(self) -> Look[BoolArray, BoolArray] | None:
-        """Return the best assignment, with the bound that it is; None if there was no time."""
+        """Return the best assignment with its score as the bound; None if the time was up."""
         chosen = np.zeros(len(self._plain.n_states), dtype=np.int64)
         plain = self._plain
         score = eliminate(
@@ -169,20 +169,20 @@ class States(Space[BoolArray, BoolArray]):
         found, other = self._improved(chosen, 1)
         if found > best:
             best, answer = found, other
-        children = self._branched(left) if bound > max(score, best) else []
+        children = self._branch(left) if bound > max(score, best) else []
         return Look(bound, children, answer, best)
 
     def _improved(self, chosen: IntArray, n_moves: int) -> tuple[float, BoolArray | None]:
-        """Return the score of an assignment after so many moves for every state, and what is on."""
+        """Return the score and answer of an assignment after local search."""
         score = improve(self._network, self._given, chosen, n_moves * len(self._given.states))
         if score < -0.5 * self._decisive:
             return -np.inf, None
         return score, self._answer(chosen)
 
-    def _branched(self, left: BoolArray) -> list[BoolArray]:
-        """Return two nodes: the best state of the most doubtful node of the network, and the rest.
+    def _branch(self, left: BoolArray) -> list[BoolArray]:
+        """Branch on the most uncertain network node: its best state, and its other states.
 
-        The node itself if nothing is left to choose, which its bound gives up.
+        Return no children if every network node has one state left.
         """
         first_state = self._network.first_state
         beliefs = np.where(left, self._shares.beliefs, -np.inf)
@@ -213,16 +213,18 @@ class States(Space[BoolArray, BoolArray]):
         return networks.assignment(states)[variables]
 
 
-def _structure(part: Part, component: int) -> tuple[tuple[Network, slice, slice], Order]:
-    """Return a component's network and the order to eliminate it in.
+def _structure(
+    part: Part, component: int
+) -> tuple[tuple[TableNetwork, slice, slice], EliminationOrder]:
+    """Return the network of a component and its elimination order.
 
-    Found once for all scores, if in time.
+    The result is cached, since it does not depend on the scores, unless the time was up.
     """
     networks = networks_of(part)
-    known: dict[int, tuple[tuple[Network, slice, slice], Order]] = networks.known
+    known: dict[int, tuple[tuple[TableNetwork, slice, slice], EliminationOrder]] = networks.known
     if component not in known:
         found = networks.of(component)
-        order = elimination_order(found[0], LARGE)
+        order = elimination_order(found[0], LARGE_COST)
         if found[0].n_states.max(initial=0) > MOST_STATES:
             order = order._replace(cost=np.inf)
         raise_interrupt()

@@ -1,4 +1,4 @@
-"""What a worker does with a batch of problems."""
+"""The work on a batch of problems, in a worker."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ __all__ = [
     "MAP",
     "SPARSEMAP",
     "TASKS",
-    "Done",
+    "BatchResult",
     "Job",
     "Problem",
     "solve_as",
     "solve_batch",
 ]
-__all__ += ["travelling"]
+__all__ += ["picklable_error"]
 
 SPARSEMAP, LP_MAP, MAP = "sparsemap", "lp-map", "map"
 
@@ -36,12 +36,12 @@ TASKS: dict[str, tuple[Callable[..., Solution | Assignment], dict[str, Any]]] = 
     LP_MAP: (FactorGraph.solve_map, {}),
     MAP: (FactorGraph.solve_map, {"exact": True}),
 }
-"""What can be asked of a graph: the verb, and what it is told. Values come as NumPy arrays, also
-from the graphs of adapters."""
+"""Tasks by name: the method and its fixed options. Values are NumPy arrays, also for graphs of
+adapters."""
 
 
 class Problem(NamedTuple):
-    """A problem on its way to a worker."""
+    """A problem as it is sent to a worker."""
 
     number: int
     content: Any
@@ -49,18 +49,18 @@ class Problem(NamedTuple):
 
 
 class Job(NamedTuple):
-    """What is done with every problem; see `solve_many`."""
+    """The arguments common to all problems; see `solve_many`."""
 
     task: str
     options: Mapping[str, Any]
     build: Callable[[Any], FactorGraph | NamedGraph] | None
     extract: Callable[[FactorGraph, Solution | Assignment], Any] | None
     process: int
-    """Who asks: elsewhere nobody would read warnings."""
+    """The id of the calling process: warnings are suppressed in others."""
 
 
-class Done(NamedTuple):
-    """A batch that was worked on."""
+class BatchResult(NamedTuple):
+    """The result of a batch."""
 
     outcomes: list[Outcome]
     seconds: float
@@ -72,17 +72,17 @@ def solve_as(task: str, graph: FactorGraph, options: Mapping[str, Any]) -> Solut
     Raises
     ------
     TypeError
-        If the task takes no option of a name.
+        If the task does not accept an option.
     """
     verb, fixed = TASKS[task]
     wrong = set(options) - set(inspect.signature(verb).parameters) | set(options) & set(fixed)
     if wrong:
-        raise TypeError(f"the task {task!r} takes no option {min(wrong)!r}.")
+        raise TypeError(f"the task {task!r} does not accept the option {min(wrong)!r}.")
     return verb(graph, **fixed, **options)
 
 
-def solve_batch(job: Job, problems: Sequence[Problem]) -> Done:
-    """Solve some problems, each by itself: the error of one is its own."""
+def solve_batch(job: Job, problems: Sequence[Problem]) -> BatchResult:
+    """Solve problems independently: an error affects only its own outcome."""
     begin = time.monotonic()
     if os.getpid() == job.process:
         outcomes = [_outcome(job, problem) for problem in problems]
@@ -90,18 +90,18 @@ def solve_batch(job: Job, problems: Sequence[Problem]) -> Done:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", ConvergenceWarning)
             outcomes = [_outcome(job, problem) for problem in problems]
-    return Done(outcomes, time.monotonic() - begin)
+    return BatchResult(outcomes, time.monotonic() - begin)
 
 
 def _outcome(job: Job, problem: Problem) -> Outcome:
     begin = time.monotonic()
     try:
         content = pickle.loads(problem.content) if problem.pickled else problem.content
-        if isinstance(content, Exception):  # what came of sending it
+        if isinstance(content, Exception):  # pickling it failed
             raise content
         named = _named(job.build(content) if job.build else _read(content))
         found = solve_as(job.task, named.graph, job.options)
-        if isinstance(found, Assignment) and found.interrupted:  # who wants to end all of them
+        if isinstance(found, Assignment) and found.interrupted:  # stop all problems
             raise KeyboardInterrupt
         return Outcome(
             index=problem.number,
@@ -116,33 +116,36 @@ def _outcome(job: Job, problem: Problem) -> Outcome:
     except Exception as error:
         text = traceback.format_exc()
         seconds = time.monotonic() - begin
-        return Outcome(problem.number, error=travelling(error), traceback=text, seconds=seconds)
+        return Outcome(
+            problem.number, error=picklable_error(error), traceback=text, seconds=seconds
+        )
 
 
 def _values(named: NamedGraph) -> dict[int | str, FloatArray]:
-    """Return the values of a solved graph as NumPy arrays, whatever the graph's own are."""
+    """Return the values of a solved graph as NumPy arrays, for any array library."""
     return {name: FactorGraph.value_of(named.graph, u) for name, u in named.variables.items()}
 
 
 def _read(problem: Any) -> Any:
-    """Return the graph in a file, and anything else as it is."""
+    """Return the graph in a file; return anything else unchanged."""
     return read_graph(problem) if isinstance(problem, (str, Path)) else problem
 
 
 def _named(graph: Any) -> NamedGraph:
-    """Return a graph with names of its variables: the blocks' numbers if it has no others."""
+    """Return a graph with names of its blocks, by default their numbers."""
     if isinstance(graph, NamedGraph):
         return graph
     if not isinstance(graph, FactorGraph):
         raise TypeError(
             f"solve_many: got {kind_of(graph)} for a problem; expected a FactorGraph, a "
-            "NamedGraph, or the path of a file. Give build what makes a graph of it."
+            "NamedGraph, or the path of a file. Pass as build a function that builds a graph from "
+            "it."
         )
     return NamedGraph(graph, dict(enumerate(graph.blocks)))  # type: ignore[arg-type]
 
 
-def travelling(error: Exception) -> Exception:
-    """Return an error, or one that says the same if it does not survive a pickle."""
+def picklable_error(error: Exception) -> Exception:
+    """Return an error that can be pickled, with the same message."""
     try:
         same = type(pickle.loads(pickle.dumps(error))) is type(error)
     except Exception:

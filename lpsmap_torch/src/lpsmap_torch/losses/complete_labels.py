@@ -1,4 +1,4 @@
-"""The structures that complete labels are, checked by the factors' own oracles."""
+"""Structures given by complete labels, validated by the oracles of the factors."""
 
 from __future__ import annotations
 
@@ -10,31 +10,31 @@ from lpsmap_core import Factor
 from lpsmap_core.api import BoolArray, FloatArray, Layout, complete_assignment
 from lpsmap_torch.losses.labels import Items
 
-__all__ = ["given_additionals", "refuse_forbidden"]
+__all__ = ["structure_additionals", "check_not_forbidden"]
 
 
-def given_additionals(
+def structure_additionals(
     layout: Layout,
     factors: Sequence[Factor],
     additional_scores: Sequence[FloatArray],
     known: FloatArray,
     items: Items,
 ) -> list[FloatArray]:
-    """Return the additionals of given structures, for every declaration (n_factors, n_additionals).
+    """Return the (n_factors, n_additionals) additionals of given structures by declaration.
 
     Parameters
     ----------
     layout, factors, additional_scores
-        Of the graph.
+        The layout, declarations and additional scores of the graph.
     known
         (n_variables,) 0 or 1 for every variable that is in a factor.
     items
-        For messages.
+        The items, for error messages.
 
     Raises
     ------
     ValueError
-        If a factor does not allow them.
+        If a factor does not allow the structures.
     """
     eta_v = [np.where(scores < np.inf, scores, 0.0) for scores in additional_scores]
     completed = complete_assignment(layout, factors, eta_v, known > 0.5)
@@ -43,14 +43,15 @@ def given_additionals(
         wrong = np.flatnonzero(~allowed & (item >= 0))
         if wrong.size:
             raise ValueError(
-                f"target: item {item[wrong[0]]} is none that {type(factor).__name__} allows; "
-                "expected zeros and ones that all factors agree with, or NaN for what is not known."
+                f"target: item {item[wrong[0]]} is not a structure that {type(factor).__name__} "
+                "allows; expected zeros and ones that all factors allow together, or NaN for "
+                "unlabelled variables."
             )
     return completed.additionals
 
 
-def refuse_forbidden(scores: FloatArray, on: BoolArray, items: Items) -> None:
-    """Refuse structures that are forbidden.
+def check_not_forbidden(scores: FloatArray, on: BoolArray, items: Items) -> None:
+    """Validate that no forbidden variable is on.
 
     Raises
     ------
@@ -60,6 +61,6 @@ def refuse_forbidden(scores: FloatArray, on: BoolArray, items: Items) -> None:
     wrong = np.flatnonzero(on & np.isneginf(scores) & (items.of_variable >= 0))
     if wrong.size:
         raise ValueError(
-            f"target: item {items.of_variable[wrong[0]]} has a variable on that a score of -inf "
-            "forbids; expected 0 there, or a finite score."
+            f"target: item {items.of_variable[wrong[0]]} has a variable on whose score is -inf; "
+            "expected 0 there, or a finite score."
         )

@@ -1,8 +1,8 @@
-"""The best assignment of a component whose factors all bound counts, by its linear program.
+"""The best assignment of a component of count constraints, by its linear program.
 
-A node of the search has some variables decided. The dual simplex method bounds it, by a vertex
-that is often whole; a variable between its bounds is branched on. What multipliers bound is
-computed from the program itself, without what rounding did to the tableau.
+A node of the search fixes some variables. The dual simplex method bounds it by a vertex, which is
+often integral; otherwise the search branches on a fractional variable. The bound of the multipliers
+is computed from the program itself, so rounding errors of the tableau do not affect it.
 """
 
 from __future__ import annotations
@@ -26,31 +26,27 @@ from lpsmap_decode.counts.simplex import (
     vertex_bound,
 )
 from lpsmap_decode.search import CutShort, Look, Space
+from lpsmap_decode.tolerances import BOUND_ROUNDING, INTEGRAL
 
-__all__ = ["Counted"]
+__all__ = ["CountSpace"]
 
 MOST_VARIABLES = 2000
-"""Of a component that is searched in this way."""
+"""Maximum number of variables of a component."""
 
-WHOLE = 1e-6
-"""Distance from 0 and 1 within which a variable counts as whole."""
-
-ROUNDING = 1e-13
-"""Added to bounds, in units of the summed magnitudes of the scores: what rounding may hide."""
-
-CERTAIN = 1e-6
-"""How far bounds have to miss each other for a proof that nothing fits."""
+LEAST_VIOLATION = 1e-6
+"""Minimum violation that proves infeasibility."""
 
 
-class Counted(Space[FloatArray, BoolArray]):
-    """The assignments of a component's variables.
+class CountSpace(Space[FloatArray, BoolArray]):
+    """The search space of assignments of a component, bounded by its linear program.
 
-    A node is its scores, infinite where they are decided; an answer which variables are on.
+    A node is an array of scores, infinite for fixed variables; an answer is an array of flags, one
+    per variable.
 
     Parameters
     ----------
     part, component
-        The part that it is of, and its number.
+        The part, and the number of the component in it.
     eta
         Scores of the component's variables; ``-inf`` forbids.
     """
@@ -69,22 +65,22 @@ class Counted(Space[FloatArray, BoolArray]):
             counts.high[rows],
         )
         self._eta, self._y = eta, np.zeros(rows.stop - rows.start)
-        self._rounding = ROUNDING * (1.0 + float(np.abs(eta[np.isfinite(eta)]).sum()))
+        self._rounding = BOUND_ROUNDING * (1.0 + float(np.abs(eta[np.isfinite(eta)]).sum()))
 
     @staticmethod
     def serves(part: Part, component: int) -> bool:
-        """Return whether this is the way to search a component."""
+        """Return whether a component can be searched in this way."""
         n = part.first_variable[component + 1] - part.first_variable[component]
         return bool(part.counts.record.covered[component] and n <= MOST_VARIABLES)
 
     def root(self) -> FloatArray:
-        """Return the node of all assignments."""
+        """Return the root node."""
         return self._eta
 
     def look(
         self, nodes: Sequence[FloatArray], score: float
     ) -> Sequence[Look[FloatArray, BoolArray]] | CutShort[BoolArray]:
-        """Bound a node by a vertex, round it, decide what cannot be otherwise, and branch."""
+        """Bound a node by a vertex, round it, fix variables by their reduced scores, and branch."""
         (eta,) = nodes
         program, x, reduced = (
             self._program._replace(eta=eta),
@@ -98,7 +94,7 @@ class Counted(Space[FloatArray, BoolArray]):
             return CutShort(chosen, float(self._eta[chosen].sum())) if fitting else CutShort()
         if outcome == NOTHING_FITS:
             nothing = program._replace(eta=np.where(np.isinf(eta), eta, 0.0))
-            if vertex_bound(nothing, self._y, reduced) < -CERTAIN:
+            if vertex_bound(nothing, self._y, reduced) < -LEAST_VIOLATION:
                 return [Look(-np.inf)]
         if outcome != FOUND:
             self._y[:] = 0.0
@@ -114,16 +110,16 @@ class Counted(Space[FloatArray, BoolArray]):
             return [Look(bound, (), chosen, found)]
         decided = np.where(reduced > 0.0, np.inf, -np.inf)
         eta = np.where((np.abs(reduced) > bound - best) & np.isfinite(eta), decided, eta)
-        return [Look(bound, _branched(eta, x), chosen, found)]
+        return [Look(bound, _branch(eta, x), chosen, found)]
 
 
-def _branched(eta: FloatArray, x: FloatArray) -> list[FloatArray]:
-    """Return a node's two children: the most doubtful variable on and off, the likelier first.
+def _branch(eta: FloatArray, x: FloatArray) -> list[FloatArray]:
+    """Return two children of a node: the most fractional variable fixed to 1 and to 0.
 
-    The node itself has no children if nothing is open: it is whole.
+    The likelier comes first. A node without open variables has no children.
     """
     doubt = np.where(np.isfinite(eta), 0.5 - np.abs(x - 0.5), -1.0)
-    if doubt.max(initial=-1.0) <= WHOLE:  # whole, but not proved: any open variable will do
+    if doubt.max(initial=-1.0) <= INTEGRAL:  # integral but not proved: branch on any open variable
         doubt = np.where(np.isfinite(eta), 1.0, -1.0)
         if not (doubt > 0.0).any():
             return []

@@ -1,4 +1,4 @@
-"""What a layer declares for scores of one shape, and the solutions of it."""
+"""The graph of a layer for scores of one shape, and its solutions."""
 
 from __future__ import annotations
 
@@ -10,57 +10,58 @@ from numpy.typing import NDArray
 from lpsmap_core import Factor, FactorGraph, Solution, Status, Variables
 from lpsmap_torch.graph import in_factors
 
-__all__ = ["Declared", "Layout", "Solved", "Tied"]
+__all__ = ["Declarations", "LayerGraph", "LayerSolution", "Tied"]
 
 FloatArray = NDArray[np.float64]
 
 
 class Tied(NamedTuple):
-    """A declaration whose additionals are scored by an instance's few parameters."""
+    """A declaration whose additionals are scored by shared parameters of an instance."""
 
     factor: Factor
     parameter: NDArray[np.int64]
     """(n_additionals,) the parameter that scores each additional, -1 where the score is zero."""
     instances: NDArray[np.int64] | None = None
-    """(n_factors,) whose parameters they are; None where there is one factor an instance."""
+    """(n_factors,) the instance of each factor; None for one factor per instance."""
 
     def entries(self, n_parameters: int) -> NDArray[np.int64]:
-        """Return where (n_factors, n_additionals) scores lie in a flat table of parameters.
+        """Return (n_factors, n_additionals) positions of scores in a flat table of parameters.
 
-        The table has a column more, the zero.
+        The table has an additional column of zeros.
         """
         instances = np.arange(self.factor.n_factors) if self.instances is None else self.instances
         columns = self.parameter % (n_parameters + 1)
         return instances[:, None] * (n_parameters + 1) + columns
 
 
-class Declared(NamedTuple):
-    """What a layer declares over its variables."""
+class Declarations(NamedTuple):
+    """The declarations of a layer over its variables."""
 
     factors: list[Factor]
-    """The structures of the first one are the layer's. Scores that are in none are padding."""
+    """The structures of the first declaration are those of the layer. Scores in no factor are
+    padding."""
     forbidden: NDArray[np.bool_] | None = None
-    """Which scores count as ``-inf``. None for none."""
+    """Flags of scores that count as ``-inf``; None for none."""
     tied: tuple[Tied, ...] = ()
     shown: Any = Ellipsis
-    """The index of those variables that have the layer's scores."""
+    """The index of the variables that the scores of the layer belong to."""
 
 
-class Layout:
-    """A graph that waits for scores.
+class LayerGraph:
+    """A graph without scores, to be solved repeatedly.
 
     Parameters
     ----------
     graph, variables
         The graph, and its only block of variables.
     declared
-        What is declared over them.
+        The declarations over them.
     n_instances
-        Instances of the batch, which the variables' first axes hold.
+        The number of instances of the batch, the leading axes of the variables.
     """
 
     def __init__(
-        self, graph: FactorGraph, variables: Variables, declared: Declared, n_instances: int
+        self, graph: FactorGraph, variables: Variables, declared: Declarations, n_instances: int
     ) -> None:
         self.graph, self.variables, self.declared = graph, variables, declared
         self._n_instances = n_instances
@@ -71,8 +72,10 @@ class Layout:
             shown &= ~declared.forbidden
         self.keep = None if shown.all() else shown
 
-    def solve(self, scores: FloatArray, parameters: FloatArray, options: dict[str, Any]) -> Solved:
-        """Solve the graph; it keeps nothing of what it is given.
+    def solve(
+        self, scores: FloatArray, parameters: FloatArray, options: dict[str, Any]
+    ) -> LayerSolution:
+        """Solve the graph without keeping a reference to the arguments.
 
         Parameters
         ----------
@@ -81,19 +84,19 @@ class Layout:
         parameters
             (n_instances, n_parameters) the parameters.
         options
-            Those of `FactorGraph.solve`.
+            The options of `FactorGraph.solve`.
         """
         self.graph.rescore(self.variables, self.placed(self._masked(scores)))
         for tied in self.declared.tied:
             rows = with_zeros(parameters)[tied.entries(parameters.shape[1])]
             self.graph.rescore(tied.factor, rows.reshape(np.shape(tied.factor.additionals)))
         try:
-            return Solved(self, self.graph.solve(**options), parameters.shape)
+            return LayerSolution(self, self.graph.solve(**options), parameters.shape)
         finally:
             self.graph.rescore(self.variables, np.broadcast_to(0.0, self.variables.shape))
 
     def placed(self, numbers: FloatArray) -> FloatArray:
-        """Return numbers for all variables: those of the scores, and zeros."""
+        """Return values for all variables: those of the scores, and zeros elsewhere."""
         if self.declared.shown is Ellipsis:
             return numbers
         whole = np.zeros(self.variables.shape)
@@ -101,15 +104,15 @@ class Layout:
         return whole
 
     def taken(self, whole: FloatArray) -> FloatArray:
-        """Return those of all variables' numbers that belong to scores; zeros in the padding."""
+        """Return the values of the variables with scores, with zeros in the padding."""
         return self.kept(whole.reshape(self.variables.shape)[self.declared.shown])
 
     def kept(self, numbers: FloatArray) -> FloatArray:
-        """Return numbers of scores, zeros in the padding and where the mask forbids."""
+        """Return values with zeros in the padding and at forbidden scores."""
         return numbers if self.keep is None else np.where(self.keep, numbers, 0.0)
 
     def infeasible(self, solution: Solution) -> NDArray[np.bool_] | None:
-        """Return which instances contradict themselves, flat; None if none does."""
+        """Return flags of infeasible instances, flat; None if all are feasible."""
         wrong = [status is Status.INFEASIBLE for status in solution.status.tolist()]
         if not any(wrong):
             return None
@@ -122,8 +125,8 @@ class Layout:
         return inside if forbidden is None else np.where(forbidden, -np.inf, inside)
 
 
-class Solved:
-    """A solution as a function of a layer's scores and parameters.
+class LayerSolution:
+    """A solution as a function of the scores and parameters of a layer.
 
     Parameters
     ----------
@@ -132,16 +135,16 @@ class Solved:
     solution
         The solution.
     shape
-        That of the parameters.
+        The shape of the parameters.
     """
 
-    def __init__(self, layout: Layout, solution: Solution, shape: tuple[int, ...]) -> None:
+    def __init__(self, layout: LayerGraph, solution: Solution, shape: tuple[int, ...]) -> None:
         self._layout, self._solution, self._shape = layout, solution, shape
         self._infeasible = None if solution.ok else layout.infeasible(solution)
         self.values = self._taken(solution.values)
 
     def pull_back(self, gradient: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """Return the gradients in scores and parameters that one in the marginals amounts to."""
+        """Return gradients with respect to scores and parameters, given one for the marginals."""
         d_scores, extra = self._solution.vjp(self._whole(gradient))
         n, n_parameters = self._shape
         table = np.zeros(n * (n_parameters + 1))
@@ -151,7 +154,7 @@ class Solved:
         return self._taken(d_scores), table.reshape(n, n_parameters + 1)[:, :-1]
 
     def push_forward(self, d_scores: FloatArray, d_parameters: FloatArray | None) -> FloatArray:
-        """Return the change of the marginals along one of the scores, and of the parameters."""
+        """Return the tangent of the marginals, given tangents of scores and parameters."""
         factors = self._solution.factors
         extra = [np.zeros((factor.n_factors, factor.n_additionals)) for factor in factors]
         if d_parameters is not None:
@@ -167,19 +170,19 @@ class Solved:
         return self._feasible(self._layout.taken(whole))
 
     def _feasible(self, numbers: FloatArray) -> FloatArray:
-        """Return numbers of scores, zeros in instances that no structure fits."""
+        """Return values with zeros in infeasible instances."""
         if self._infeasible is None:
             return numbers
         rows = numbers.reshape(len(self._infeasible), -1)
-        with np.errstate(invalid="ignore"):  # NaN comes through
+        with np.errstate(invalid="ignore"):  # NaN propagates
             return (rows * ~self._infeasible[:, None]).reshape(numbers.shape)
 
     def _tied(self) -> list[tuple[int, Tied]]:
-        """Return the declarations with parameters, with their numbers in the graph."""
+        """Return the declarations with parameters, with their positions in the graph."""
         number = {id(factor): i for i, factor in enumerate(self._solution.factors)}
         return [(number[id(tied.factor)], tied) for tied in self._layout.declared.tied]
 
 
 def with_zeros(parameters: FloatArray) -> FloatArray:
-    """Return a flat table of parameters, with a column more of zeros."""
+    """Return a flat table of parameters with an additional column of zeros."""
     return np.pad(parameters, ((0, 0), (0, 1))).reshape(-1)

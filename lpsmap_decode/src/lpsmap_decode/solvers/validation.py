@@ -1,4 +1,4 @@
-"""What solvers of whole graphs return, validated: a fault of theirs is not the user's."""
+"""Validation of the answers of external solvers."""
 
 from __future__ import annotations
 
@@ -12,23 +12,23 @@ from lpsmap_core import Answer, MapSolver, Program
 __all__ = ["check_answer"]
 
 OUTSIDE = 1e-3
-"""How far beyond 0 and 1 values may lie: what a solver's tolerances excuse, and no more."""
+"""Maximum distance of values beyond 0 and 1, to allow for the tolerances of solvers."""
 
 
 def check_answer(solver: MapSolver, program: Program, answer: object) -> Answer:
-    """Return the answer of a solver of whole graphs.
+    """Validate and return the answer of an external solver.
 
     Raises
     ------
     RuntimeError
-        If it is not one: the message names the solver, and what it should have returned.
+        If the answer is invalid; the message names the solver and the expected value.
     """
     n = len(program.variables)
     if not isinstance(answer, Answer):
         raise _wrong_answer(solver, f"an object of type {type(answer).__name__}", "an Answer")
     if not isinstance(answer.bound, Real) or math.isnan(answer.bound):
         raise _wrong_answer(
-            solver, f"bound {answer.bound!r}", "a number: inf if nothing is known, -inf for none"
+            solver, f"bound {answer.bound!r}", "a number: inf if unknown, -inf if infeasible"
         )
     if not isinstance(answer.n_nodes, (int, np.integer)) or answer.n_nodes < 0:
         raise _wrong_answer(solver, f"n_nodes {answer.n_nodes!r}", "a whole number, 0 or more")
@@ -46,7 +46,7 @@ def check_answer(solver: MapSolver, program: Program, answer: object) -> Answer:
 def _wrong_answer(solver: MapSolver, got: str, expected: str) -> RuntimeError:
     cls = type(solver)
     return RuntimeError(
-        f"solver {solver.name!r} returned {got}; expected {expected}. This is a fault of "
-        f"{cls.__module__}.{cls.__qualname__}, not of the scores: tell its author, and solve with "
-        "solver='lpsmap'."
+        f"solver {solver.name!r} returned {got}; expected {expected}. This is a bug of "
+        f"{cls.__module__}.{cls.__qualname__}, not of the scores: report it to its author, and "
+        "solve with solver='lpsmap'."
     )

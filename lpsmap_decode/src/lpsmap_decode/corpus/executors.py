@@ -1,4 +1,4 @@
-"""The executors that batches are handed to: given ones, and those made here."""
+"""Executors for batches: given ones, and those created here."""
 
 from __future__ import annotations
 
@@ -10,24 +10,24 @@ from typing import Any
 
 from lpsmap_core.api import checked_count, kind_of
 
-__all__ = ["Workers"]
+__all__ = ["BatchExecutor"]
 
 UNKNOWN = 32
-"""Workers that an executor is taken to have that does not say how many."""
+"""Assumed number of workers of an executor that does not report it."""
 
 
-class Workers:
-    """An executor, and how to come by another if it breaks.
+class BatchExecutor:
+    """An executor, and how to replace it if it breaks.
 
     Parameters
     ----------
     given
-        An executor; a function that makes one; a number of processes; or None for none.
+        An executor; a function that returns one; a number of processes; or None for this process.
 
     Raises
     ------
     TypeError
-        If it is something else.
+        If it is anything else.
     ValueError
         If the number is not positive.
     """
@@ -38,12 +38,12 @@ class Workers:
             self.executor = given
             return
         if given is None:
-            self._make = _Here
+            self._make = _InlineExecutor
         elif callable(given):
             self._make = given
         else:
             n = checked_count(
-                "solve_many: executor", given, ", an Executor, a function that makes one, or None"
+                "solve_many: executor", given, ", an Executor, a function that returns one, or None"
             )
             self._make = lambda: _processes(n)
         self.executor = self._made()
@@ -53,38 +53,38 @@ class Workers:
         executor = self._make()
         if not isinstance(executor, Executor):
             raise TypeError(
-                f"solve_many: executor made {kind_of(executor)}; expected a function that "
+                f"solve_many: executor returned {kind_of(executor)}; expected a function that "
                 "returns a concurrent.futures.Executor."
             )
         return executor
 
     @property
     def renewable(self) -> bool:
-        """Whether another executor can be made."""
+        """Whether the executor can be replaced."""
         return self._make is not None
 
     @property
-    def here(self) -> bool:
-        """Whether there are none, and this process does the work."""
-        return isinstance(self.executor, _Here)
+    def in_process(self) -> bool:
+        """Whether this process does the work."""
+        return isinstance(self.executor, _InlineExecutor)
 
     @property
-    def by_pickle(self) -> bool:
-        """Whether problems have to be pickled for them."""
-        return not isinstance(self.executor, (_Here, ThreadPoolExecutor))
+    def needs_pickling(self) -> bool:
+        """Whether problems have to be pickled."""
+        return not isinstance(self.executor, (_InlineExecutor, ThreadPoolExecutor))
 
     @property
     def most_batches(self) -> int:
-        """How many batches they should have at a time: one each, and one that waits."""
-        return 1 if self.here else 2 * int(getattr(self.executor, "_max_workers", UNKNOWN))
+        """Maximum number of batches under way: two for each worker, of which one waits."""
+        return 1 if self.in_process else 2 * int(getattr(self.executor, "_max_workers", UNKNOWN))
 
     def renew(self) -> None:
-        """Replace an executor that broke."""
+        """Replace a broken executor."""
         self.executor.shutdown(wait=False)
         self.executor = self._made()
 
     def close(self, finished: bool) -> None:
-        """Leave a given executor as it is; end another, at once if it is not finished."""
+        """Shut down an executor that was created here; terminate its processes if not finished."""
         if not self.renewable:
             return
         processes = list((getattr(self.executor, "_processes", None) or {}).values())
@@ -94,8 +94,8 @@ class Workers:
                 process.terminate()
 
 
-class _Here(Executor):
-    """Works at once, in this process."""
+class _InlineExecutor(Executor):
+    """Runs every call immediately, in this process."""
 
     def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
         future: Future[Any] = Future()

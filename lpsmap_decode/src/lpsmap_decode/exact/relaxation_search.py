@@ -1,8 +1,8 @@
 """The best assignment of one component, by branch and bound over LP-MAP.
 
-A node has some variables decided. Its bound is the dual function of LP-MAP, from its parent's duals
-on; many nodes are solved side by side, as copies of the component. What the relaxation leaves
-between 0 and 1 is branched on.
+A node fixes some variables. Its bound is the dual function of LP-MAP, started from the duals of its
+parent; many nodes are solved together, as copies of the component. The search branches on variables
+that are fractional in the relaxation.
 """
 
 from __future__ import annotations
@@ -25,79 +25,77 @@ from lpsmap_core.api import (
 )
 from lpsmap_decode.exact.rounding import round_towards
 from lpsmap_decode.search import CutShort, Look, Space
+from lpsmap_decode.tolerances import BOUND_ROUNDING, INTEGRAL
 
-__all__ = ["Assignments", "Node"]
+__all__ = ["RelaxationSpace", "Node"]
 
 MOST_COPIES = 32
-"""Nodes looked at together, unless their copies would have more links than the next."""
+"""Nodes evaluated together, unless their copies would have more links than `MOST_LINKS`."""
 
 MOST_LINKS = 50_000
 
 ROOT_ITERATIONS, ITERATIONS, CLOSE_ITERATIONS = 2000, 30, 300
-"""Iterations of the relaxation for the first node, for others, which start near by, and for those
-that little more would close."""
+"""Iterations of the relaxation for the root; for other nodes, which start close to a solution; and
+for nodes that are nearly pruned."""
 
 CLOSE = 1e-4
-"""How little, relative to the score."""
+"""Relative gap up to which a node is nearly pruned."""
 
-MOST_AGAIN = 3
-"""How often the relaxation of a node so close goes on, for twice as long each time, if it has not
-ended. Where many assignments score the same it ends late, and deciding a variable disturbs it: all
-nodes would keep the bound of the first one."""
+MOST_CONTINUATIONS = 3
+"""How often the relaxation of a nearly pruned node is continued, twice as long each time, if it has
+not converged. If many assignments have equal scores it converges late, and fixing a variable
+perturbs it: all nodes would keep the bound of the root."""
 
 TOLERANCE = 1e-10
-"""Of the relaxations: a tight one is a proof only if its bound is as sharp as the gap asked for."""
-
-WHOLE = 1e-6
-"""Distance from 0 and 1 within which a marginal counts as whole."""
+"""Tolerance of the relaxations: a tight relaxation is a proof only if its bound is as sharp as the
+requested gap."""
 
 NEARLY, DETOURS, DETOUR_ITERATIONS = 1e-3, (0.25, 0.1, 0.04, 0.016), 300
-"""Likewise for `Assignments._disturb`; deviations of its noise, in units of the scores'."""
+"""The same distance, the noise levels relative to the scores, and the iterations of `_perturb`."""
 
 PLAIN_NODES, MOST_DETOURS = 32, 8
-"""Nodes that are looked at before one is disturbed, which costs as much as dozens of small ones;
-how often it then is."""
-
-ROUNDING = 1e-13
-"""Added to bounds, in units of the summed magnitudes of the scores: what rounding may hide."""
+"""Nodes evaluated before one is perturbed, which costs as much as dozens of small nodes; and the
+number of perturbations."""
 
 SHORTLY = 0.1
-"""Seconds for which a first assignment is looked for when the time is up."""
+"""Seconds to search for a first assignment after the time limit."""
 
 DOUBTFUL = 0.25
-"""Variables are branched on that are at least so doubtful, beside the most doubtful one."""
+"""Candidates for branching are at least this fractional, relative to the most fractional
+variable."""
 
 LEAST_GAIN = 1e-6
-"""Of branching, beside the largest: so that the other value counts where one gains nothing."""
+"""Minimum gain of branching, relative to the largest, so that the other value still counts if one
+value gains nothing."""
 
 OPEN = -1
-"""Of a variable that is not decided."""
+"""The value of a variable that is not fixed."""
 
 
 class Node(NamedTuple):
-    """Some variables of a component decided."""
+    """A node of the search: some variables of a component are fixed."""
 
     decided: ByteArray
     """For each variable 0, 1 or `OPEN`."""
     u: FloatArray
-    """Where its relaxation starts from: the parent's means and duals, and step size."""
+    """The start of its relaxation: means, duals and step size of the parent."""
     duals: FloatArray
     step_size: float
     bound: float = np.inf
-    """The parent's."""
+    """The bound of the parent."""
     branched: int = -1
-    """The variable that it was branched on; -1 for none."""
+    """The variable that was fixed last; -1 for none."""
     moved: float = 1.0
-    """How far that was from its value in the parent's relaxation."""
-    again: int = 0
-    """How often its relaxation went on where it had not ended."""
+    """The distance of this variable from its value in the relaxation of the parent."""
+    continuations: int = 0
+    """How often its relaxation was continued."""
 
 
 class Gains:
-    """How much branching lowered bounds so far, for every variable and both values.
+    """The decrease of bounds by branching so far, for every variable and both values.
 
-    These are the pseudo-costs of integer programming (Benichou et al. 1971). Where several
-    variables are as good as each other, many are halves, and deciding one just moves the halves on.
+    These are the pseudo-costs of integer programming (Benichou et al. 1971). If several variables
+    are equivalent, many are at 1/2, and fixing one just moves the halves on.
 
     Parameters
     ----------
@@ -109,7 +107,7 @@ class Gains:
         self._total, self._count = np.zeros((2, n_variables)), np.zeros((2, n_variables))
 
     def note(self, node: Node, bound: float) -> None:
-        """Take note of the bound of a node."""
+        """Record the bound of a node."""
         if node.branched < 0 or not np.isfinite(node.bound - bound):
             return
         at = node.decided[node.branched], node.branched
@@ -117,7 +115,7 @@ class Gains:
         self._count[at] += 1.0
 
     def expected(self, means: FloatArray) -> FloatArray:
-        """Return how promising it is to branch on variables whose marginals are given."""
+        """Return the expected gain of branching on each variable, given its marginal."""
         known = self._total.sum(axis=1) / np.maximum(1.0, self._count.sum(axis=1))
         a_unit = np.where(
             self._count > 0.0,
@@ -130,21 +128,21 @@ class Gains:
         return promise
 
 
-class Assignments(Space[Node, BoolArray]):
-    """The assignments of a component's variables.
+class RelaxationSpace(Space[Node, BoolArray]):
+    """The search space of assignments of a component, bounded by LP-MAP.
 
     Parameters
     ----------
     part
-        The part that the component is of.
+        The part of the component.
     component
-        Its number.
+        The number of the component in the part.
     eta
         Scores of the component's variables; ``-inf`` forbids.
     eta_v
-        Scores of the additionals of all buckets of the part, likewise.
+        Scores of the additionals of all buckets of the part; ``-inf`` forbids.
     threads
-        Number of threads that may be used.
+        Maximum number of threads.
     """
 
     def __init__(
@@ -165,10 +163,10 @@ class Assignments(Space[Node, BoolArray]):
         )
         self._eta_v = self._tiled(own)
         finite = np.abs(np.concatenate([eta, own]))
-        self._rounding = ROUNDING * (1.0 + float(finite[np.isfinite(finite)].sum()))
+        self._rounding = BOUND_ROUNDING * (1.0 + float(finite[np.isfinite(finite)].sum()))
         self._spread = float(np.sqrt(np.square(finite[np.isfinite(finite)]).mean()))
         self._n_links, self._threads = n_links, threads
-        self._n_looked, self._disturbed, self._gains = 0, False, Gains(len(eta))
+        self._n_looked, self._perturbed, self._gains = 0, False, Gains(len(eta))
 
     def _tiled(self, own: FloatArray) -> FloatArray:
         """Return the scores of one copy's additionals for all copies, bucket by bucket."""
@@ -180,7 +178,7 @@ class Assignments(Space[Node, BoolArray]):
         return np.concatenate([np.empty(0), *pieces])
 
     def root(self, start: WarmStart | None) -> Node:
-        """Return the node of all assignments; its relaxation goes on from where another ended."""
+        """Return the root node; its relaxation continues from `start`."""
         decided = np.full(len(self._eta), OPEN, dtype=np.int8)
         decided[np.isneginf(self._eta)] = 0
         if start is None or not start.known[self._component]:
@@ -193,32 +191,32 @@ class Assignments(Space[Node, BoolArray]):
     def look(
         self, nodes: Sequence[Node], score: float
     ) -> list[Look[Node, BoolArray]] | CutShort[BoolArray]:
-        """Bound nodes by their relaxations, round these, and branch."""
+        """Bound nodes by their relaxations, round, and branch."""
         n, n_variables = len(nodes), len(self._eta)
         decided = np.full((self.batch, n_variables), OPEN, dtype=np.int8)
         decided[:n] = [node.decided for node in nodes]
-        solved = self._relax(nodes, self._given(decided), _iterations(nodes, score))
+        solved = self._relax(nodes, self._fixed_scores(decided), _iterations(nodes, score))
         on = np.where((decided == 1) & np.isfinite(self._eta), self._eta, 0.0).sum(axis=1)
         means, unknown = solved.marginals().reshape(self.batch, n_variables), score == -np.inf
         if not out_of_time():
             bounds, status = solved.assignment_bound() + on + self._rounding, solved.status()
             bounds[status == Status.INFEASIBLE] = -np.inf
             rounded, scores = self._round(means, decided, np.inf if unknown else 0.0)
-        if out_of_time():  # nor are bounds that were cut short any
+        if out_of_time():  # bounds that were cut short are invalid
             with Watch():
                 rounded, scores = self._round(means, decided, SHORTLY if unknown else 0.0)
             best = int(scores[:n].argmax())
             return CutShort(rounded[best], float(scores[best]))
         end = solved.end()
-        assert end is not None  # core's engine says where it ended
+        assert end is not None  # core's engine always returns its final state
         u, duals = end.u.reshape(self.batch, -1), end.duals.reshape(self.batch, -1)
         self._n_looked += n
         i = int(bounds[:n].argmax())
-        due = self._n_looked > PLAIN_NODES and not self._disturbed
+        due = self._n_looked > PLAIN_NODES and not self._perturbed
         if due and bounds[i] > max(score, scores[i]):
-            self._disturbed = True
+            self._perturbed = True
             kept = Node(decided[i], u[i], duals[i], float(end.step_size[i]))
-            near, of_near = self._disturb(kept, means[i])
+            near, of_near = self._perturb(kept, means[i])
             if of_near > scores[i] and not out_of_time():
                 rounded[i], scores[i] = near, of_near
         looks: list[Look[Node, BoolArray]] = []
@@ -231,32 +229,34 @@ class Assignments(Space[Node, BoolArray]):
             if bound > max(score, scores[i]):
                 least = min(bound, nodes[i].bound)
                 kept = Node(decided[i], u[i].copy(), duals[i].copy(), step_size, least)
-                again = nodes[i].again + 1
-                unended = status[i] is Status.ITERATION_LIMIT and again <= MOST_AGAIN
+                continuations = nodes[i].continuations + 1
+                unended = (
+                    status[i] is Status.ITERATION_LIMIT and continuations <= MOST_CONTINUATIONS
+                )
                 if unended and score > -np.inf and _is_close(least, score):
-                    children = [kept._replace(again=again)]
+                    children = [kept._replace(continuations=continuations)]
                 else:
-                    children = _branched(kept, means[i], self._gains)
+                    children = _branch(kept, means[i], self._gains)
             looks.append(Look(bound, children, rounded[i].copy(), float(scores[i])))
         return looks
 
     def _round(
         self, means: FloatArray, decided: ByteArray, patience: float
     ) -> tuple[BoolArray, FloatArray]:
-        """Return for each copy an assignment near its relaxation, and its score."""
+        """Return a rounded assignment for each copy, and its score."""
         towards = np.where(decided == OPEN, means - 0.5, np.where(decided == 1, np.inf, -np.inf))
         return round_towards(self._copies, self._eta, self._eta_v, towards, patience)
 
-    def _given(self, decided: ByteArray) -> FloatArray:
-        """Return the scores of nodes' variables, infinite where they are decided."""
+    def _fixed_scores(self, decided: ByteArray) -> FloatArray:
+        """Return the scores of the variables of nodes, infinite where they are fixed."""
         return np.where(decided == OPEN, self._eta, np.where(decided == 1, np.inf, -np.inf))
 
-    def _disturb(self, node: Node, means: FloatArray) -> tuple[BoolArray, float]:
+    def _perturb(self, node: Node, means: FloatArray) -> tuple[BoolArray, float]:
         """Return an assignment near a node's relaxation, and its score.
 
-        What is nearly whole is held, and the other scores are disturbed. Where several assignments
-        score the same, as if a sentence has a word twice, the relaxation is amid them all; but few
-        are as good once the scores have changed a bit.
+        Nearly integral variables are fixed, and the other scores are perturbed. If several
+        assignments have equal scores, for example if a sentence contains a word twice, the
+        relaxation lies between all of them; a small perturbation of the scores breaks the tie.
         """
         decided = np.where(means > 0.5, 1, 0).astype(np.int8)
         decided[np.abs(means - 0.5) < 0.5 - NEARLY] = OPEN
@@ -264,14 +264,14 @@ class Assignments(Space[Node, BoolArray]):
         every, n = np.tile(decided, (self.batch, 1)), min(self.batch, MOST_DETOURS)
         sizes = self._spread * np.resize(DETOURS, (self.batch, 1))
         noise = sizes * np.random.default_rng(0).standard_normal(every.shape)
-        given = self._given(every)
+        given = self._fixed_scores(every)
         solved = self._relax([node] * n, given + noise, DETOUR_ITERATIONS)
         rounded, scores = self._round(solved.marginals().reshape(every.shape), every, 0.0)
         best = int(scores[:n].argmax())
         return rounded[best], float(scores[best])
 
     def _relax(self, nodes: Sequence[Node], eta: FloatArray, most: int) -> SolvedGraph:
-        """Solve relaxations side by side from where the nodes are, as far as it pays."""
+        """Solve the relaxations of nodes together, each from the state of its node."""
         part, n = self._copies, len(nodes)
         unused = np.arange(self.batch) >= n
         u, duals = np.zeros((self.batch, eta.shape[1])), np.zeros((self.batch, self._n_links))
@@ -284,26 +284,26 @@ class Assignments(Space[Node, BoolArray]):
 
 
 def _iterations(nodes: Sequence[Node], score: float) -> int:
-    """Return how far it pays to solve the relaxations of nodes, given the best score so far.
+    """Return the number of iterations for the relaxations of nodes, given the best score so far.
 
-    Without one as far as of nearly closed nodes: only relaxations that are solved round well.
+    Without a score, nodes count as nearly pruned: only accurate relaxations round well.
     """
     if not any(node.step_size for node in nodes):
         return ROOT_ITERATIONS
     if not _is_close(max(node.bound for node in nodes), score):
         return ITERATIONS
-    return CLOSE_ITERATIONS << max(node.again for node in nodes)
+    return CLOSE_ITERATIONS << max(node.continuations for node in nodes)
 
 
 def _is_close(bound: float, score: float) -> bool:
-    """Return whether little is left between a bound and the best score."""
+    """Return whether a bound is close to the best score."""
     return bound - score <= CLOSE * max(1.0, abs(score))
 
 
-def _branched(node: Node, means: FloatArray, gains: Gains) -> list[Node]:
-    """Return a node's two children: a doubtful variable on and off, the likelier first."""
+def _branch(node: Node, means: FloatArray, gains: Gains) -> list[Node]:
+    """Branch on a fractional variable: return two children, the likelier first."""
     doubt = np.where(node.decided == OPEN, 0.5 - np.abs(means - 0.5), -1.0)
-    if doubt.max() <= WHOLE:  # whole, but not proved: any open variable will do
+    if doubt.max() <= INTEGRAL:  # integral but not proved: branch on any open variable
         v = int((node.decided == OPEN).argmax())
     else:
         doubtful = doubt >= DOUBTFUL * doubt.max()
@@ -311,7 +311,7 @@ def _branched(node: Node, means: FloatArray, gains: Gains) -> list[Node]:
     values = (1, 0) if means[v] > 0.5 else (0, 1)
     children = []
     for value in values:
-        decided, moved = node.decided.copy(), max(WHOLE, abs(value - float(means[v])))
+        decided, moved = node.decided.copy(), max(INTEGRAL, abs(value - float(means[v])))
         decided[v] = value
         children.append(node._replace(decided=decided, branched=v, moved=moved))
     return children

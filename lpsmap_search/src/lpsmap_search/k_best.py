@@ -24,10 +24,10 @@ class RankedStructure:
 
     score: float
     counts: FloatArray
-    """(M,) how often it uses each parameter."""
+    """(M,) counts of the parameters."""
     variables: FloatArray
-    """Which of the model's variables it has on, such as the arcs of a tree, in the shape of
-    `CountModel.variables_shape`; hyperedges where the model has none."""
+    """Indicators of the model's variables, such as the arcs of a tree, in the shape of
+    `CountModel.variables_shape`; hyperedges if the model has no variables."""
 
 
 def k_best(
@@ -40,11 +40,11 @@ def k_best(
     model
         The model.
     sentence
-        A sequence of the model's symbols.
+        A sequence of symbols of the model.
     scores
         (M,) scores of the parameters, such as their logarithms; -inf allowed.
     k
-        How many. Fewer are returned where there are no more of finite score.
+        The number of structures. Fewer are returned if no more have a finite score.
 
     Raises
     ------

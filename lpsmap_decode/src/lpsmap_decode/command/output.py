@@ -1,4 +1,4 @@
-"""What ``lpsmap solve`` prints: an answer as a table, as JSON, or as a solution of UAI."""
+"""The output of ``lpsmap solve``: a table, JSON, or a UAI solution file."""
 
 from __future__ import annotations
 
@@ -20,31 +20,31 @@ __all__ = ["JSON", "TABLE", "UAI", "answer_text", "check_form", "numbers"]
 TABLE, JSON, UAI = "table", "json", "uai"
 
 SUM_OF_STATES = 1e-3
-"""How far marginals of the states of one variable may be from summing to 1."""
+"""Tolerance for the sum of the marginals of a variable's states, which should be 1."""
 
-Found = Solution | Assignment
+SolveResult = Solution | Assignment
 
 
 def check_form(form: str, named: NamedGraph) -> None:
-    """Refuse a form that cannot say the answer.
+    """Validate that an output format can represent the answer.
 
     Raises
     ------
     click.ClickException
-        If states are asked for, and a block of variables is not the states of one.
+        If UAI output is requested and a block of variables is not the states of one variable.
     """
     if form != UAI:
         return
     for name, u in named.variables.items():
         if u.ndim != 1 or not u.size:
             raise click.ClickException(
-                f"--output uai: {name} has shape {u.shape}; expected blocks of states, one axis "
-                "each, as graphs in .uai files have. Choose table or json."
+                f"--output uai: {name} has shape {u.shape}; expected one-dimensional blocks of "
+                "states, as in graphs read from .uai files. Choose table or json."
             )
 
 
 def _check_states(named: NamedGraph) -> None:
-    """Refuse values that are no states: none were found, or several of a block are on.
+    """Validate that the values of each block select one state.
 
     Raises
     ------
@@ -55,43 +55,43 @@ def _check_states(named: NamedGraph) -> None:
         total = float(np.sum(u.value))
         if not abs(total - 1.0) <= SUM_OF_STATES:
             raise click.ClickException(
-                f"--output uai: the values of {name} sum to {total:g}; expected 1, as of a "
-                "variable that has one of its states. Choose table or json."
+                f"--output uai: the values of {name} sum to {total:g}; expected 1, for one state "
+                "per variable. Choose table or json."
             )
 
 
-def answer_text(form: str, named: NamedGraph, found: Found) -> str:
-    """Return an answer in a form."""
+def answer_text(form: str, named: NamedGraph, result: SolveResult) -> str:
+    """Return an answer as text in an output format."""
     if form == JSON:
-        return json.dumps(_as_json(named, found), allow_nan=False)
+        return json.dumps(_as_json(named, result), allow_nan=False)
     if form == UAI:
         _check_states(named)
         return assignment_text(list(named.variables.values())).rstrip("\n")
     rows = list(_rows(named))
     values = text_table(rows, ["VALUE"]) if rows else "all variables are 0"
-    return f"{values}\n\n{text_table(list(_summary(found)), ['COMPONENTS', 'SCORE', 'BOUND'])}"
+    return f"{values}\n\n{text_table(list(_summary(result)), ['COMPONENTS', 'SCORE', 'BOUND'])}"
 
 
 def numbers(array: npt.NDArray[np.float64]) -> Any:
-    """Return numbers as JSON has them, which knows neither NaN nor infinity."""
+    """Return numbers for JSON, with null for NaN and infinity, which JSON lacks."""
     plain = np.asarray(array).astype(object)
     plain[~np.isfinite(array)] = None
     return plain.tolist()
 
 
-def _as_json(named: NamedGraph, found: Found) -> dict[str, Any]:
-    answer: dict[str, Any] = {"status": list(status_names(found))}
-    if isinstance(found, Assignment):
-        answer |= {"score": numbers(found.score), "bound": numbers(found.bound)}
-        answer |= {"nodes": found.n_nodes.tolist(), "solver": found.solver}
+def _as_json(named: NamedGraph, result: SolveResult) -> dict[str, Any]:
+    answer: dict[str, Any] = {"status": list(status_names(result))}
+    if isinstance(result, Assignment):
+        answer |= {"score": numbers(result.score), "bound": numbers(result.bound)}
+        answer |= {"nodes": result.n_nodes.tolist(), "solver": result.solver}
     else:
-        answer["objective"] = numbers(found.objective)
+        answer["objective"] = numbers(result.objective)
     answer["variables"] = {name: numbers(u.value) for name, u in named.variables.items()}
     return answer
 
 
 def _rows(named: NamedGraph) -> Iterator[dict[str, str]]:
-    """Yield what is not 0, by name and position."""
+    """Yield the nonzero values, by name and position."""
     for name, u in named.variables.items():
         values = np.asarray(u.value)
         for at in np.argwhere(values != 0.0).tolist():
@@ -99,13 +99,13 @@ def _rows(named: NamedGraph) -> Iterator[dict[str, str]]:
             yield {"VARIABLE": f"{name}{at if at else ''}", "VALUE": f"{value:.6g}"}
 
 
-def _summary(found: Found) -> Iterator[dict[str, str]]:
-    """Yield how many components are of each status, and what they score together."""
-    status = np.array(status_names(found))
-    scores = found.score if isinstance(found, Assignment) else found.objective
+def _summary(result: SolveResult) -> Iterator[dict[str, str]]:
+    """Yield the number of components and their total score, by status."""
+    status = np.array(status_names(result))
+    scores = result.score if isinstance(result, Assignment) else result.objective
     for name in dict.fromkeys(status.tolist()):
         mine = status == name
         row = {"STATUS": name, "COMPONENTS": str(mine.sum()), "SCORE": f"{scores[mine].sum():.9g}"}
-        if isinstance(found, Assignment):
-            row["BOUND"] = f"{found.bound[mine].sum():.9g}"
+        if isinstance(result, Assignment):
+            row["BOUND"] = f"{result.bound[mine].sum():.9g}"
         yield row
