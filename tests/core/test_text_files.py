@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 
 from lpsmap_core.plugins import packed
+from lpsmap_core.plugins.compressed_text import file_bytes
 from lpsmap_core.plugins.files import read_evidence, read_graph
 from lpsmap_core.plugins.formats import FileFormatError
-from lpsmap_core.plugins.packed import file_bytes
 
 MARK = "\ufeff"
 

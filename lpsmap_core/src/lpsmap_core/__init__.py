@@ -27,9 +27,9 @@ from lpsmap_core.model.inference import Beliefs, Found, Inference, LogPartition
 from lpsmap_core.model.variables import Variables, as_variables, stack
 from lpsmap_core.plugins.hookspecs import hookimpl, hookspec
 from lpsmap_core.plugins.packs import refuse_moved_name as _refuse_moved_name
-from lpsmap_core.plugins.registry import decoder_for, engine_named, engines_offered
+from lpsmap_core.plugins.registry import decoder_for, engine_named, installed_engines
 from lpsmap_core.solution.assignment import Assignment
-from lpsmap_core.solution.decoder import SearchProgress, find_decoder_by
+from lpsmap_core.solution.decoder import SearchProgress, set_decoder_finder
 from lpsmap_core.solution.distribution import Distribution, Distributions, Structure
 from lpsmap_core.solution.gibbs import GibbsDistributions
 from lpsmap_core.solution.plan import Plan
@@ -42,8 +42,8 @@ from lpsmap_jit.interrupts import interrupted
 
 __version__ = "0.1.0"
 
-find_engines_by(engine_named, engines_offered)
-find_decoder_by(decoder_for)
+find_engines_by(engine_named, installed_engines)
+set_decoder_finder(decoder_for)
 
 if not _TYPE_CHECKING:  # a type checker would take every name for one of this module
     __getattr__ = _refuse_moved_name

@@ -21,7 +21,7 @@ from lpsmap_core import interrupted, kernel, leaf
 from lpsmap_core.api import FloatArray, IntArray
 from lpsmap_factors_struct.expansions import Expansion, exceeds, plus, two_sum
 
-__all__ = ["UNIT", "NearScores", "bring_near", "near_scores"]
+__all__ = ["UNIT", "ReducedScores", "reduce_tree_scores", "tree_scores_workspace"]
 
 UNIT = 2.0**-64
 """Scores are in multiples of 2^64, so that sums of them are finite."""
@@ -29,7 +29,7 @@ UNIT = 2.0**-64
 UNSEEN, DONE = -1, -2
 
 
-class NearScores(NamedTuple):
+class ReducedScores(NamedTuple):
     """Scores of arcs: a row for every word, for its arcs from the root and from each word."""
 
     high: FloatArray
@@ -46,18 +46,18 @@ class NearScores(NamedTuple):
 
 
 @kernel
-def near_scores(n: int) -> NearScores:
+def tree_scores_workspace(n: int) -> ReducedScores:
     """Return working memory for `n` words."""
     size = n * (n + 1)
     part = np.empty(n, dtype=np.int64)
-    return NearScores(
+    return ReducedScores(
         np.empty(size), np.empty(size), np.empty(size), np.empty((3, size)), part, part.copy()
     )
 
 
 @leaf
-def bring_near(
-    n: int, single_root: bool, limit: float, near: NearScores
+def reduce_tree_scores(
+    n: int, single_root: bool, limit: float, near: ReducedScores
 ) -> tuple[bool, Expansion, float, float]:
     """Write scores of which none is far from the others, for those that `near` lacks.
 
@@ -116,7 +116,7 @@ def bring_near(
 
 
 @leaf
-def _best_into(n: int, own: int, first: int, end: int, near: NearScores) -> int:
+def _best_into(n: int, own: int, first: int, end: int, near: ReducedScores) -> int:
     """Return the best arc into a set, of those from some columns; -1 if there is none."""
     found, lacks, part = -1, near.lacks, near.part
     most = (-np.inf, 0.0, 0.0)
@@ -132,7 +132,7 @@ def _best_into(n: int, own: int, first: int, end: int, near: NearScores) -> int:
 
 
 @leaf
-def _raise_into(n: int, own: int, lack: Expansion, z: float, near: NearScores) -> None:
+def _raise_into(n: int, own: int, lack: Expansion, z: float, near: ReducedScores) -> None:
     """Make up for what the best arc into a set lacks, in all arcs into it."""
     lacks, part, up = near.lacks, near.part, (-lack[0], -lack[1], -lack[2])
     for word in range(n):
@@ -150,7 +150,7 @@ def _raise_into(n: int, own: int, lack: Expansion, z: float, near: NearScores) -
 
 
 @leaf
-def _relabel(n: int, depth: int, own: int, near: NearScores) -> None:
+def _relabel(n: int, depth: int, own: int, near: ReducedScores) -> None:
     """Make the end of the path one set, or all of it done if that has no number."""
     part, place = near.part, near.place
     for word in range(n):
@@ -162,7 +162,9 @@ def _relabel(n: int, depth: int, own: int, near: NearScores) -> None:
 
 
 @leaf
-def _add_slacks(n: int, single_root: bool, root_set: int, limit: float, near: NearScores) -> None:
+def _add_slacks(
+    n: int, single_root: bool, root_set: int, limit: float, near: ReducedScores
+) -> None:
     """Put what arcs still lack into their scores."""
     for at in range(n * (n + 1)):
         lack, forbidden = near.lacks[0, at] / UNIT, at % (n + 1) == 0 and single_root

@@ -113,14 +113,14 @@ def eliminate_trees(
             level -= 1
             continue
         if done[level] > 0:
-            _follow(halves, level, half if done[level] == 1 else s - half, escapes, n)
+            _extend_escapes(halves, level, half if done[level] == 1 else s - half, escapes, n)
         if done[level] == 2:
             level -= 1
             continue
         done[level] += 1
         _copy(halves, level)
         kept = half if done[level] == 1 else s - half
-        more, power = _leave(halves, level, kept, single_root)
+        more, power = _eliminate_level(halves, level, kept, single_root)
         if not more > -np.inf:
             return -np.inf, 0.0
         if first_time:
@@ -193,7 +193,9 @@ def _pivot(systems: Numbers, row: int, k: int, single_root: bool) -> None:
 
 
 @leaf
-def _leave(halves: Halves, level: int, kept: int, single_root: bool) -> tuple[float, float]:
+def _eliminate_level(
+    halves: Halves, level: int, kept: int, single_root: bool
+) -> tuple[float, float]:
     """Let all words of a level but the first ones leave; return the logarithm of the pivots."""
     systems, first, width = halves.systems, halves.first[level], halves.size[level] + 1
     total = powers = 0.0
@@ -213,7 +215,7 @@ def _leave(halves: Halves, level: int, kept: int, single_root: bool) -> tuple[fl
 
 
 @leaf
-def _follow(halves: Halves, level: int, kept: int, escapes: Numbers, n: int) -> None:
+def _extend_escapes(halves: Halves, level: int, kept: int, escapes: Numbers, n: int) -> None:
     """Write the escapes of the words of a level that left, from those of the words that stayed."""
     systems, s, low = halves.systems, halves.size[level], halves.low[level]
     forward = halves.done[level] < 2
@@ -257,17 +259,19 @@ def entropy_of_trees(n: int, single_root: bool, halves: Halves, doubts: FloatArr
         if not systems.value[row + k + 1] > 0.0 or interrupted():
             return 0.0
         for j in range(1 if single_root and k > 0 else 0, k + 1):
-            own += _doubt(_share(systems, row + j, systems, row + k + 1), doubts[k * width + j])
+            own += _doubt_term(
+                _share(systems, row + j, systems, row + k + 1), doubts[k * width + j]
+            )
         entropy += own
         for i in range(k):
             if systems.value[first + i * width + k + 1] > 0.0:
                 into = doubts[i * width + k + 1] - own
-                _pass_on(systems, doubts, first, i * width, k * width, k, into)
+                _pass_weight_on(systems, doubts, first, i * width, k * width, k, into)
     return entropy
 
 
 @leaf
-def _pass_on(
+def _pass_weight_on(
     systems: Numbers, doubts: FloatArray, first: int, at: int, row: int, k: int, into: float
 ) -> None:
     """Hand what led from a word to the one that leaves on to the latter's heads, with doubts.
@@ -291,8 +295,8 @@ def _pass_on(
             passed = _share(systems, spare, systems, cell)
             fill(systems, spare, 1, before, 0.0, power)
             kept = _share(systems, spare, systems, cell)
-            doubts[at + j] = _doubt(kept, doubts[at + j])
-            doubts[at + j] += _doubt(passed, into + doubts[row + j])
+            doubts[at + j] = _doubt_term(kept, doubts[at + j])
+            doubts[at + j] += _doubt_term(passed, into + doubts[row + j])
 
 
 @leaf
@@ -305,6 +309,6 @@ def _share(a: Numbers, i: int, b: Numbers, j: int) -> float:
 
 
 @leaf
-def _doubt(share: float, doubt: float) -> float:
+def _doubt_term(share: float, doubt: float) -> float:
     """Return what a part of a sum adds to the sum's doubt."""
     return share * (doubt - np.log(share)) if share > 0.0 else 0.0

@@ -25,13 +25,13 @@ __all__ = [
     "ratio",
 ]
 
-RADIX, LARGE, SMALL = 2.0**512, 2.0**256, 2.0**-256
+RADIX, MAX_VALUE, MIN_VALUE = 2.0**512, 2.0**256, 2.0**-256
 """What powers are of, and between which numbers a wide number's value is."""
 
-LOG_RADIX, BEYOND_LOG_RADIX = 512.0 * 0.6931471805599453, 512.0 * 2.3190468138462996e-17
+LOG_RADIX, LOG_RADIX_REST = 512.0 * 0.6931471805599453, 512.0 * 2.3190468138462996e-17
 """The radix' logarithm as float64 has it, and what that lacks."""
 
-LOWEST = -690.0
+MIN_LOG = -690.0
 """Logarithms of plain numbers that are not rounded to zero."""
 
 
@@ -39,7 +39,7 @@ class Numbers(NamedTuple):
     """An array of numbers, ``value * RADIX ** power``."""
 
     value: FloatArray
-    """Zero or more; of wide numbers other than zero from `SMALL` to `LARGE`."""
+    """Zero or more; of wide numbers other than zero from `MIN_VALUE` to `MAX_VALUE`."""
     tangent: FloatArray
     """How the numbers change, in the same units; empty where that is not asked for."""
     power: FloatArray
@@ -57,11 +57,11 @@ def put_exp(to: Numbers, at: int, high: float, low: float, d: float) -> None:
     """Write ``exp(high + low)``, with the tangent that its logarithm's tangent `d` gives it."""
     value = power = 0.0
     if len(to.power) == 0:
-        value = np.exp(high + low) if high + low > LOWEST else 0.0
+        value = np.exp(high + low) if high + low > MIN_LOG else 0.0
     elif high > -np.inf:
         rest = np.fmod(high, LOG_RADIX)
         power = np.rint((high - rest) / LOG_RADIX)
-        value = np.exp(rest - power * BEYOND_LOG_RADIX + low)
+        value = np.exp(rest - power * LOG_RADIX_REST + low)
     fill(to, at, 1, value, value * d if value > 0.0 else 0.0, power)
 
 
@@ -119,7 +119,7 @@ def log_of(a: Numbers, i: int) -> tuple[float, float]:
 @leaf
 def log_from(log: float, power: float) -> float:
     """Return the logarithm of a number from that of its value and its power."""
-    return log + power * BEYOND_LOG_RADIX + power * LOG_RADIX
+    return log + power * LOG_RADIX_REST + power * LOG_RADIX
 
 
 @leaf
@@ -149,8 +149,8 @@ def _in_range(value: float, tangent: float, power: float) -> tuple[float, float,
     """Return a number such that its value is in the range of values."""
     if value == 0.0:
         return 0.0, 0.0, 0.0
-    if value >= LARGE:
+    if value >= MAX_VALUE:
         value, tangent, power = value / RADIX, tangent / RADIX, power + 1.0
-    elif value < SMALL:
+    elif value < MIN_VALUE:
         value, tangent, power = value * RADIX, tangent * RADIX, power - 1.0
     return value, tangent, power

@@ -11,19 +11,19 @@ from typing import NamedTuple
 import click
 
 from lpsmap_core.model.factor import Factor
-from lpsmap_core.plugins.blame import error_with_origin
+from lpsmap_core.plugins.error_origin import error_with_origin
 from lpsmap_core.plugins.hookspecs import PROJECT
 from lpsmap_core.plugins.registry import DuplicateNameError, Registration, Registry
-from lpsmap_core.solution.tables import text_table
+from lpsmap_core.solution.table_rendering import text_table
 from lpsmap_core.testing.run import Result, run_checks
 
 __all__ = ["check_registered", "misspelt_groups", "registrations_of"]
 
-SLIP = 0.6
+TYPO_SIMILARITY = 0.6
 """From how alike on the name of a group is taken for a slip of the pen; 1 is the same."""
 
 
-class Line(NamedTuple):
+class ExampleReport(NamedTuple):
     """What came of one example: its results, or why there are none."""
 
     registration: Registration
@@ -58,9 +58,9 @@ def registrations_of(registry: Registry, name: str) -> list[Registration]:
     packs: dict[str, list[Registration]] = {}
     for registration in registry.factors.values():
         packs.setdefault(registration.plugin.distribution, []).append(registration)
-    for contested, claims in registry.factors.contested.items():
+    for conflicts, claims in registry.factors.conflicts.items():
         if _plain(name) in {_plain(claim.plugin.distribution) for claim in claims}:
-            raise DuplicateNameError(registry.factors.quarrel(contested))
+            raise DuplicateNameError(registry.factors.conflict_message(conflicts))
     for pack, registrations in packs.items():
         if _plain(pack) == _plain(name):
             return registrations
@@ -69,11 +69,11 @@ def registrations_of(registry: Registry, name: str) -> list[Registration]:
     near = [by_plain[x] for x in difflib.get_close_matches(_plain(name), by_plain, 3)]
     advice = f"Did you mean {' or '.join(near)}? " if near else ""
     raise click.BadParameter(
-        f"{name!r} {_without_factors(name)} {advice}`lpsmap factors` lists them."
+        f"{name!r} {_missing_reason(name)} {advice}`lpsmap factors` lists them."
     )
 
 
-def _without_factors(name: str) -> str:
+def _missing_reason(name: str) -> str:
     """Return why nothing of a name is found, or what its distribution has instead."""
     try:
         distribution = importlib.metadata.distribution(name)
@@ -93,7 +93,7 @@ def misspelt_groups() -> list[tuple[str, str]]:
     return sorted(
         {
             (entry_point.dist.metadata["Name"] if entry_point.dist else "unknown", slip)
-            for slip in difflib.get_close_matches(PROJECT, groups, 10, SLIP)
+            for slip in difflib.get_close_matches(PROJECT, groups, 10, TYPO_SIMILARITY)
             for entry_point in importlib.metadata.entry_points(group=slip)
         }
     )
@@ -101,37 +101,39 @@ def misspelt_groups() -> list[tuple[str, str]]:
 
 def check_registered(registrations: Sequence[Registration], seed: int, draws: int) -> bool:
     """Run the kit on the examples of factor types, tell what came of it; return if all is well."""
-    lines = [line for registration in registrations for line in _lines(registration, seed, draws)]
-    click.echo(text_table([_cells(line) for line in lines], ["PASSED", "EXPECTED", "FAILED"]))
-    for line in lines:
-        for result in line.failed:
-            click.echo(f"\n{line.example}\n{result.check}\n{result.message}")
-        if line.error is not None:
-            click.echo(f"\n{line.registration.name}\n{line.error}")
+    reports = [
+        report for registration in registrations for report in _reports(registration, seed, draws)
+    ]
+    click.echo(text_table([_cells(report) for report in reports], ["PASSED", "EXPECTED", "FAILED"]))
+    for report in reports:
+        for result in report.failed:
+            click.echo(f"\n{report.example}\n{result.check}\n{result.message}")
+        if report.error is not None:
+            click.echo(f"\n{report.registration.name}\n{report.error}")
     reasons = {
-        (line.registration.name, result.check): result.expected
-        for line in lines
-        for result in line.results
+        (report.registration.name, result.check): result.expected
+        for report in reports
+        for result in report.results
         if result.ok and result.expected is not None
     }
     for (name, check), reason in reasons.items():
         click.echo(f"\nExpected: {name} fails {check}: {reason}.")
-    return all(line.ok for line in lines)
+    return all(report.ok for report in reports)
 
 
-def _lines(registration: Registration, seed: int, draws: int) -> list[Line]:
+def _reports(registration: Registration, seed: int, draws: int) -> list[ExampleReport]:
     """Return what came of every example of a type."""
     try:
         examples = list(registration.value.examples())
-        wrong = _wrong(registration, examples)
+        wrong = _examples_error(registration, examples)
         if wrong is None:
-            return [_checked(registration, factor, seed, draws) for factor in examples]
+            return [_report(registration, factor, seed, draws) for factor in examples]
     except Exception as error:
         wrong = error_with_origin(error)
-    return [Line(registration, "", [], f"examples: {wrong}")]
+    return [ExampleReport(registration, "", [], f"examples: {wrong}")]
 
 
-def _wrong(registration: Registration, examples: Sequence[object]) -> str | None:
+def _examples_error(registration: Registration, examples: Sequence[object]) -> str | None:
     """Return what is wrong with the examples that a type offers."""
     if not examples:
         return "got none; expected a class method that returns small declarations"
@@ -141,18 +143,20 @@ def _wrong(registration: Registration, examples: Sequence[object]) -> str | None
     return None
 
 
-def _checked(registration: Registration, factor: Factor, seed: int, draws: int) -> Line:
-    return Line(registration, repr(factor), list(run_checks(factor, seed=seed, draws=draws)))
+def _report(registration: Registration, factor: Factor, seed: int, draws: int) -> ExampleReport:
+    return ExampleReport(
+        registration, repr(factor), list(run_checks(factor, seed=seed, draws=draws))
+    )
 
 
-def _cells(line: Line) -> dict[str, str]:
-    expected = sum(result.ok and result.expected is not None for result in line.results)
+def _cells(report: ExampleReport) -> dict[str, str]:
+    expected = sum(result.ok and result.expected is not None for result in report.results)
     return {
-        "FACTOR": line.registration.name,
-        "EXAMPLE": line.example or "none",
-        "PASSED": str(len(line.results) - len(line.failed) - expected),
+        "FACTOR": report.registration.name,
+        "EXAMPLE": report.example or "none",
+        "PASSED": str(len(report.results) - len(report.failed) - expected),
         "EXPECTED": str(expected) if expected else "",
-        "FAILED": str(len(line.failed) + (line.error is not None)) if not line.ok else "",
+        "FAILED": str(len(report.failed) + (report.error is not None)) if not report.ok else "",
     }
 
 

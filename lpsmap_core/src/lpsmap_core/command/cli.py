@@ -18,12 +18,12 @@ from lpsmap_core.command.check import check_registered, misspelt_groups, registr
 from lpsmap_core.command.compile_types import compile_types
 from lpsmap_core.command.explain import explain
 from lpsmap_core.model.levels import override_level
-from lpsmap_core.plugins.blame import error_with_origin
+from lpsmap_core.plugins.error_origin import error_with_origin
 from lpsmap_core.plugins.hookspecs import PROJECT
 from lpsmap_core.plugins.packs import COMMANDS, missing_pack_advice
 from lpsmap_core.plugins.registry import (
+    Contributions,
     DuplicateNameError,
-    Offers,
     Registration,
     Registry,
     installed,
@@ -124,16 +124,16 @@ def factors() -> None:
 
     Each with its package, version and level of override.
     """
-    offers = installed().factors
+    contributions = installed().factors
     rows = [
         (r.name, r.plugin.distribution, r.plugin.version, LEVELS[override_level(r.value)])
-        for r in sorted(offers.values(), key=lambda r: (r.plugin.distribution, r.name))
+        for r in sorted(contributions.values(), key=lambda r: (r.plugin.distribution, r.name))
     ]
     if rows:
         _print_table([("FACTOR", "PACKAGE", "VERSION", "LEVEL"), *rows])
     else:
         click.echo("No factor types are installed. Try: pip install lpsmap-factors-logic")
-    _end_with_quarrels([offers])
+    _fail_on_conflicts([contributions])
 
 
 @main.command()
@@ -149,8 +149,8 @@ def plugins() -> None:
             f"{plugin.name} ({plugin.distribution} {plugin.version}, "
             f"imported in {1e3 * plugin.seconds:.0f} ms)"
         )
-        for kind, offers in kinds.items():
-            names = sorted(r.name for r in offers.values() if r.plugin == plugin)
+        for kind, contributions in kinds.items():
+            names = sorted(r.name for r in contributions.values() if r.plugin == plugin)
             if names:
                 click.echo(f"    {kind}: {', '.join(names)}")
     for distribution, group in misspelt_groups():
@@ -159,7 +159,7 @@ def plugins() -> None:
             f"at; expected {PROJECT!r}. Its author can rename the group.",
             err=True,
         )
-    _end_with_quarrels(kinds.values())
+    _fail_on_conflicts(kinds.values())
 
 
 @main.command()
@@ -244,7 +244,7 @@ def new_plugin_command(name: str, factor: str | None, into: Path) -> None:
     click.echo(f"    cd {folder}\n    pip install -e '.[test]'\n    pytest")
 
 
-def _kinds(registry: Registry) -> dict[str, Offers]:
+def _kinds(registry: Registry) -> dict[str, Contributions]:
     return {
         "factors": registry.factors,
         "graphs": registry.graphs,
@@ -265,8 +265,8 @@ def _print_table(rows: Sequence[Sequence[str]]) -> None:
         )
 
 
-def _end_with_quarrels(kinds: Iterable[Offers]) -> None:
+def _fail_on_conflicts(kinds: Iterable[Contributions]) -> None:
     """Fail, naming the plugins, if a name is claimed twice."""
-    quarrels = [offers.quarrel(name) for offers in kinds for name in offers.contested]
-    if quarrels:
-        raise click.ClickException("\n".join(quarrels))
+    conflicts = [c.conflict_message(name) for c in kinds for name in c.conflicts]
+    if conflicts:
+        raise click.ClickException("\n".join(conflicts))

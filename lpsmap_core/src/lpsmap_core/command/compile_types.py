@@ -25,7 +25,7 @@ from lpsmap_core.graph import FactorGraph
 from lpsmap_core.kernels.records import Scores
 from lpsmap_core.model.factor import Factor
 from lpsmap_core.plugins.registry import installed
-from lpsmap_core.solution.tables import text_table
+from lpsmap_core.solution.table_rendering import text_table
 from lpsmap_core.testing.gibbs import has_sums
 from lpsmap_core.testing.graphs import declared_again
 from lpsmap_jit.arrays import FloatArray
@@ -39,7 +39,7 @@ CORE = "core"
 """What is compiled first: the loop, the active set, and derivatives."""
 
 
-class Job(NamedTuple):
+class CompiledType(NamedTuple):
     """What a process compiled for a factor type."""
 
     name: str
@@ -60,29 +60,29 @@ def compile_types(names: Sequence[str], jobs: int | None) -> bool:
     """
     if not COMPILED:
         raise click.ClickException("kernels are not compiled here: numba is missing, or turned off")
-    begin, done = time.perf_counter(), []
+    begin, finished = time.perf_counter(), []
     with click.progressbar(length=1 + len(names), label="compiling", file=sys.stderr) as bar:
         for job in _run([CORE, *names], jobs or default_threads()):
-            done.append(job)
+            finished.append(job)
             bar.update(1)
-    _report(done, time.perf_counter() - begin)
-    return not any(job.error for job in done)
+    _report(finished, time.perf_counter() - begin)
+    return not any(job.error for job in finished)
 
 
-def _report(done: Sequence[Job], seconds: float) -> None:
+def _report(finished: Sequence[CompiledType], seconds: float) -> None:
     rows = [
         {"WHAT": job.name, "FUNCTIONS": str(job.functions), "SECONDS": f"{job.seconds:.1f}"}
-        for job in done
+        for job in finished
     ]
     click.echo(text_table(rows, ["FUNCTIONS", "SECONDS"]))
-    total = sum(job.seconds for job in done)
+    total = sum(job.seconds for job in finished)
     click.echo(f"\n{seconds:.1f} s in all; one after the other {total:.1f} s.")
-    for job in done:
+    for job in finished:
         if job.error:
             click.echo(f"\n{job.name}\n{job.error}")
 
 
-def _run(names: Sequence[str], jobs: int) -> Iterator[Job]:
+def _run(names: Sequence[str], jobs: int) -> Iterator[CompiledType]:
     """Yield what came of each, the first before all others begin."""
     first, *others = names
     yield _compile(first)
@@ -91,10 +91,10 @@ def _run(names: Sequence[str], jobs: int) -> Iterator[Job]:
             yield future.result()
 
 
-def _compile(name: str) -> Job:
+def _compile(name: str) -> CompiledType:
     """Start a process that compiles what a type needs, and wait for it."""
     begin = time.perf_counter()
-    done = subprocess.run(
+    finished = subprocess.run(
         [sys.executable, "-m", __name__, name],
         env={**os.environ, "LPSMAP_THREADS": "1", PATIENCE: "0"},
         stdin=subprocess.DEVNULL,
@@ -103,9 +103,11 @@ def _compile(name: str) -> Job:
         check=False,
     )
     seconds = time.perf_counter() - begin
-    if done.returncode:
-        return Job(name, seconds, 0, done.stderr.strip() or f"ended with {done.returncode}")
-    return Job(name, seconds, json.loads(done.stdout))
+    if finished.returncode:
+        return CompiledType(
+            name, seconds, 0, finished.stderr.strip() or f"ended with {finished.returncode}"
+        )
+    return CompiledType(name, seconds, json.loads(finished.stdout))
 
 
 # -------------------------------------------------------------------- in a process of its own
@@ -130,7 +132,7 @@ def _examples(name: str) -> Sequence[Factor]:
     return factor_type.examples()
 
 
-def _use(factor: Factor) -> None:
+def _exercise(factor: Factor) -> None:
     """Solve and differentiate a factor alone, sum over it, and couple it with another one."""
     rng = np.random.default_rng(0)
     n_slots, shape = int(factor.offsets[-1]), (1, factor.n_factors, factor.n_additionals)
@@ -165,7 +167,7 @@ def main(name: str) -> None:
 
     with install_recorder("numba:compile") as recorder:
         for factor in _examples(name):
-            _use(factor)
+            _exercise(factor)
         compile_all()
     print(json.dumps(len(recorder.buffer) // 2))
 

@@ -19,7 +19,7 @@ from lpsmap_core.model.inputs import kind_of
 
 __all__ = ["explain", "load_graph"]
 
-FILE = "lpsmap_explained"
+MODULE_NAME = "lpsmap_explained"
 """Name of the module that a file is run as; its own name may be an installed module's."""
 
 # the first character keeps click from filling the lines
@@ -70,19 +70,19 @@ def load_graph(target: str) -> FactorGraph:
     if not colon:
         return _only_graph(module, source)
     if not hasattr(module, name):
-        raise click.ClickException(f"{source}: no {name!r} at its top level.{_choices(module)}")
+        raise click.ClickException(f"{source}: no {name!r} at its top level.{_suggestions(module)}")
     return _as_graph(getattr(module, name), target)
 
 
 def _run_file(path: Path) -> ModuleType:
     if not path.is_file():
         raise click.ClickException(f"{path}: no such file. Check the path.")
-    spec = importlib.util.spec_from_file_location(FILE, path)
+    spec = importlib.util.spec_from_file_location(MODULE_NAME, path)
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     sys.path.insert(0, str(path.resolve().parent))  # what lies beside a script can be imported
-    sys.modules[FILE] = module
+    sys.modules[MODULE_NAME] = module
     spec.loader.exec_module(module)
     return module
 
@@ -110,7 +110,7 @@ def _only_graph(module: ModuleType, source: str) -> FactorGraph:
     if len(graphs) != 1:
         count = "no" if not graphs else len(graphs)
         example = next(iter(_functions(module)), "make_graph")
-        hint = _choices(module)
+        hint = _suggestions(module)
         if not graphs:
             hint = f" Name a function that returns one: {source}:{example}{hint and f'.{hint}'}"
         raise click.ClickException(f"{source}: {count} FactorGraph at its top level.{hint}")
@@ -142,18 +142,20 @@ def _functions(module: ModuleType) -> list[str]:
     return [
         name
         for name, one in vars(module).items()
-        if inspect.isfunction(one) and one.__module__ == module.__name__ and not _needs(one)
+        if inspect.isfunction(one)
+        and one.__module__ == module.__name__
+        and not _required_arguments(one)
     ]
 
 
-def _needs(function: Callable[..., Any]) -> list[str]:
+def _required_arguments(function: Callable[..., Any]) -> list[str]:
     """Return the arguments that a function cannot do without."""
     kinds = inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD
     parameters = inspect.signature(function).parameters.values()
     return [p.name for p in parameters if p.default is p.empty and p.kind not in kinds]
 
 
-def _choices(module: ModuleType) -> str:
+def _suggestions(module: ModuleType) -> str:
     """Return what could have been meant."""
     graphs, functions = ", ".join(_graphs(module)), ", ".join(_functions(module)[:10])
     said = f" Its graphs: {graphs}." if graphs else ""

@@ -61,7 +61,7 @@ def write(name: str, into: Path, factor: str | None = None) -> Path:
     name = _hyphenated(name)
     module = _module(name)
     factor = _factor(name) if factor is None else factor
-    _check_factor(factor)
+    _validate_factor(factor)
     folder = into / name
     if folder.exists():
         raise FileExistsError(
@@ -105,7 +105,7 @@ def _module(name: str) -> str:
             f"name: got {name!r}; expected small letters, digits and single hyphens, a letter "
             "first, and no word of Python's own, such as lpsmap-shortest-path."
         )
-    if module in TAKEN or _is_found(module):
+    if module in TAKEN or _is_importable(module):
         raise ValueError(
             f"name: got {name!r}, whose module {module} exists already; expected a new one. "
             f"Choose another, such as lpsmap-{name.removeprefix('lpsmap-')}-factors."
@@ -113,7 +113,7 @@ def _module(name: str) -> str:
     return module
 
 
-def _is_found(module: str) -> bool:
+def _is_importable(module: str) -> bool:
     """Whether a module of this name could be imported; a mere folder is none."""
     if module in sys.modules:
         return True
@@ -121,7 +121,7 @@ def _is_found(module: str) -> bool:
     return spec is not None and spec.origin is not None
 
 
-def _check_factor(factor: str) -> None:
+def _validate_factor(factor: str) -> None:
     """Refuse what cannot be the name of a factor type; warn of that of another."""
     if not factor.isidentifier() or keyword.iskeyword(factor) or not factor[0].isupper():
         raise ValueError(

@@ -29,7 +29,7 @@ class Arrays:
         self._arrays = dict(arrays or {})
 
     @classmethod
-    def of(cls, folder: Path, name: str) -> Arrays:
+    def read(cls, folder: Path, name: str) -> Arrays:
         """Return the arrays in a file of a folder, which has to be right there.
 
         Raises
@@ -60,7 +60,7 @@ class Arrays:
                 f"{path}: {error}; expected arrays of numbers, as numpy.savez writes them"
             ) from error
 
-    def resolved(self, value: Any) -> Any:
+    def resolve(self, value: Any) -> Any:
         """Return the array that ``{"array": name}`` stands for, and anything else as it is."""
         if not isinstance(value, dict):
             return value

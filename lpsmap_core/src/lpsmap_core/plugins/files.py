@@ -5,15 +5,15 @@ from __future__ import annotations
 from pathlib import Path
 
 from lpsmap_core.model.inputs import kind_of
+from lpsmap_core.plugins.contributions import Registration
 from lpsmap_core.plugins.formats import (
     Evidence,
     FileFormat,
     FileFormatError,
     NamedGraph,
-    in_words,
+    error_text,
 )
 from lpsmap_core.plugins.json_format import read_views
-from lpsmap_core.plugins.offers import Registration
 from lpsmap_core.plugins.packs import SUFFIXES, missing_pack_advice
 from lpsmap_core.plugins.registry import installed
 
@@ -40,7 +40,7 @@ def read_graph(path: str | Path) -> NamedGraph:
         raise
     except Exception as error:
         raise FileFormatError(
-            f"{path}: {in_words(error)}; raised by the format of "
+            f"{path}: {error_text(error)}; raised by the format of "
             f"{registration.plugin.distribution}. Mend the file, or tell the plugin's author."
         ) from error
     if not isinstance(found, NamedGraph):

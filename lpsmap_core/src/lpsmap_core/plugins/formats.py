@@ -88,7 +88,7 @@ class FileFormat(abc.ABC):
         )
 
 
-def in_words(error: Exception) -> str:
+def error_text(error: Exception) -> str:
     """Return what an error says, cut if it is long: it may quote all that a file holds.
 
     Kinds of errors that bad input does not bring about are named, too.

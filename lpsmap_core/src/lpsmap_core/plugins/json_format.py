@@ -17,24 +17,24 @@ from lpsmap_core.graph import FactorGraph
 from lpsmap_core.model.inputs import integer_array, truth_values
 from lpsmap_core.model.variables import Variables
 from lpsmap_core.plugins.array_files import Arrays
+from lpsmap_core.plugins.compressed_text import file_bytes
 from lpsmap_core.plugins.factor_types import factor_named
 from lpsmap_core.plugins.formats import (
     Evidence,
     FileFormat,
     FileFormatError,
     NamedGraph,
-    in_words,
+    error_text,
 )
-from lpsmap_core.plugins.json_places import line_and_column, place_in
-from lpsmap_core.plugins.json_writing import write_json
-from lpsmap_core.plugins.packed import file_bytes
+from lpsmap_core.plugins.json_positions import line_and_column, place_in
+from lpsmap_core.plugins.json_writer import write_json
 
 __all__ = ["JsonFormat"]
 
 KEYS = ("variables", "factors", "arrays")
 """Of the object in a file."""
 
-LONGEST = 10_000
+MAX_VIEW_LENGTH = 10_000
 """Characters of a view in a file."""
 
 
@@ -69,7 +69,7 @@ class JsonFormat(FileFormat):
 
     def read(self, path: Path) -> NamedGraph:
         """Return the graph in a file; see `FileFormat.read`."""
-        content, text = _contents(path)
+        content, text = _read_contents(path)
         with _place(path, "arrays"):
             beside = content.get("arrays")
             arrays = Arrays() if beside is None else _arrays(path, _string(beside))
@@ -97,16 +97,16 @@ def graph_of(path: Path, content: Mapping[str, Any], arrays: Arrays, text: str =
     graph, blocks = FactorGraph(), {}
     for name, numbers in content["variables"].items():
         with _place(path, f"variables[{name!r}]", text, "variables", name):
-            blocks[name] = graph.variable_from(_numbers(arrays.resolved(numbers)))
+            blocks[name] = graph.variable_from(_numbers(arrays.resolve(numbers)))
     for i, declaration in enumerate(content["factors"]):
         with _place(path, f"factors[{i}]", text, "factors", i):
             options = _object(declaration)
-            name = _string(_taken(options, "type"))
-            factor_type, over = factor_named(name), _taken(options, "over")
+            name = _string(_pop_required(options, "type"))
+            factor_type, over = factor_named(name), _pop_required(options, "over")
             if not isinstance(over, list):
                 raise TypeError(f"over is {over!r}; expected a list of views, such as ['u[0]']")
             views = [_argument_view(entry, graph, blocks, arrays) for entry in over]
-            arguments = {k: _argument(arrays.resolved(value)) for k, value in options.items()}
+            arguments = {k: _argument(arrays.resolve(value)) for k, value in options.items()}
             try:
                 factor = factor_type(*views, **arguments)
             except TypeError:
@@ -134,7 +134,7 @@ def read_views(path: Path, named: NamedGraph) -> Evidence:
         If it is no such object.
     """
     with _place(path, "evidence"):
-        parsed, text = _parsed(path)
+        parsed, text = _parse(path)
         content = _object(parsed)
     found: Evidence = []
     for view, numbers in content.items():
@@ -144,7 +144,7 @@ def read_views(path: Path, named: NamedGraph) -> Evidence:
     return found
 
 
-def _parsed(path: Path) -> tuple[Any, str]:
+def _parse(path: Path) -> tuple[Any, str]:
     """Return what JSON makes of a file, and its text; errors have the line and the column."""
     data = file_bytes(path)
     try:
@@ -153,15 +153,15 @@ def _parsed(path: Path) -> tuple[Any, str]:
         place = line_and_column(data[: error.start].decode(), error.start)
         raise ValueError(f"{place}: is not UTF-8 ({error.reason})") from error
     try:
-        return json.loads(text, object_pairs_hook=_distinct), text
+        return json.loads(text, object_pairs_hook=_unique_keys), text
     except json.JSONDecodeError as error:
         raise ValueError(f"{line_and_column(text, error.pos)}: {error.msg}") from error
 
 
-def _contents(path: Path) -> tuple[dict[str, Any], str]:
+def _read_contents(path: Path) -> tuple[dict[str, Any], str]:
     """Return the object in a file, the scores of blocks and the factors over them; and the text."""
     try:
-        parsed, text = _parsed(path)
+        parsed, text = _parse(path)
         content = _object(parsed)
         for key in content:
             if key not in KEYS:
@@ -177,13 +177,13 @@ def _contents(path: Path) -> tuple[dict[str, Any], str]:
         if isinstance(error, FileFormatError):
             raise
         raise FileFormatError(
-            f"{path}: {in_words(error)}; expected a JSON object with the keys "
+            f"{path}: {error_text(error)}; expected a JSON object with the keys "
             '"variables" and "factors". See lpsmap_core.plugins.json_format.JsonFormat.'
         ) from error
     return content, text
 
 
-def _distinct(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def _unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     """Return a JSON object, of which JSON itself would keep the last of equal keys."""
     found = dict(pairs)
     if len(found) < len(pairs):
@@ -196,7 +196,7 @@ def _distinct(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 def _arrays(path: Path, name: str) -> Arrays:
     """Return the arrays in the file of a name beside a graph's."""
     try:
-        return Arrays.of(path.parent, name)
+        return Arrays.read(path.parent, name)
     except OSError as error:
         raise type(error)(
             f"{path}: arrays: {name} cannot be read ({error.strerror or error}). Put it beside "
@@ -204,7 +204,7 @@ def _arrays(path: Path, name: str) -> Arrays:
         ) from error
 
 
-def _taken(options: dict[str, Any], key: str) -> Any:
+def _pop_required(options: dict[str, Any], key: str) -> Any:
     if key not in options:
         raise ValueError(f'{key} is missing; expected "type", "over", and the type\'s arguments')
     return options.pop(key)
@@ -275,7 +275,7 @@ def _place(path: Path, where: str, text: str = "", *keys: str | int) -> Iterator
         raise
     except Exception as error:
         at = f"{place_in(text, keys)}: " if text else ""
-        raise FileFormatError(f"{path}: {at}{where}: {in_words(error)}") from error
+        raise FileFormatError(f"{path}: {at}{where}: {error_text(error)}") from error
 
 
 def _argument_view(
@@ -289,14 +289,14 @@ def _argument_view(
     unknown = set(entry) - {"index", "negated"}
     if unknown or "index" not in entry:
         raise ValueError(f"got a view with {sorted(entry)}; expected index, and perhaps negated")
-    index = integer_array("index", arrays.resolved(entry["index"]))
+    index = integer_array("index", arrays.resolve(entry["index"]))
     if index.size and not 0 <= index.min() <= index.max() < graph.n_variables:
         raise ValueError(
             f"index goes from {index.min()} to {index.max()}; expected places in the list of "
             f"{graph.n_variables} variables"
         )
     view = Variables(graph, index, np.zeros(index.shape, dtype=bool))
-    return view ^ truth_values("negated", arrays.resolved(entry.get("negated", False)))
+    return view ^ truth_values("negated", arrays.resolve(entry.get("negated", False)))
 
 
 def _view(text: str, blocks: Mapping[str, Variables]) -> Variables:
@@ -326,8 +326,8 @@ def _view(text: str, blocks: Mapping[str, Variables]) -> Variables:
         return ast.literal_eval(node)
 
     shown = repr(text) if len(text) <= 60 else f"{text[:60]!r}..."
-    if len(text) > LONGEST:
-        raise ValueError(f"{shown} has {len(text)} characters; expected up to {LONGEST}")
+    if len(text) > MAX_VIEW_LENGTH:
+        raise ValueError(f"{shown} has {len(text)} characters; expected up to {MAX_VIEW_LENGTH}")
     try:
         return view(ast.parse(text.strip(), mode="eval").body)
     except SyntaxError as error:

@@ -8,7 +8,7 @@ import sys
 from collections.abc import Collection, Mapping
 from typing import NoReturn
 
-from lpsmap_core.plugins.disabled import DISABLE, is_left_out
+from lpsmap_core.plugins.disabled_plugins import DISABLE, is_disabled
 
 __all__ = [
     *("COMMANDS", "FACE", "SUFFIXES"),
@@ -66,7 +66,7 @@ def missing_pack_advice(distribution: str) -> str:
     distribution
         Its name.
     """
-    if is_left_out(distribution):
+    if is_disabled(distribution):
         return f"{distribution}, which has it, is left out by {DISABLE}={os.environ[DISABLE]}"
     return f"install it with: pip install {distribution}"
 

@@ -25,9 +25,15 @@ from lpsmap_core.engine.protocol import Engine
 from lpsmap_core.graph import FactorGraph
 from lpsmap_core.model.factor import Factor
 from lpsmap_core.plugins import hookspecs
-from lpsmap_core.plugins.disabled import DISABLE, disabled_names, naming
+from lpsmap_core.plugins.contributions import (
+    OWN,
+    Contributions,
+    DuplicateNameError,
+    Plugin,
+    Registration,
+)
+from lpsmap_core.plugins.disabled_plugins import DISABLE, disabled_names, matching_names
 from lpsmap_core.plugins.formats import FileFormat
-from lpsmap_core.plugins.offers import OWN, DuplicateNameError, Offers, Plugin, Registration
 from lpsmap_core.plugins.packs import FACE, missing_pack_advice
 from lpsmap_core.solution.assignment import OWN_SEARCH
 from lpsmap_core.solution.decoder import Decoder
@@ -35,22 +41,22 @@ from lpsmap_core.solution.map_solver import MapSolver
 from lpsmap_jit.callers import stacklevel
 
 __all__ = [
+    "Contributions",
     "DuplicateNameError",
-    "Offers",
     "Plugin",
     "PluginWarning",
     "Registration",
     "Registry",
     "decoder_for",
     "engine_named",
-    "engines_offered",
     "installed",
+    "installed_engines",
     "registered",
     "solver_named",
 ]
 
-MENDING = "'From version 1 to 2' in docs/how-to/kernels.md"
-MENDING_IMPORTS = "'From version 2 to 3' in docs/how-to/hooks.md"
+KERNEL_MIGRATION = "'From version 1 to 2' in docs/how-to/kernels.md"
+IMPORT_MIGRATION = "'From version 2 to 3' in docs/how-to/hooks.md"
 """Where authors read what to change."""
 
 
@@ -62,7 +68,7 @@ class _ApiVersionError(RuntimeError):
     """A plugin is written for another version of the hooks; the message says what to upgrade."""
 
 
-class _Kind(NamedTuple):
+class _HookKind(NamedTuple):
     """What a hook returns a sequence of."""
 
     expected: str
@@ -70,8 +76,8 @@ class _Kind(NamedTuple):
     names: Callable[[Any], Iterable[str]]
 
 
-def _subclasses(base: type[Any], names: Callable[[Any], Iterable[str]]) -> _Kind:
-    return _Kind(
+def _subclasses(base: type[Any], names: Callable[[Any], Iterable[str]]) -> _HookKind:
+    return _HookKind(
         f"subclasses of {base.__name__}",
         lambda value: isinstance(value, type) and issubclass(value, base),
         names,
@@ -103,7 +109,9 @@ KINDS = {
     "lpsmap_factors": _subclasses(Factor, lambda cls: [cls.__name__]),
     "lpsmap_graphs": _subclasses(FactorGraph, lambda cls: [cls.__name__]),
     "lpsmap_formats": _subclasses(FileFormat, _suffixes),
-    "lpsmap_commands": _Kind("click commands with names", _is_command, lambda value: [value.name]),
+    "lpsmap_commands": _HookKind(
+        "click commands with names", _is_command, lambda value: [value.name]
+    ),
     "lpsmap_backends": _subclasses(Backend, lambda cls: [cls.name]),
     "lpsmap_engines": _subclasses(Engine, lambda cls: [cls.name]),
     "lpsmap_decoders": _subclasses(Decoder, lambda cls: [cls.name]),
@@ -119,7 +127,7 @@ class Registry:
         self.plugins: list[Plugin] = []
         self._manager = pluggy.PluginManager(hookspecs.PROJECT)
         self._manager.add_hookspecs(hookspecs)
-        self._offers: dict[str, Offers] = {}
+        self._contributions: dict[str, Contributions] = {}
 
     def register(self, module: object, plugin: Plugin) -> None:
         """Register hook implementations.
@@ -146,7 +154,7 @@ class Registry:
         _check_api_version(module, plugin)
         self._manager.register(module, name=plugin.key)
         self.plugins.append(plugin)
-        self._offers.clear()
+        self._contributions.clear()
         for advice in _misspelt(self._manager, module):
             warnings.warn(
                 f"lpsmap: the plugin {plugin.name!r} of {plugin.distribution} {plugin.version} "
@@ -159,58 +167,58 @@ class Registry:
         """Forget a plugin."""
         self._manager.unregister(name=plugin.key)
         self.plugins.remove(plugin)
-        self._offers.clear()
+        self._contributions.clear()
 
     @property
-    def factors(self) -> Offers:
+    def factors(self) -> Contributions:
         """Factor types by class name."""
-        return self._offered("lpsmap_factors")
+        return self._contributions_of("lpsmap_factors")
 
     @property
-    def graphs(self) -> Offers:
+    def graphs(self) -> Contributions:
         """Factor graphs of adapters by class name."""
-        return self._offered("lpsmap_graphs")
+        return self._contributions_of("lpsmap_graphs")
 
     @property
-    def formats(self) -> Offers:
+    def formats(self) -> Contributions:
         """File formats by suffix."""
-        return self._offered("lpsmap_formats")
+        return self._contributions_of("lpsmap_formats")
 
     @property
-    def commands(self) -> Offers:
+    def commands(self) -> Contributions:
         """Sub-commands of the command line by name."""
-        return self._offered("lpsmap_commands")
+        return self._contributions_of("lpsmap_commands")
 
     @property
-    def backends(self) -> Offers:
+    def backends(self) -> Contributions:
         """Array libraries by name."""
-        return self._offered("lpsmap_backends")
+        return self._contributions_of("lpsmap_backends")
 
     @property
-    def engines(self) -> Offers:
+    def engines(self) -> Contributions:
         """Engines by name."""
-        return self._offered("lpsmap_engines")
+        return self._contributions_of("lpsmap_engines")
 
     @property
-    def decoders(self) -> Offers:
+    def decoders(self) -> Contributions:
         """What finds best assignments by name, at most one if any is to be used."""
-        return self._offered("lpsmap_decoders")
+        return self._contributions_of("lpsmap_decoders")
 
     @property
-    def solvers(self) -> Offers:
+    def solvers(self) -> Contributions:
         """Solvers of whole graphs by name."""
-        return self._offered("lpsmap_solvers")
+        return self._contributions_of("lpsmap_solvers")
 
-    def _offered(self, hook: str) -> Offers:
-        if hook not in self._offers:
-            offers = Offers()
+    def _contributions_of(self, hook: str) -> Contributions:
+        if hook not in self._contributions:
+            contributions = Contributions()
             for plugin in self.plugins:
                 for name, value in self._call(plugin, hook):
-                    offers.add(Registration(name, value, plugin))
+                    contributions.add(Registration(name, value, plugin))
             if hook == "lpsmap_factors":
-                _contest_own_names(offers)
-            self._offers[hook] = offers
-        return self._offers[hook]
+                _reserve_own_names(contributions)
+            self._contributions[hook] = contributions
+        return self._contributions[hook]
 
     def _call(self, plugin: Plugin, hook: str) -> list[tuple[str, Any]]:
         """Return what one plugin's hook offers, by name; a failure is a warning and nothing."""
@@ -218,7 +226,7 @@ class Registry:
         others = [p for p in self._manager.get_plugins() if p is not module]
         try:
             results = self._manager.subset_hook_caller(hook, others)()
-            values = [value for result in results for value in _several(hook, result)]
+            values = [value for result in results for value in _checked_sequence(hook, result)]
             for value in values:
                 if not kind.accepts(value):
                     raise TypeError(f"{hook} returned {value!r}; expected {kind.expected}")
@@ -228,7 +236,7 @@ class Registry:
             return []
 
 
-def _several(hook: str, result: Any) -> Iterable[Any]:
+def _checked_sequence(hook: str, result: Any) -> Iterable[Any]:
     """Return what a hook returned, which has to be a sequence."""
     if isinstance(result, (str, type)) or not isinstance(result, Iterable):
         expected = KINDS[hook].expected
@@ -236,13 +244,13 @@ def _several(hook: str, result: Any) -> Iterable[Any]:
     return result
 
 
-def _contest_own_names(offers: Offers) -> None:
+def _reserve_own_names(contributions: Contributions) -> None:
     """Add the claims of ``lpsmap`` itself to names of its own, which no plugin's type can have."""
     face = import_module("lpsmap_core")  # by name: it stands above
     core = Plugin("lpsmap", OWN, face.__version__)
     for name in FACE:
-        if name in offers:
-            offers.add(Registration(name, getattr(face, name), core))
+        if name in contributions:
+            contributions.add(Registration(name, getattr(face, name), core))
 
 
 @functools.cache
@@ -271,12 +279,12 @@ def installed() -> Registry:
     return registry
 
 
-def _offered(option: str, name: str, offers: Offers, others: list[str]) -> Any:
+def _contribution(option: str, name: str, contributions: Contributions, others: list[str]) -> Any:
     """Return what a plugin offers by a name; the others are names that nobody offers."""
-    if name not in offers:
-        expected = ", ".join([*others, *offers])
+    if name not in contributions:
+        expected = ", ".join([*others, *contributions])
         raise ValueError(f"{option}: got {name!r}; expected one of {expected}.")
-    return offers[name].value
+    return contributions[name].value
 
 
 def engine_named(name: str) -> type[Engine]:
@@ -289,13 +297,13 @@ def engine_named(name: str) -> type[Engine]:
     DuplicateNameError
         If two plugins claim it.
     """
-    found: type[Engine] = _offered("engine", name, installed().engines, [AUTO])
+    found: type[Engine] = _contribution("engine", name, installed().engines, [AUTO])
     return found
 
 
-def engines_offered() -> list[type[Engine]]:
+def installed_engines() -> list[type[Engine]]:
     """Return the engines that installed plugins offer, those of contested names left out."""
-    return installed().engines.uncontested
+    return installed().engines.values_without_conflict
 
 
 def decoder_for(verb: str) -> Decoder:
@@ -332,7 +340,7 @@ def solver_named(name: str) -> type[MapSolver]:
     DuplicateNameError
         If two plugins claim it.
     """
-    found: type[MapSolver] = _offered("solver", name, installed().solvers, [AUTO, OWN_SEARCH])
+    found: type[MapSolver] = _contribution("solver", name, installed().solvers, [AUTO, OWN_SEARCH])
     return found
 
 
@@ -379,8 +387,8 @@ def _enabled(found: Iterable[EntryPoint]) -> list[EntryPoint]:
     found = list(found)
     kept = [each for each in found if _plugin_of(each).distribution == OWN]
     plugins = [each for each in found if each not in kept]
-    kept += [each for each in plugins if not naming(each)]
-    met = {"all"}.union(*map(naming, plugins))
+    kept += [each for each in plugins if not matching_names(each)]
+    met = {"all"}.union(*map(matching_names, plugins))
     for name in sorted(disabled_names() - met):
         warnings.warn(
             f"{DISABLE} names {name!r}, which is no installed plugin; expected all, or names of "
@@ -406,7 +414,7 @@ def _check_api_version(module: object, plugin: Plugin) -> None:
     written = f"it is written for version {wanted} of the plugin API"
     if wanted is None:
         written = "it does not say for which version of the plugin API it is, which counts as 1"
-    mending = f"; its authors read {MENDING}, and write lpsmap_api_version = {ours}"
+    mending = f"; its authors read {KERNEL_MIGRATION}, and write lpsmap_api_version = {ours}"
     newer = wanted is not None and wanted > ours
     raise _ApiVersionError(
         f"{written}, and the installed lpsmap-core has version {ours}. "
@@ -436,7 +444,7 @@ def _warn_skipped(plugin: Plugin, error: BaseException) -> None:
     else:
         cause = f"{type(error).__name__}: {error}. Update or uninstall {plugin.distribution}."
         if isinstance(error, ImportError) and (error.name or "").startswith("lpsmap_core"):
-            cause += f" Its authors read {MENDING_IMPORTS}."
+            cause += f" Its authors read {IMPORT_MIGRATION}."
     warnings.warn(
         f"lpsmap skips the plugin {plugin.name!r} of {plugin.distribution} {plugin.version}: "
         f"{cause} Other plugins are not affected.",

@@ -126,7 +126,7 @@ class Assignment:
             factor.links(factor.variables.negated),
         )
         slots = np.where(negated, 1.0 - self.values[index], self.values[index])
-        vertices = _one_each(factor, slots, self.additionals[position])
+        vertices = _one_structure_each(factor, slots, self.additionals[position])
         scores = structure_scores(
             vertices, factor.offsets, self.scores[index], negated, self.additional_scores[position]
         )
@@ -140,7 +140,7 @@ class Assignment:
         )
 
 
-def _one_each(factor: Factor, slots: FloatArray, additionals: FloatArray) -> Vertices:
+def _one_structure_each(factor: Factor, slots: FloatArray, additionals: FloatArray) -> Vertices:
     """Return one structure for every factor whose variables are known."""
     arity, rows = np.diff(factor.offsets), np.arange(factor.n_factors)
     unknown = np.zeros(factor.n_factors, dtype=bool)

@@ -27,27 +27,27 @@ from lpsmap_core.solution.assignment import Assignment
 from lpsmap_jit.arrays import BoolArray, FloatArray
 from lpsmap_jit.deadlines import Deadline
 
-__all__ = ["DECODED_NODES", "DECODED_SECONDS", "DEFAULT_GAP", "Decoder", "Relaxation"]
+__all__ = ["DECODE_MAX_NODES", "DECODE_MAX_TIME", "DEFAULT_GAP", "Decoder", "Relaxation"]
 __all__ += ["ScoredGraph", "SearchLimits", "SearchProgress", "check_search_options"]
-__all__ += ["checked_rank", "find_decoder_by", "installed_decoder", "options_for_search"]
+__all__ += ["checked_rank", "installed_decoder", "options_for_search", "set_decoder_finder"]
 __all__ += ["search_limits"]
 
 DEFAULT_GAP = 1e-8
 """Relative difference of bound and score that counts as a proof."""
 
-DECODED_NODES = 1000
+DECODE_MAX_NODES = 1000
 """Nodes that are looked at to make something allowed of a relaxed solution."""
 
-DECODED_SECONDS = 10.0
+DECODE_MAX_TIME = 10.0
 """What that may take: a thousand nodes of a network of thousands of tables are minutes."""
 
-MOST_RANKED = 1_000_000
+MAX_RANK = 1_000_000
 """As many assignments of every component can be asked for: all that are found are kept."""
 
 PROVING_TOLERANCE = 1e-10
 """Of the relaxation that a search sets out from: its bound has to be as sharp as the gap."""
 
-SHARE = 0.5
+RELAXATION_SHARE = 0.5
 """Of the time given, what that relaxation may take."""
 
 
@@ -210,7 +210,7 @@ class Decoder(abc.ABC):
 _finders: list[Callable[[str], Decoder]] = []
 
 
-def find_decoder_by(find: Callable[[str], Decoder]) -> None:
+def set_decoder_finder(find: Callable[[str], Decoder]) -> None:
     """Let a function find the decoder; plugins, who have it, are a floor above.
 
     Parameters
@@ -262,16 +262,16 @@ def checked_rank(k: Any) -> int:
         If it is less than 1, or more than can be kept.
     """
     found = checked_count("k_best: k", k)
-    if found > MOST_RANKED:
+    if found > MAX_RANK:
         raise ValueError(
-            f"k_best: k: got {found}; expected at most {MOST_RANKED}, since all are kept."
+            f"k_best: k: got {found}; expected at most {MAX_RANK}, since all are kept."
         )
     return found
 
 
 def options_for_search(options: Options, limits: SearchLimits) -> Options:
     """Return the options of a relaxation that a search sets out from."""
-    limit = None if options.max_time is None else SHARE * options.max_time
+    limit = None if options.max_time is None else RELAXATION_SHARE * options.max_time
     tol = min(options.tol, PROVING_TOLERANCE)
     return options._replace(tol=tol, max_time=limit, within=limits.deadline, exact=True)
 

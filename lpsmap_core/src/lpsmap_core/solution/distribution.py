@@ -15,12 +15,12 @@ from lpsmap_core.local.vertices import Vertices, WeightMap
 from lpsmap_core.model.factor import Factor
 from lpsmap_core.model.inputs import real_numbers
 from lpsmap_core.solution.arcs_svg import arcs_svg
-from lpsmap_core.solution.tables import html_table, text_table
+from lpsmap_core.solution.table_rendering import html_table, text_table
 from lpsmap_jit.arrays import FloatArray, IntArray
 
 __all__ = ["Distribution", "Distributions", "Structure"]
 
-MOST_LINES = 20
+MAX_LINES = 20
 """Structures shown of a declaration of many factors."""
 
 
@@ -393,7 +393,7 @@ class Distributions:
 
     def _shown(self) -> int:
         """Return how many factors fit the lines of a table."""
-        return max(1, int(np.searchsorted(self.starts[1:], MOST_LINES, side="right")))
+        return max(1, int(np.searchsorted(self.starts[1:], MAX_LINES, side="right")))
 
     def __repr__(self) -> str:
         if not self.factor.batch_shape:

@@ -25,10 +25,10 @@ from lpsmap_core.local.active.sets import first_capacity
 from lpsmap_core.local.solvers import SolverChoice, choose_solver
 from lpsmap_core.model.factor import Factor
 from lpsmap_core.model.levels import override_level
-from lpsmap_core.solution.never_bind import count_never_binding
-from lpsmap_core.solution.tables import text_table
+from lpsmap_core.solution.redundant_factors import count_redundant
+from lpsmap_core.solution.table_rendering import text_table
 
-__all__ = ["ComponentPlan", "FactorPlan", "Memory", "Plan", "Share", "make_plan"]
+__all__ = ["ComponentPlan", "FactorPlan", "MemoryPlan", "Plan", "SharePlan", "make_plan"]
 
 FLOAT = 8
 """Bytes of a number."""
@@ -103,7 +103,7 @@ class FactorPlan:
 
 
 @dataclass(frozen=True)
-class Share:
+class SharePlan:
     """What a thread takes at a time."""
 
     components: int
@@ -111,7 +111,7 @@ class Share:
 
 
 @dataclass(frozen=True)
-class Memory:
+class MemoryPlan:
     """Bytes that a solve takes at its peak, beside what the declarations hold.
 
     Attributes
@@ -172,11 +172,11 @@ class Plan:
     reason: str
     components: tuple[ComponentPlan, ...]
     factors: tuple[FactorPlan, ...]
-    shares: tuple[Share, ...]
+    shares: tuple[SharePlan, ...]
     threads: int
     available_threads: int
-    memory: Memory
-    never_bind: Mapping[str, int]
+    memory: MemoryPlan
+    redundant: Mapping[str, int]
 
     def to_dict(self) -> dict[str, Any]:
         """Return the plan as plain Python objects, fit for JSON."""
@@ -191,7 +191,7 @@ class Plan:
         tables = [text_table(table, NUMBERS) for table in rows if table]
         engine = f"engine: {self.engine}, which {self.reason}"
         last = f"{self._thread_line}\n{engine}\n{self._memory_line}"
-        return "\n\n".join([size, *tables, last, *map(_warning, self.never_bind.items())])
+        return "\n\n".join([size, *tables, last, *map(_warning, self.redundant.items())])
 
     @property
     def _thread_line(self) -> str:
@@ -241,21 +241,23 @@ def make_plan(
         reason=choice.reason,
         components=tuple(_components(layout, found, choice.engine)),
         factors=tuple(_factors(found)) if own else (),
-        shares=tuple(Share(*sizes) for sizes in shares),
+        shares=tuple(SharePlan(*sizes) for sizes in shares),
         threads=used,
         available_threads=threads,
-        memory=_memory(layout, found, used) if own else Memory(_array_bytes(layout), 0, 0),
-        never_bind=count_never_binding(declarations),
+        memory=_memory(layout, found, used) if own else MemoryPlan(_array_bytes(layout), 0, 0),
+        redundant=count_redundant(declarations),
     )
 
 
 # -------------------------------------------------------------------- what there is
 
-Chosen = tuple[Bucket, SolverChoice]
+BucketSolver = tuple[Bucket, SolverChoice]
 """A bucket and the solver of its local problems."""
 
 
-def _components(layout: Layout, found: list[Chosen], engine: Engine) -> Iterator[ComponentPlan]:
+def _components(
+    layout: Layout, found: list[BucketSolver], engine: Engine
+) -> Iterator[ComponentPlan]:
     """Yield the components by kind, and by what solves them."""
     part, free = layout.part, int((layout.component < 0).sum())
     if free:
@@ -269,7 +271,7 @@ def _components(layout: Layout, found: list[Chosen], engine: Engine) -> Iterator
             yield ComponentPlan(kind, name, int(mine.sum()), *sizes)
 
 
-def _solved_by(part: Part, found: list[Chosen], engine: Engine) -> npt.NDArray[np.object_]:
+def _solved_by(part: Part, found: list[BucketSolver], engine: Engine) -> npt.NDArray[np.object_]:
     """Return for each component the engine that it is given to, or what core's uses for it."""
     names: npt.NDArray[np.object_] = np.full(part.n_components, "ADMM", dtype=object)
     for bucket, choice in found:
@@ -282,8 +284,8 @@ def _solved_by(part: Part, found: list[Chosen], engine: Engine) -> npt.NDArray[n
     return names
 
 
-def _factors(found: list[Chosen]) -> Iterator[FactorPlan]:
-    groups: dict[tuple[type, str], list[Chosen]] = {}
+def _factors(found: list[BucketSolver]) -> Iterator[FactorPlan]:
+    groups: dict[tuple[type, str], list[BucketSolver]] = {}
     for bucket, choice in found:
         groups.setdefault((bucket.type, choice.name), []).append((bucket, choice))
     for group in groups.values():
@@ -310,7 +312,7 @@ def _name(function: Callable[..., Any]) -> str:
 # -------------------------------------------------------------------- memory
 
 
-def _memory(layout: Layout, found: list[Chosen], threads: int) -> Memory:
+def _memory(layout: Layout, found: list[BucketSolver], threads: int) -> MemoryPlan:
     part = layout.part
     accelerated = part.sizes[~part.direct & (part.sizes <= MOST_ACCELERATED)].max(initial=0)
     polished = bool((~part.direct & (part.sizes <= MOST_LINKS)).any())
@@ -325,13 +327,13 @@ def _memory(layout: Layout, found: list[Chosen], threads: int) -> Memory:
     sets = sum(
         _active_set_bytes(bucket) for bucket, choice in found if choice.solver.lists_structures
     )
-    return Memory(_array_bytes(layout), FLOAT * numbers, sets)
+    return MemoryPlan(_array_bytes(layout), FLOAT * numbers, sets)
 
 
 def _active_set_bytes(bucket: Bucket) -> int:
     width = np.maximum(vertex_sizes(bucket), 1)
-    blocks, answers = block_size(width, first_capacity(bucket)), 1.5 * width
-    return int(FLOAT * (blocks.sum() + answers.sum() + 8 * bucket.n_factors + 2 * bucket.n_links))
+    blocks, results = block_size(width, first_capacity(bucket)), 1.5 * width
+    return int(FLOAT * (blocks.sum() + results.sum() + 8 * bucket.n_factors + 2 * bucket.n_links))
 
 
 def _array_bytes(layout: Layout) -> int:

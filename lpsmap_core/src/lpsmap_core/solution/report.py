@@ -114,7 +114,7 @@ def warn_unsolved(words: Sequence[str], details: Sequence[str]) -> None:
 
 def log(solution: Solution) -> None:
     """Log how a solve ended."""
-    with _heard():
+    with _default_handler():
         logger.info(
             "%r; outer iterations: most %d; largest residuals: %.2e primal, %.2e dual",
             solution,
@@ -125,7 +125,7 @@ def log(solution: Solution) -> None:
 
 
 @contextmanager
-def _heard() -> Iterator[None]:
+def _default_handler() -> Iterator[None]:
     """Let the logger write to standard error where no handler would get its messages.
 
     Where a handler is set up, levels and handlers are the application's.

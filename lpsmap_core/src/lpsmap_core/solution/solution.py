@@ -22,8 +22,8 @@ from lpsmap_core.model.inputs import kind_of, real_numbers
 from lpsmap_core.model.variables import Variables
 from lpsmap_core.solution.assignment import Assignment
 from lpsmap_core.solution.decoder import (
-    DECODED_NODES,
-    DECODED_SECONDS,
+    DECODE_MAX_NODES,
+    DECODE_MAX_TIME,
     DEFAULT_GAP,
     Relaxation,
     ScoredGraph,
@@ -32,7 +32,7 @@ from lpsmap_core.solution.decoder import (
     search_limits,
 )
 from lpsmap_core.solution.distribution import Distributions
-from lpsmap_core.solution.far_scores import bring_near
+from lpsmap_core.solution.dominant_scores import bring_near
 from lpsmap_jit.arrays import BoolArray, FloatArray, IntArray
 from lpsmap_jit.ctrl_c import ended_by_ctrl_c
 
@@ -353,8 +353,8 @@ class Solution:
     def decode(
         self,
         gap: float = DEFAULT_GAP,
-        max_time: float | None = DECODED_SECONDS,
-        max_nodes: int | None = DECODED_NODES,
+        max_time: float | None = DECODE_MAX_TIME,
+        max_nodes: int | None = DECODE_MAX_NODES,
         threads: int | None = None,
         progress: Callable[[int, SearchProgress], None] | None = None,
     ) -> Assignment:

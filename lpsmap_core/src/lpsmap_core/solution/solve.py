@@ -19,7 +19,7 @@ from lpsmap_core.model.factor import Factor
 from lpsmap_core.model.unused import are_scores, forget_unused
 from lpsmap_core.solution.assignment import Assignment
 from lpsmap_core.solution.decoder import Decoder, ScoredGraph, SearchLimits
-from lpsmap_core.solution.far_scores import bring_near
+from lpsmap_core.solution.dominant_scores import bring_near
 from lpsmap_core.solution.solution import Solution
 from lpsmap_jit.arrays import BoolArray, FloatArray
 

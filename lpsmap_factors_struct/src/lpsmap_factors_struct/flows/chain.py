@@ -10,7 +10,7 @@ problem is, with ``w = delta^2`` and scores c of the nodes and t of the edges,
 
 With multipliers *in* and *out* of every node, ``m = w (c + out - in)``, and an edge has the slack
 ``out - in - t >= 0``, of the node where it begins and of that where it ends. These are potentials
-of an electric network, see `lpsmap_factors_struct.flows.network`. *In* of the first layer is one
+of an electric network, see `lpsmap_factors_struct.flows.electric_network`. *In* of the first layer is one
 number, and *out* of the last is zero.
 """
 
@@ -22,26 +22,34 @@ import numpy as np
 
 from lpsmap_core import kernel, leaf
 from lpsmap_core.api import ByteArray, FloatArray, IntArray
-from lpsmap_factors_struct.flows.network import Network
+from lpsmap_factors_struct.flows.electric_network import ElectricNetwork
 
 __all__ = [
     "BARRED",
     "DIMENSION",
     "ELIMINATED",
-    "KNOWN",
+    "FLOW_SOLVED",
+    "NO_FLOW",
     "N_ON",
+    "SLACK_ROUNDING",
     "Chain",
+    "ChainWorkspace",
     "Flow",
-    "Room",
-    "carve_flow",
+    "chain_workspace",
     "flow_size",
-    "make_room",
     "sizes",
+    "unpack_flow",
     "write_marginals",
 ]
 
 BARRED = 1e200
 """Minus this is the score of what is forbidden, and this the slack of such an edge."""
+
+NO_FLOW = 1e-13
+"""Flows up to this are rounding errors. Flows sum to 1."""
+
+SLACK_ROUNDING = 2.0**-46
+"""Slacks up to this, relative to the largest potential, are zero."""
 
 ONE = np.uint64(1)
 
@@ -52,7 +60,7 @@ class Flow(NamedTuple):
     Attributes
     ----------
     facts
-        What is said of the whole: see `ELIMINATED`, `DIMENSION`, `KNOWN`, `N_ON`.
+        What is said of the whole: see `ELIMINATED`, `DIMENSION`, `FLOW_SOLVED`, `N_ON`.
     out, into
         (L, S) potentials.
     e
@@ -64,20 +72,20 @@ class Flow(NamedTuple):
     weight
         (L, S) the nodes' weights, zero where a node is not used.
     net
-        The network of the face's edges, eliminated, if `facts` says so.
+        The network of the face's edges, eliminated, if `header` says so.
     """
 
-    facts: FloatArray
+    header: FloatArray
     out: FloatArray
     into: FloatArray
     e: FloatArray
     on: ByteArray
     used: ByteArray
     weight: FloatArray
-    net: Network
+    net: ElectricNetwork
 
 
-class Room(NamedTuple):
+class ChainWorkspace(NamedTuple):
     """What is needed while chains of one size, or smaller ones, are solved.
 
     Attributes
@@ -97,7 +105,7 @@ class Room(NamedTuple):
     level_out, level_into
         (L, S) the potentials that reduced scores are measured from.
     square, ground, lane
-        See `Network`.
+        See `ElectricNetwork`.
     """
 
     score: FloatArray
@@ -128,10 +136,10 @@ class Chain(NamedTuple):
     length: int
     n_states: int
     flow: Flow
-    room: Room
+    work: ChainWorkspace
 
 
-ELIMINATED, DIMENSION, KNOWN, N_ON, N_FACTS = 0, 1, 2, 3, 4
+ELIMINATED, DIMENSION, FLOW_SOLVED, N_ON, N_HEADER = 0, 1, 2, 3, 4
 """Places in `Flow.facts`, and their number: whether the network is eliminated, the dimension of the
 face among flows, whether the flow solves any problem, and the number of the face's edges.
 """
@@ -141,14 +149,14 @@ def flow_size(length: int, n_states: int) -> int:
     """Return how many 64-bit words `Flow` takes."""
     n_nodes, n_edges = length * n_states, (length - 1) * n_states * n_states
     bytes_ = (n_nodes + 7) // 8 + (n_edges + 7) // 8
-    return N_FACTS + 5 * n_nodes + 4 * n_edges + 1 + bytes_
+    return N_HEADER + 5 * n_nodes + 4 * n_edges + 1 + bytes_
 
 
 @kernel
-def carve_flow(block: FloatArray, length: int, n_states: int, room: Room) -> Flow:
+def unpack_flow(block: FloatArray, length: int, n_states: int, work: ChainWorkspace) -> Flow:
     """Return the arrays of a flow whose block is given; room for its network is the caller's."""
     nodes, edges = length * n_states, (length - 1) * n_states * n_states
-    out = N_FACTS
+    out = N_HEADER
     e = out + 2 * nodes
     weight = e + edges
     shares = weight + nodes
@@ -157,15 +165,15 @@ def carve_flow(block: FloatArray, length: int, n_states: int, room: Room) -> Flo
     on = source + 1
     used = on + (edges + 7) // 8
     end = used + (nodes + 7) // 8
-    net = Network(
+    net = ElectricNetwork(
         block[shares : shares + 2 * edges],
         block[shares + 2 * edges : resistance],
         block[resistance : resistance + nodes],
         block[resistance + nodes : source],
         block[source:on],
-        room.square,
-        room.ground,
-        room.lane,
+        work.square,
+        work.ground,
+        work.lane,
     )
     return Flow(
         block[:out],
@@ -180,12 +188,12 @@ def carve_flow(block: FloatArray, length: int, n_states: int, room: Room) -> Flo
 
 
 @kernel
-def make_room(length: int, n_states: int) -> Room:
+def chain_workspace(length: int, n_states: int) -> ChainWorkspace:
     """Return room for chains up to this size."""
     n_nodes, n_edges = length * n_states, (length - 1) * n_states * n_states
     of_nodes, of_edges = np.empty((9, n_nodes)), np.empty((5, n_edges))
     edges = np.empty((3, n_edges), dtype=np.int64)
-    return Room(
+    return ChainWorkspace(
         of_nodes[0],
         of_nodes[1],
         of_edges[0],
@@ -219,11 +227,11 @@ def sizes(chain: Chain) -> tuple[np.uint64, np.uint64, np.uint64]:
 @leaf
 def write_marginals(chain: Chain, weight: FloatArray) -> float:
     """Write ``m = w (c + out - in)``; return the sum of the first layer."""
-    flow, room = chain.flow, chain.room
+    flow, work = chain.flow, chain.work
     n, n_nodes, _ = sizes(chain)
     for k in range(n_nodes):
-        room.m[k] = weight[k] * (room.score[k] + flow.out[k] - flow.into[k])
+        work.m[k] = weight[k] * (work.score[k] + flow.out[k] - flow.into[k])
     total = 0.0
     for k in range(n):
-        total += room.m[k]
+        total += work.m[k]
     return total

@@ -25,10 +25,10 @@ def cancel_cycles(chain: Chain) -> None:
         return
     for begin in range(ZERO, n_edges, np.uint64(n * n)):
         stop = begin + np.uint64(n * n)
-        left = _cancel_between(flow.e[begin:stop], flow.on[begin:stop], n, chain.room.edge)
+        left = _cancel_between(flow.e[begin:stop], flow.on[begin:stop], n, chain.work.edge)
         if left > 0:
-            flow.facts[ELIMINATED] = 0.0
-            flow.facts[DIMENSION] -= left
+            flow.header[ELIMINATED] = 0.0
+            flow.header[DIMENSION] -= left
 
 
 @leaf

@@ -15,45 +15,45 @@ from lpsmap_factors_struct.flows.forest import (
 )
 from lpsmap_factors_struct.viterbi import best_arrivals, best_source
 
-__all__ = ["join_best_paths", "join_ties"]
+__all__ = ["add_improving_paths", "add_tied_edges"]
 
-APART, SHARE_NEAR, SHARE_HERE = 1, 0.7, 0.8
+GAIN_WINDOW, NEARBY_SHARE, LAYER_SHARE = 1, 0.7, 0.8
 """Best paths join at once where they gain no less than these shares of what others gain that end
 within so many layers, and in the same one."""
 
 
 @leaf
-def join_best_paths(chain: ForestChain, tight: float) -> int:
+def add_improving_paths(chain: ForestChain, tight: float) -> int:
     """Take in paths between used nodes that gain more than `tight`; return how many edges came."""
-    room, n, length, joined, came = chain.room, chain.n_states, chain.length, 0, 0
-    _look_ahead(chain, tight)
+    work, n, length, joined, came = chain.work, chain.n_states, chain.length, 0, 0
+    _find_gains(chain, tight)
     for t in range(length - 2, -1, -1):
         most = 0.0
-        for s in range(max(0, t - APART), min(length - 1, t + APART + 1)):
-            most = max(most, SHARE_NEAR * room.worst[s])
-        wanted = room.worst[t] > 0.0 and room.worst[t] >= most
+        for s in range(max(0, t - GAIN_WINDOW), min(length - 1, t + GAIN_WINDOW + 1)):
+            most = max(most, NEARBY_SHARE * work.worst[s])
+        wanted = work.worst[t] > 0.0 and work.worst[t] >= most
         if came == 0 and not wanted:
             continue
-        most, came = max(SHARE_HERE * room.worst[t], tight) if wanted else np.inf, 0
+        most, came = max(LAYER_SHARE * work.worst[t], tight) if wanted else np.inf, 0
         behind = np.uint64((t + 1) * n)
         for j in range(n):
             k = behind + np.uint64(j)
-            if (room.mark[k] == NEW) | (room.gain[k] > most):
-                came += _join(t, _best_before(t, j, chain), j, came, chain)
-        room.n_trees[t + 1] = 0 if came > 0 else room.n_trees[t + 1]
+            if (work.mark[k] == NEW) | (work.gain[k] > most):
+                came += _add_or_exchange(t, _best_before(t, j, chain), j, came, chain)
+        work.n_trees[t + 1] = 0 if came > 0 else work.n_trees[t + 1]
         joined += came
     return joined
 
 
 @leaf
-def _look_ahead(chain: ForestChain, tight: float) -> None:
+def _find_gains(chain: ForestChain, tight: float) -> None:
     """Find what the best path to every end gains, in potentials that it meets.
 
     An end is used, or in the last layer. Viterbi's algorithm, begun anew at every used node.
     """
-    room, n = chain.room, chain.n_states
-    before, mark, source = room.before, room.mark, room.level[0]
-    out, into, best, score, gain = room.out, room.into, room.best, room.score, room.gain
+    work, n = chain.work, chain.n_states
+    before, mark, source = work.before, work.mark, work.level[0]
+    out, into, best, score, gain = work.out, work.into, work.best, work.score, work.gain
     for k in range(n):
         before[k] = -out[k] if mark[k] == USED else score[k] - source
     for t in range(chain.length - 1):
@@ -66,61 +66,61 @@ def _look_ahead(chain: ForestChain, tight: float) -> None:
             gains = best[k] + into[k] if uses else (goes_on if ends else 0.0)
             gain[k] = gains
             most = gains if gains > most else most
-        room.worst[t] = most if most > tight else 0.0
+        work.worst[t] = most if most > tight else 0.0
 
 
 @leaf
 def _arrive(t: int, chain: ForestChain) -> None:
     """Write ``best[j] = max_i before[i] + t_ij`` of the ends j of a step."""
-    room, n = chain.room, chain.n_states
+    work, n = chain.work, chain.n_states
     step = chain.first + t * n * n
-    best_arrivals(room.before, t * n, chain.steps, step, n, room.best, (t + 1) * n)
+    best_arrivals(work.before, t * n, chain.steps, step, n, work.best, (t + 1) * n)
 
 
 @leaf
 def _best_before(t: int, j: int, chain: ForestChain) -> int:
     """Return the first i that attains the maximum of `_arrive` at j."""
     n, step = chain.n_states, chain.first + t * chain.n_states**2
-    return best_source(chain.room.before, t * n, chain.steps, step, n, j)
+    return best_source(chain.work.before, t * n, chain.steps, step, n, j)
 
 
 # -------------------------------------------------------------------- edges come
 
 
 @leaf
-def join_ties(chain: ForestChain, tight: float) -> None:
+def add_tied_edges(chain: ForestChain, tight: float) -> None:
     """Let edges between used nodes join that have no slack: without flow, but in the face.
 
     The marginals can move along them as well.
     """
-    room, n = chain.room, np.uint64(chain.n_states)
+    work, n = chain.work, np.uint64(chain.n_states)
     for t in range(chain.length - 1):
         here = np.uint64(t) * n
         behind, first = here + n, np.uint64(chain.first) + here * n
-        for x in range(here, here + np.uint64(room.n_used[t])):
-            i = np.uint64(room.used[x])
-            row, out = first + i * n, room.out[here + i] - tight
-            for y in range(behind, behind + np.uint64(room.n_used[t + 1])):
-                j = np.uint64(room.used[y])
-                tied = out - room.into[behind + j] <= chain.steps[row + j]
-                if tied and unite_trees(t, room.used[x], room.used[y], chain):
-                    append_edge(t, room.used[x], room.used[y], 0.0, chain)
-                    room.n_trees[t + 1] = 0
+        for x in range(here, here + np.uint64(work.n_used[t])):
+            i = np.uint64(work.used[x])
+            row, out = first + i * n, work.out[here + i] - tight
+            for y in range(behind, behind + np.uint64(work.n_used[t + 1])):
+                j = np.uint64(work.used[y])
+                tied = out - work.into[behind + j] <= chain.steps[row + j]
+                if tied and unite_trees(t, work.used[x], work.used[y], chain):
+                    append_edge(t, work.used[x], work.used[y], 0.0, chain)
+                    work.n_trees[t + 1] = 0
 
 
 @leaf
-def _join(t: int, i: int, j: int, came: int, chain: ForestChain) -> int:
+def _add_or_exchange(t: int, i: int, j: int, came: int, chain: ForestChain) -> int:
     """Let the edge of two states join; returns whether it did.
 
     One that closes a circle takes the place of another edge, if no edge has come or gone here.
     """
-    room, k = chain.room, t * chain.n_states + i
+    work, k = chain.work, t * chain.n_states + i
     if not unite_trees(t, i, j, chain):
-        if came > 0 or room.n_trees[t + 1] == 0:
+        if came > 0 or work.n_trees[t + 1] == 0:
             return 0
         return _exchange(t, i, chain.n_states + j, chain)
-    if room.mark[k] == UNUSED:
-        room.mark[k] = NEW
+    if work.mark[k] == UNUSED:
+        work.mark[k] = NEW
     append_edge(t, i, j, 0.0, chain)
     return 1
 
@@ -132,21 +132,21 @@ def _exchange(t: int, begin: int, end: int, chain: ForestChain) -> int:
     Seen from the edge on, every other edge of the circle gives what those between take. Returns
     whether the edge joined: it does not if it stands there already.
     """
-    forest, room = chain.forest, chain.room
+    forest, work = chain.forest, chain.work
     row, leaving, least = t * 2 * chain.n_states, -1, np.inf
     for sends in (False, True):
         v, w = begin, end
         while v != w:
-            climbs = room.rank[row + v] < room.rank[row + w]
+            climbs = work.rank[row + v] < work.rank[row + w]
             lower = v if climbs else w
-            x = room.order[row + room.rank[row + lower]]
+            x = work.order[row + work.rank[row + lower]]
             x, gives = row + (x if x >= 0 else -x - 1), (lower < chain.n_states) == climbs
             if sends:
                 forest.flow[x] += -least if gives else least
             elif gives and forest.flow[x] < least:
                 leaving, least = x, forest.flow[x]
-            v = room.parent[row + v] if climbs else v
-            w = w if climbs else room.parent[row + w]
+            v = work.parent[row + v] if climbs else v
+            w = w if climbs else work.parent[row + w]
         if leaving < 0 or (forest.begin[leaving] == begin and forest.end[leaving] == end):
             return 0
     forest.begin[leaving], forest.end[leaving], forest.flow[leaving] = begin, end, least

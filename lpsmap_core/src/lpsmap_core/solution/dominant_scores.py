@@ -17,13 +17,13 @@ from lpsmap_jit.arrays import BoolArray, FloatArray, IntArray
 
 __all__ = ["bring_near"]
 
-FAR = 1e12
+DOMINANT = 1e12
 """A score is far that is so many times the sum of all smaller ones."""
 
-NEAR = 1e3
+REDUCED = 1e3
 """It becomes so many times that sum, for relaxations, whose marginals are fractions."""
 
-MOST = 1e100
+MAX_MAGNITUDE = 1e100
 """The largest magnitude of all, so that sums stay finite; that of scores that were far is at least
 1, in units of which gaps and tolerances are."""
 
@@ -46,54 +46,56 @@ def bring_near(
     changed = np.zeros(part.n_components, dtype=bool)
     least = magnitude.min(initial=np.inf, where=magnitude > 0.0)
     most = magnitude.max(initial=0.0)
-    if most <= MOST and most / FAR <= least:
+    if most <= MAX_MAGNITUDE and most / DOMINANT <= least:
         return eta, eta_v, changed
     order = np.lexsort((magnitude, owner))
     begin = np.searchsorted(owner[order], np.arange(part.n_components + 1))
     near = np.empty_like(magnitude)
-    near[order] = _near(magnitude[order], begin)
+    near[order] = _reduce(magnitude[order], begin)
     other = near != magnitude
     changed[owner[other]] = True
     scores[other] = np.copysign(near, scores)[other]
     return scores[: len(eta)], scores[len(eta) :], changed
 
 
-def _near(magnitude: FloatArray, begin: IntArray) -> FloatArray:
+def _reduce(magnitude: FloatArray, begin: IntArray) -> FloatArray:
     """Return what magnitudes become that ascend within each component.
 
     All components at once, since batches have masks in all of them.
     """
     component = np.repeat(np.arange(len(begin) - 1), np.diff(begin))
-    edges = np.union1d(begin, _far(magnitude, begin[component]))  # of what is scaled alike
+    edges = np.union1d(
+        begin, _find_dominant(magnitude, begin[component])
+    )  # of what is scaled alike
     first = edges[:-1]
     of = component[first]
     rank, near = np.arange(len(of)) - np.searchsorted(of, of), magnitude.copy()
     for r in range(1, int(rank.max()) + 1):
         groups = np.flatnonzero(rank == r)
         places, n = ranges(edges, groups), np.diff(edges)[groups]
-        below = _sums_between(near, begin[of[groups]], first[groups])
+        below = _range_sums(near, begin[of[groups]], first[groups])
         # first by the magnitude: the quotient of the two may be less than any number
         near[places] /= np.repeat(magnitude[first[groups]], n)
-        near[places] *= np.repeat(NEAR * below, n)
+        near[places] *= np.repeat(REDUCED * below, n)
     largest = near[edges[1:] - 1][np.searchsorted(of, component, side="right") - 1]
     least = np.where(np.isin(component, of[rank > 0]), 1.0, 0.0)
-    allowed = np.clip(largest, least, MOST)
+    allowed = np.clip(largest, least, MAX_MAGNITUDE)
     other = allowed != largest
     near[other] = near[other] / largest[other] * allowed[other]
     return near
 
 
-def _far(magnitude: FloatArray, begin: IntArray) -> IntArray:
+def _find_dominant(magnitude: FloatArray, begin: IntArray) -> IntArray:
     """Return where ascending magnitudes are far above the sum of those from `begin` to them."""
     before = np.append(0.0, magnitude[:-1])
     with np.errstate(over="ignore"):
-        above = (before > 0.0) & (magnitude > FAR * before)
+        above = (before > 0.0) & (magnitude > DOMINANT * before)
         places = np.flatnonzero(above & (begin < np.arange(len(magnitude))))
-        below = _sums_between(magnitude, begin[places], places)
-        return places[magnitude[places] > FAR * below]
+        below = _range_sums(magnitude, begin[places], places)
+        return places[magnitude[places] > DOMINANT * below]
 
 
-def _sums_between(numbers: FloatArray, first: IntArray, last: IntArray) -> FloatArray:
+def _range_sums(numbers: FloatArray, first: IntArray, last: IntArray) -> FloatArray:
     """Return the sums of the numbers from each of some places to before another."""
     if not len(first):
         return np.empty(0)

@@ -16,8 +16,8 @@ from lpsmap_core.graph import FactorGraph
 from lpsmap_core.model.factor import Factor
 from lpsmap_core.model.variables import Variables
 from lpsmap_core.plugins.array_files import Arrays
+from lpsmap_core.plugins.compressed_text import write_text
 from lpsmap_core.plugins.formats import FileFormatError, NamedGraph
-from lpsmap_core.plugins.packed import write_text
 from lpsmap_core.plugins.registry import installed
 
 __all__ = ["write_json"]
@@ -52,29 +52,29 @@ def write_json(named: NamedGraph, path: Path, read: Reader) -> None:
         If a factor is not determined by such attributes.
     """
     graph = named.graph
-    kept: dict[str, npt.NDArray[Any]] = {}
+    large_arrays: dict[str, npt.NDArray[Any]] = {}
     scores = graph.flat_scores()
     content: dict[str, Any] = {
         "variables": {
-            name: _numbers(scores[block.index], kept)
+            name: _numbers(scores[block.index], large_arrays)
             for name, block in _blocks(path, named).items()
         },
-        "factors": [_call(graph, factor, kept) for factor in graph.factors],
+        "factors": [_call(graph, factor, large_arrays) for factor in graph.factors],
     }
     try:
-        again = read(path, content, Arrays(kept)).graph
+        again = read(path, content, Arrays(large_arrays)).graph
     except FileFormatError as error:
         raise FileFormatError(f"{path}: the graph cannot be written: {error}") from error
     for factor, other in zip(graph.factors, again.factors, strict=True):
-        if not _same(graph, factor, again, other):
+        if not _equal(graph, factor, again, other):
             raise FileFormatError(
                 f"{path}: {factor!r} cannot be written: its constructor's arguments are not among "
                 "its attributes. Give the type an attribute for each."
             )
-    if kept:
+    if large_arrays:
         beside = path.with_name(path.name.removesuffix(".gz")).with_suffix(".npz")
         content["arrays"] = beside.name
-        arrays: dict[str, Any] = dict(kept)
+        arrays: dict[str, Any] = dict(large_arrays)
         np.savez(beside, **arrays)
     write_text(path, json.dumps(content))
 
@@ -110,7 +110,9 @@ def _plain(graph: FactorGraph, index: Any) -> Variables:
     return Variables(graph, index, np.zeros(index.shape, dtype=bool))
 
 
-def _call(graph: FactorGraph, factor: Factor, kept: dict[str, npt.NDArray[Any]]) -> dict[str, Any]:
+def _call(
+    graph: FactorGraph, factor: Factor, large_arrays: dict[str, npt.NDArray[Any]]
+) -> dict[str, Any]:
     """Return the call that declares a factor."""
     names = [cls.__name__ for cls in type(factor).__mro__]
     name = next((name for name in names if name in installed().factors), names[0])
@@ -123,9 +125,9 @@ def _call(graph: FactorGraph, factor: Factor, kept: dict[str, npt.NDArray[Any]])
     for key, parameter in inspect.signature(type(factor)).parameters.items():
         value = given[key] if key in given else _attribute(scored, parameter)
         if isinstance(value, Variables) or _are_variables(value):
-            over.append(_view(value, kept))
+            over.append(_view(value, large_arrays))
         elif value is not None or parameter.default is parameter.empty:
-            options[key] = _numbers(value, kept)
+            options[key] = _numbers(value, large_arrays)
     return {"type": name, "over": over, **options}
 
 
@@ -152,28 +154,28 @@ def _are_variables(value: Any) -> bool:
     return isinstance(value, list) and bool(value) and isinstance(value[0], Variables)
 
 
-def _view(value: Any, kept: dict[str, npt.NDArray[Any]]) -> Any:
+def _view(value: Any, large_arrays: dict[str, npt.NDArray[Any]]) -> Any:
     if isinstance(value, list):
-        return [_view(part, kept) for part in value]
-    view = {"index": _numbers(value.index, kept)}
+        return [_view(part, large_arrays) for part in value]
+    view = {"index": _numbers(value.index, large_arrays)}
     if value.negated.any():
-        view["negated"] = _numbers(value.negated, kept)
+        view["negated"] = _numbers(value.negated, large_arrays)
     return view
 
 
-def _numbers(value: Any, kept: dict[str, npt.NDArray[Any]]) -> Any:
+def _numbers(value: Any, large_arrays: dict[str, npt.NDArray[Any]]) -> Any:
     """Return numbers as JSON has them; large arrays by a name under which they are kept."""
     array = np.asarray(value)
     if array.dtype.kind not in "fiub":
         return value
     if array.size <= LARGE:
         return array.tolist()
-    name = f"a{len(kept)}"
-    kept[name] = array
+    name = f"a{len(large_arrays)}"
+    large_arrays[name] = array
     return {"array": name}
 
 
-def _same(graph: FactorGraph, factor: Factor, again: FactorGraph, other: Factor) -> bool:
+def _equal(graph: FactorGraph, factor: Factor, again: FactorGraph, other: Factor) -> bool:
     """Whether two declarations of two graphs are equal in all that an engine sees of them."""
     names = [*factor.row_parameters, factor.link_parameter, factor.integer_parameter]
     arrays = [

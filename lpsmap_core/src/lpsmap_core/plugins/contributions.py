@@ -7,9 +7,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from lpsmap_core.plugins.disabled import DISABLE
+from lpsmap_core.plugins.disabled_plugins import DISABLE
 
-__all__ = ["OWN", "DuplicateNameError", "Offers", "Plugin", "Registration"]
+__all__ = ["OWN", "Contributions", "DuplicateNameError", "Plugin", "Registration"]
 
 OWN = "lpsmap-core"
 """The distribution whose offers are there at any rate."""
@@ -53,7 +53,7 @@ class Registration:
     plugin: Plugin
 
 
-class Offers(Mapping[str, Registration]):
+class Contributions(Mapping[str, Registration]):
     """What plugins offer of one kind, by name; a name that two claim is an error when asked for.
 
     Iteration leaves those names out.
@@ -66,16 +66,16 @@ class Offers(Mapping[str, Registration]):
 
     def __init__(self) -> None:
         self._found: dict[str, Registration] = {}
-        self.contested: dict[str, tuple[Registration, Registration]] = {}
+        self.conflicts: dict[str, tuple[Registration, Registration]] = {}
 
     def add(self, mine: Registration) -> None:
         """Add the claim `mine`."""
         other = self._found.setdefault(mine.name, mine)
         if other.value is not mine.value:
-            self.contested.setdefault(mine.name, (other, mine))
+            self.conflicts.setdefault(mine.name, (other, mine))
 
     @functools.cached_property
-    def uncontested(self) -> list[Any]:
+    def values_without_conflict(self) -> list[Any]:
         """What is offered by names that one plugin claims, once all claims are added."""
         return [registration.value for registration in self.values()]
 
@@ -89,22 +89,22 @@ class Offers(Mapping[str, Registration]):
         DuplicateNameError
             If two claim it.
         """
-        if name in self.contested:
-            raise DuplicateNameError(self.quarrel(name))
+        if name in self.conflicts:
+            raise DuplicateNameError(self.conflict_message(name))
         return self._found[name]
 
     def __contains__(self, name: object) -> bool:
         return name in self._found  # Mapping's own would raise for a contested name
 
     def __iter__(self) -> Iterator[str]:
-        return (name for name in self._found if name not in self.contested)
+        return (name for name in self._found if name not in self.conflicts)
 
     def __len__(self) -> int:
-        return len(self._found) - len(self.contested)
+        return len(self._found) - len(self.conflicts)
 
-    def quarrel(self, name: str) -> str:
+    def conflict_message(self, name: str) -> str:
         """Return who claims a contested name, and what to do."""
-        first, second = self.contested[name]
+        first, second = self.conflicts[name]
         if first.plugin.key == second.plugin.key:
             return (
                 f"{name} is offered twice by {first.plugin.distribution} {first.plugin.version} "

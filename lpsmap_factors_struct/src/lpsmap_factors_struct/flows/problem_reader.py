@@ -8,7 +8,7 @@ from lpsmap_core import leaf
 from lpsmap_core.api import FloatArray, LocalProblem
 from lpsmap_factors_struct.flows.chain import BARRED
 
-__all__ = ["bar_nodes", "read_node_scores", "read_weights"]
+__all__ = ["forbid_nodes", "read_node_scores", "read_weights"]
 
 
 @leaf
@@ -42,7 +42,7 @@ def read_node_scores(
 
 
 @leaf
-def bar_nodes(
+def forbid_nodes(
     f: int, n: np.uint64, n_nodes: np.uint64, problem: LocalProblem, score: FloatArray
 ) -> None:
     """Bar the states that are forbidden, and those of a layer where another one is forced."""

@@ -6,7 +6,7 @@ import itertools
 import traceback
 from types import FrameType
 
-from lpsmap_core.plugins.offers import DuplicateNameError
+from lpsmap_core.plugins.contributions import DuplicateNameError
 
 __all__ = ["error_with_origin", "raised_by_core"]
 

@@ -8,17 +8,17 @@ from lpsmap_core import leaf
 from lpsmap_core.api import FloatArray
 from lpsmap_factors_struct.flows.chain import BARRED, Chain, sizes
 
-__all__ = ["leave_out", "move_potentials", "reduce_scores", "start_inside"]
+__all__ = ["prune_edges", "reduce_scores", "shift_potentials", "write_initial_point"]
 
 ZERO, ONE = np.uint64(0), np.uint64(1)
 
-MARGIN = 1e-9
+PRUNING_MARGIN = 1e-9
 """Of what an edge may fall behind the best path, so that no rounding leaves it out."""
 
-SHARE = 0.1
+SLACK_SHARE = 0.1
 """What all edges have as slack at the start, as a share of what they fall behind at most."""
 
-LEAST = 1e-9
+MIN_DEFICIT = 1e-9
 """Of what edges fall behind if they are all as good as equal."""
 
 
@@ -30,141 +30,141 @@ def reduce_scores(chain: Chain) -> float:
     scores are zero but for the first layer's, and edges have what they fall behind. Returns the
     best path's score.
     """
-    room, (n, n_nodes, _) = chain.room, sizes(chain)
-    to_end, from_node, best = room.level_out, room.level_into, -np.inf
+    work, (n, n_nodes, _) = chain.work, sizes(chain)
+    to_end, from_node, best = work.level_out, work.level_into, -np.inf
     _best_to_end(chain, to_end)
     for k in range(n_nodes):
-        from_node[k] = max(room.score[k] + to_end[k], -BARRED)
+        from_node[k] = max(work.score[k] + to_end[k], -BARRED)
         if k < n:
             best = max(best, from_node[k])
     for k in range(n_nodes):
-        room.score[k] = 0.0 if k >= n else from_node[k] - best
+        work.score[k] = 0.0 if k >= n else from_node[k] - best
         from_node[k] = from_node[k] if k >= n else best
     for first in range(ZERO, n_nodes - n, n):
         for end in range(first + n, first + n + n):
             row = (end - n) * n
             for i in range(n):
-                step = room.step[row + i] + (from_node[end] - to_end[first + i])
-                room.step[row + i] = step if room.step[row + i] > -0.5 * BARRED else -BARRED
+                step = work.step[row + i] + (from_node[end] - to_end[first + i])
+                work.step[row + i] = step if work.step[row + i] > -0.5 * BARRED else -BARRED
     return best
 
 
 @leaf
-def move_potentials(chain: Chain, sign: float) -> None:
+def shift_potentials(chain: Chain, sign: float) -> None:
     """Bring potentials from scores as they were (sign -1) to reduced ones, or back (sign 1)."""
-    flow, room, (_, n_nodes, _) = chain.flow, chain.room, sizes(chain)
+    flow, work, (_, n_nodes, _) = chain.flow, chain.work, sizes(chain)
     for k in range(n_nodes):
-        flow.out[k] += sign * room.level_out[k]
-        flow.into[k] += sign * room.level_into[k]
+        flow.out[k] += sign * work.level_out[k]
+        flow.into[k] += sign * work.level_into[k]
 
 
 @leaf
-def leave_out(chain: Chain) -> float:
+def prune_edges(chain: Chain) -> float:
     """Bar the edges that no solution can use, of reduced scores; returns what others fall behind.
 
     The paths of a solution score equally by ``c - m / w`` and no other path scores more, the best
     one by c neither. So they fall behind it by no more than the sum of the layers' largest 1 / w.
     After that, all scores are moderate. Nodes without a path get weight zero.
     """
-    room, (n, n_nodes, _) = chain.room, sizes(chain)
-    behind, reach, most = room.d_into, MARGIN, LEAST
-    _least_behind(chain, behind)
+    work, (n, n_nodes, _) = chain.work, sizes(chain)
+    behind, reach, most = work.d_into, PRUNING_MARGIN, MIN_DEFICIT
+    _best_to_node(chain, behind)
     for first in range(ZERO, n_nodes, n):
         least = np.inf
         for k in range(first, first + n):
-            least = min(least, room.weight[k])
-        reach += (1.0 + MARGIN) / least
+            least = min(least, work.weight[k])
+        reach += (1.0 + PRUNING_MARGIN) / least
     for k in range(n_nodes):
         if behind[k] < -reach:
-            room.weight[k] = 0.0
+            work.weight[k] = 0.0
         if k < n:
-            most = max(most, -room.score[k] if room.weight[k] > 0.0 else 0.0)
+            most = max(most, -work.score[k] if work.weight[k] > 0.0 else 0.0)
     for first in range(ZERO, n_nodes - n, n):
         for end in range(first + n, first + n + n):
             row = (end - n) * n
             for i in range(n):
-                if behind[first + i] + room.step[row + i] < -reach or room.weight[end] == 0.0:
-                    room.step[row + i] = -BARRED
+                if behind[first + i] + work.step[row + i] < -reach or work.weight[end] == 0.0:
+                    work.step[row + i] = -BARRED
                 else:
-                    most = max(most, -room.step[row + i])
+                    most = max(most, -work.step[row + i])
     return most
 
 
 @leaf
 def _best_to_end(chain: Chain, best: FloatArray) -> None:
     """Write for every node the largest score of what may follow it."""
-    room, (n, n_nodes, _) = chain.room, sizes(chain)
+    work, (n, n_nodes, _) = chain.work, sizes(chain)
     for k in range(n_nodes):
         best[k] = -BARRED if k < n_nodes - n else 0.0
     for back in range(ONE, np.uint64(chain.length)):
         first = n_nodes - (back + ONE) * n
         for end in range(first + n, first + n + n):
-            row, level = (end - n) * n, max(room.score[end] + best[end], -BARRED)
+            row, level = (end - n) * n, max(work.score[end] + best[end], -BARRED)
             for i in range(n):
-                score = room.step[row + i] + level
+                score = work.step[row + i] + level
                 best[first + i] = score if score > best[first + i] else best[first + i]
 
 
 @leaf
-def _least_behind(chain: Chain, behind: FloatArray) -> None:
+def _best_to_node(chain: Chain, behind: FloatArray) -> None:
     """Write, of reduced scores, how far the best path to each node falls behind, as 0 or less."""
-    room, (n, n_nodes, _) = chain.room, sizes(chain)
+    work, (n, n_nodes, _) = chain.work, sizes(chain)
     for k in range(n):
-        behind[k] = room.score[k]
+        behind[k] = work.score[k]
     for first in range(ZERO, n_nodes - n, n):
         for end in range(first + n, first + n + n):
             row, most = (end - n) * n, -BARRED
             for i in range(n):
-                score = behind[first + i] + room.step[row + i]
+                score = behind[first + i] + work.step[row + i]
                 most = score if score > most else most
             behind[end] = most
 
 
 @leaf
-def start_inside(chain: Chain, typical: float) -> None:
+def write_initial_point(chain: Chain, typical: float) -> None:
     """Write a point to start from: even flows, and potentials that leave all edges some slack.
 
     From the end, *in* of every node makes its marginal even, and *out* of the nodes before is as
     small as the slacks allow, and a bit larger.
     """
-    flow, room, (n, n_nodes, _) = chain.flow, chain.room, sizes(chain)
-    _start_potentials(chain, SHARE * typical)
+    flow, work, (n, n_nodes, _) = chain.flow, chain.work, sizes(chain)
+    _initial_potentials(chain, SLACK_SHARE * typical)
     for first in range(ZERO, n_nodes - n, n):
         count = 0.0
         for end in range(first + n, first + n + n):
             row = (end - n) * n
             for i in range(n):
-                slack = flow.out[first + i] - flow.into[end] - room.step[row + i]
-                allowed = room.step[row + i] > -0.5 * BARRED
-                room.slack[row + i] = slack if allowed else BARRED
+                slack = flow.out[first + i] - flow.into[end] - work.step[row + i]
+                allowed = work.step[row + i] > -0.5 * BARRED
+                work.slack[row + i] = slack if allowed else BARRED
                 count += allowed
         for k in range(first * n, (first + n) * n):
-            flow.e[k] = 1.0 / count if room.step[k] > -0.5 * BARRED else 0.0
+            flow.e[k] = 1.0 / count if work.step[k] > -0.5 * BARRED else 0.0
 
 
 @leaf
-def _start_potentials(chain: Chain, extra: float) -> None:
-    """Write the potentials of `start_inside`, for slacks that are at least `extra`."""
-    flow, room, (n, n_nodes, _) = chain.flow, chain.room, sizes(chain)
+def _initial_potentials(chain: Chain, extra: float) -> None:
+    """Write the potentials of `write_initial_point`, for slacks that are at least `extra`."""
+    flow, work, (n, n_nodes, _) = chain.flow, chain.work, sizes(chain)
     for k in range(n_nodes):
         flow.out[k] = -BARRED if k < n_nodes - n else 0.0
     for back in range(ONE, np.uint64(chain.length)):
         first, count = n_nodes - back * n, 0.0
         for k in range(first, first + n):
-            count += room.weight[k] > 0.0
+            count += work.weight[k] > 0.0
         for k in range(first, first + n):
-            alive = room.weight[k] > 0.0
-            flow.into[k] = flow.out[k] - 1.0 / (count * room.weight[k]) if alive else 0.0
+            alive = work.weight[k] > 0.0
+            flow.into[k] = flow.out[k] - 1.0 / (count * work.weight[k]) if alive else 0.0
             flow.out[k] = flow.out[k] if alive else 0.0
             row = (k - n) * n
             for i in range(n):
-                level = room.step[row + i] + flow.into[k] + extra
+                level = work.step[row + i] + flow.into[k] + extra
                 before = flow.out[first - n + i]
                 flow.out[first - n + i] = level if alive and level > before else before
     total, weights = -1.0, 0.0
     for k in range(n):
-        flow.out[k] = flow.out[k] if room.weight[k] > 0.0 else 0.0
-        total += room.weight[k] * (room.score[k] + flow.out[k])
-        weights += room.weight[k]
+        flow.out[k] = flow.out[k] if work.weight[k] > 0.0 else 0.0
+        total += work.weight[k] * (work.score[k] + flow.out[k])
+        weights += work.weight[k]
     for k in range(n):
         flow.into[k] = total / weights

@@ -7,13 +7,13 @@ import numpy as np
 from lpsmap_core import leaf
 from lpsmap_core.api import FloatArray
 
-__all__ = ["add_multiple", "inner_product", "stretch_sum"]
+__all__ = ["add_multiple", "inner_product", "range_sum"]
 
 ONE, TWO, THREE, FOUR = np.uint64(1), np.uint64(2), np.uint64(3), np.uint64(4)
 
 
 @leaf
-def stretch_sum(x: FloatArray, first: np.uint64, n: np.uint64) -> float:
+def range_sum(x: FloatArray, first: np.uint64, n: np.uint64) -> float:
     """Return the sum of ``x[first : first + n]``, in four chains of additions at once."""
     at, last = first, first + n
     whole = last - n % FOUR

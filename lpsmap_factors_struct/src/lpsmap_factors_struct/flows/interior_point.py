@@ -2,7 +2,7 @@
 
 Mehrotra's (1992) predictor and corrector. Marginals are eliminated, so that what is left of the
 Newton equations is a network whose edges have the conductances flow / slack, see
-`lpsmap_factors_struct.flows.network`. Slacks are those of the potentials throughout, so that only
+`lpsmap_factors_struct.flows.electric_network`. Slacks are those of the potentials throughout, so that only
 the flows' balance is to be found.
 """
 
@@ -12,17 +12,17 @@ import numpy as np
 
 from lpsmap_core import leaf
 from lpsmap_factors_struct.flows.chain import Chain, sizes, write_marginals
-from lpsmap_factors_struct.flows.network import eliminate_network, solve_network
-from lpsmap_factors_struct.flows.vectors import stretch_sum
+from lpsmap_factors_struct.flows.electric_network import eliminate_network, solve_network
+from lpsmap_factors_struct.flows.vector_sums import range_sum
 
 __all__ = ["follow_path"]
 
 ZERO = np.uint64(0)
 
-MOST_ITERATIONS = 60
-BALANCED = 1e-6
+MAX_ITERATIONS = 60
+RELATIVE_IMBALANCE = 1e-6
 """What may be left of the imbalance that flows have at the start."""
-STAY = 0.995
+STEP_FRACTION = 0.995
 """Share of the way to the boundary that a step may go."""
 
 
@@ -32,35 +32,35 @@ def follow_path(chain: Chain, tol: float) -> bool:
 
     Returns false if that was not reached, or if interrupted.
     """
-    flow, room, (n, n_nodes, _) = chain.flow, chain.room, sizes(chain)
+    flow, work, (n, n_nodes, _) = chain.flow, chain.work, sizes(chain)
     source, imbalance, gap = flow.into[0], 1.0, _move(chain, 0.0)
-    for _ in range(MOST_ITERATIONS):
-        excess = write_marginals(chain, room.weight) - 1.0
+    for _ in range(MAX_ITERATIONS):
+        excess = write_marginals(chain, work.weight) - 1.0
         if not eliminate_network(
-            flow.net, chain.length, chain.n_states, room.weight, room.conductance
+            flow.net, chain.length, chain.n_states, work.weight, work.conductance
         ):
             return False
         for k in range(n_nodes):
-            room.d_out[k], room.d_into[k] = -room.m[k], room.m[k]
-            room.to_out[k], room.to_into[k] = -room.m[k], room.m[k]
+            work.d_out[k], work.d_into[k] = -work.m[k], work.m[k]
+            work.to_out[k], work.to_into[k] = -work.m[k], work.m[k]
         _solve(chain, excess)
         step = 1.0 / _first_bound(chain)
         ahead = (1.0 - step) * gap + step * step * _second_order(chain)
         centre = (ahead / gap) ** 3 * gap / float((n_nodes - n) * n)
-        _aim(chain, centre)
+        _write_targets(chain, centre)
         for k in range(n_nodes):
-            room.d_out[k], room.d_into[k] = room.to_out[k], room.to_into[k]
+            work.d_out[k], work.d_into[k] = work.to_out[k], work.to_into[k]
         moved = _solve(chain, excess)
-        step = min(1.0, STAY / _bound(chain))
+        step = min(1.0, STEP_FRACTION / _bound(chain))
         gap = _move(chain, step)
         source += step * moved
         imbalance *= 1.0 - step
         for k in range(n_nodes - n):
-            flow.out[k] += step * room.d_out[k]
-            flow.into[k + n] += step * room.d_into[k + n]
+            flow.out[k] += step * work.d_out[k]
+            flow.into[k + n] += step * work.d_into[k + n]
         for k in range(n):
             flow.into[k] = source
-        if not gap > tol and imbalance <= BALANCED:
+        if not gap > tol and imbalance <= RELATIVE_IMBALANCE:
             return gap >= 0.0
     return False
 
@@ -68,8 +68,8 @@ def follow_path(chain: Chain, tol: float) -> bool:
 @leaf
 def _solve(chain: Chain, excess: float) -> float:
     """Solve for changes of the potentials; returns that of the source."""
-    room, net = chain.room, chain.flow.net
-    return solve_network(net, chain.length, chain.n_states, room.d_out, room.d_into, excess)
+    work, net = chain.work, chain.flow.net
+    return solve_network(net, chain.length, chain.n_states, work.d_out, work.d_into, excess)
 
 
 @leaf
@@ -78,15 +78,15 @@ def _first_bound(chain: Chain) -> float:
 
     There, a flow changes by ``-e (1 + r)`` where its slack changes by r times itself.
     """
-    room, (n, n_nodes, _) = chain.room, sizes(chain)
-    lane, d_out, d_into = room.lane, room.d_out, room.d_into
+    work, (n, n_nodes, _) = chain.work, sizes(chain)
+    lane, d_out, d_into = work.lane, work.d_out, work.d_into
     for i in range(n):
         lane[i], lane[n + i] = 0.0, 0.0
     for first in range(ZERO, n_nodes - n, n):
         for end in range(first + n, first + n + n):
             row = (end - n) * n
             for i in range(n):
-                r = (d_out[first + i] - d_into[end]) * room.inverse[row + i]
+                r = (d_out[first + i] - d_into[end]) * work.inverse[row + i]
                 a, b = lane[i], lane[n + i]
                 lane[i] = -r if -r > a else a
                 lane[n + i] = r if r > b else b
@@ -99,8 +99,8 @@ def _first_bound(chain: Chain) -> float:
 @leaf
 def _second_order(chain: Chain) -> float:
     """Return the sum of the products of the predictor's changes of flows and slacks."""
-    room, e, (n, n_nodes, _) = chain.room, chain.flow.e, sizes(chain)
-    lane, d_out, d_into = room.lane, room.d_out, room.d_into
+    work, e, (n, n_nodes, _) = chain.work, chain.flow.e, sizes(chain)
+    lane, d_out, d_into = work.lane, work.d_out, work.d_into
     for i in range(n):
         lane[i] = 0.0
     for first in range(ZERO, n_nodes - n, n):
@@ -108,42 +108,42 @@ def _second_order(chain: Chain) -> float:
             row = (end - n) * n
             for i in range(n):
                 d = d_out[first + i] - d_into[end]
-                lane[i] -= e[row + i] * d * (1.0 + d * room.inverse[row + i])
-    return stretch_sum(lane, np.uint64(0), n)
+                lane[i] -= e[row + i] * d * (1.0 + d * work.inverse[row + i])
+    return range_sum(lane, np.uint64(0), n)
 
 
 @leaf
-def _aim(chain: Chain, centre: float) -> None:
+def _write_targets(chain: Chain, centre: float) -> None:
     """Write the flows that the corrector aims at, and add them to its right-hand side."""
-    room, e, (n, n_nodes, _) = chain.room, chain.flow.e, sizes(chain)
-    d_out, d_into, push = room.d_out, room.d_into, room.push
+    work, e, (n, n_nodes, _) = chain.work, chain.flow.e, sizes(chain)
+    d_out, d_into, push = work.d_out, work.d_into, work.push
     for first in range(ZERO, n_nodes - n, n):
         for end in range(first + n, first + n + n):
             row = (end - n) * n
             for i in range(n):
-                r = (d_out[first + i] - d_into[end]) * room.inverse[row + i]
-                aim = centre * room.inverse[row + i] + e[row + i] * (r + r * r)
+                r = (d_out[first + i] - d_into[end]) * work.inverse[row + i]
+                aim = centre * work.inverse[row + i] + e[row + i] * (r + r * r)
                 push[row + i] = aim
-                room.to_out[first + i] += aim
-            room.to_into[end] -= stretch_sum(push, row, n)
+                work.to_out[first + i] += aim
+            work.to_into[end] -= range_sum(push, row, n)
 
 
 @leaf
 def _bound(chain: Chain) -> float:
     """Return one over the step at which the first slack or flow is zero."""
-    room, e, (n, n_nodes, _) = chain.room, chain.flow.e, sizes(chain)
-    lane, d_out, d_into = room.lane, room.d_out, room.d_into
+    work, e, (n, n_nodes, _) = chain.work, chain.flow.e, sizes(chain)
+    lane, d_out, d_into = work.lane, work.d_out, work.d_into
     for i in range(n):
         lane[i] = 0.0
     for first in range(ZERO, n_nodes - n, n):
         for end in range(first + n, first + n + n):
             row = (end - n) * n
             for i in range(n):
-                r = (d_out[first + i] - d_into[end]) * room.inverse[row + i]
-                shrinks = 1.0 + r - room.push[row + i] / e[row + i]
+                r = (d_out[first + i] - d_into[end]) * work.inverse[row + i]
+                shrinks = 1.0 + r - work.push[row + i] / e[row + i]
                 shrinks = shrinks if shrinks > -r else -r
                 lane[i] = shrinks if shrinks > lane[i] else lane[i]
-    most = STAY
+    most = STEP_FRACTION
     for i in range(n):
         most = max(most, lane[i])
     return most
@@ -152,9 +152,9 @@ def _bound(chain: Chain) -> float:
 @leaf
 def _move(chain: Chain, step: float) -> float:
     """Move flows and slacks; returns the sum of their products."""
-    room, e, (n, n_nodes, _) = chain.room, chain.flow.e, sizes(chain)
-    lane, d_out, d_into = room.lane, room.d_out, room.d_into
-    slack, conductance, push = room.slack, room.conductance, room.push
+    work, e, (n, n_nodes, _) = chain.work, chain.flow.e, sizes(chain)
+    lane, d_out, d_into = work.lane, work.d_out, work.d_into
+    slack, conductance, push = work.slack, work.conductance, work.push
     for i in range(n):
         lane[i] = 0.0
     for first in range(ZERO, n_nodes - n, n):
@@ -169,6 +169,6 @@ def _move(chain: Chain, step: float) -> float:
                     z += step * d
                 inverse = 1.0 / z
                 e[k], slack[k] = flow, z
-                room.inverse[k], conductance[k] = inverse, flow * inverse
+                work.inverse[k], conductance[k] = inverse, flow * inverse
                 lane[i] += flow * z
-    return stretch_sum(lane, np.uint64(0), n)
+    return range_sum(lane, np.uint64(0), n)

@@ -16,38 +16,38 @@ from lpsmap_core.api import (
     Vertices,
     join_vertices,
 )
-from lpsmap_factors_struct.flows.chain import DIMENSION, KNOWN, flow_size
-from lpsmap_factors_struct.flows.forest import SOLVED, forest_size
-from lpsmap_factors_struct.flows.forest_steps import multiply_forests, solve_forests
-from lpsmap_factors_struct.flows.handle import (
+from lpsmap_factors_struct.flows.chain import DIMENSION, FLOW_SOLVED, flow_size
+from lpsmap_factors_struct.flows.chain_kernels import (
+    max_structures,
+    multiply_chains,
+    multiply_flows,
+    solve_chains,
+    solve_flows,
+)
+from lpsmap_factors_struct.flows.forest import FOREST_SOLVED, forest_size
+from lpsmap_factors_struct.flows.forest_kernels import multiply_forests, solve_forests
+from lpsmap_factors_struct.flows.paths import (
+    MAX_POSITIONS,
+    flow_edges,
+    forest_edges,
+    n_paths,
+    read_paths,
+)
+from lpsmap_factors_struct.flows.record_access import (
     FLOW,
     FOREST,
     NO_CHAIN,
     SMALL,
     ChainsRecord,
 )
-from lpsmap_factors_struct.flows.paths import (
-    MOST_POSITIONS,
-    flow_edges,
-    forest_edges,
-    n_paths,
-    read_paths,
-)
-from lpsmap_factors_struct.flows.steps import (
-    most_structures,
-    multiply_chains,
-    multiply_flows,
-    solve_chains,
-    solve_flows,
-)
 
 __all__ = ["ChainFlows"]
 
-MOST_EDGES = 20_000_000
+MAX_EDGES = 20_000_000
 """Limit of the edges of a flow, of which each takes some forty bytes, and as many again while it is
 solved. Larger chains that forests do not solve are left to the active set."""
 
-FEW = 0.25
+RETURN_SHARE = 0.25
 """Share of the structures that an active set may have, below which a later solve has one again."""
 
 
@@ -84,7 +84,7 @@ class ChainFlows(ActiveSets):
         self._forest_ends = np.cumsum(self.block_length)
         self._forests = np.empty(self._forest_ends[-1] if len(fit) else 0)
         words = self._forest_ends - self.block_length
-        self._forests[words[fit] + SOLVED] = 0.0
+        self._forests[words[fit] + FOREST_SOLVED] = 0.0
         self.block_address = self._forests.ctypes.data + self._forests.itemsize * words
         super().__init__(bucket, delta, barred)
 
@@ -116,11 +116,11 @@ class ChainFlows(ActiveSets):
 
     def _check_listing(self, n: int, length: int) -> None:
         """Refuse to list more paths than memory and patience allow."""
-        if n * length > MOST_POSITIONS:
+        if n * length > MAX_POSITIONS:
             name = self.bucket.type.__name__
             raise ValueError(
                 f"structures: the solution of a {name} of {length} positions is a mixture of about "
-                f"{n} structures; expected at most {MOST_POSITIONS // length} of this length. Read "
+                f"{n} structures; expected at most {MAX_POSITIONS // length} of this length. Read "
                 "its marginals (Variables.value, graph.additionals_of), or its best structure "
                 "(solution.decode())."
             )
@@ -137,8 +137,8 @@ class ChainFlows(ActiveSets):
         if (other.methods == FOREST).any():
             self._forests[:] = other._forests
         for f, block in other.blocks.items():
-            few = FEW * most_structures(int(self.lengths[f]))
-            if other.methods[f] == FLOW and block[KNOWN] and block[DIMENSION] > few:
+            few = RETURN_SHARE * max_structures(int(self.lengths[f]))
+            if other.methods[f] == FLOW and block[FLOW_SOLVED] and block[DIMENSION] > few:
                 self._keep_block(f, block.copy())
             elif other.methods[f] == FLOW:
                 self.methods[f] = SMALL
@@ -155,7 +155,7 @@ class ChainFlows(ActiveSets):
         """
         for f in rows.tolist():
             length, n_states = int(self.lengths[f]), int(self.states[f])
-            if (length - 1) * n_states**2 > MOST_EDGES:
+            if (length - 1) * n_states**2 > MAX_EDGES:
                 self.methods[f] = NO_CHAIN
                 continue
             self._keep_block(f, np.zeros(flow_size(length, n_states)))

@@ -22,14 +22,14 @@ import numpy as np
 
 from lpsmap_core import interrupted, leaf
 from lpsmap_core.api import FloatArray
-from lpsmap_factors_struct.flows.vectors import add_multiple, inner_product, stretch_sum
+from lpsmap_factors_struct.flows.vector_sums import add_multiple, inner_product, range_sum
 
-__all__ = ["Network", "eliminate_network", "solve_network"]
+__all__ = ["ElectricNetwork", "eliminate_network", "solve_network"]
 
 ONE, TWO, THREE, FOUR = np.uint64(1), np.uint64(2), np.uint64(3), np.uint64(4)
 
 
-class Network(NamedTuple):
+class ElectricNetwork(NamedTuple):
     """An eliminated network of L layers of S nodes.
 
     Attributes
@@ -65,7 +65,7 @@ class Network(NamedTuple):
 
 @leaf
 def _eliminate(
-    net: Network, n: np.uint64, width: np.uint64, n_out: np.uint64, span: np.uint64
+    net: ElectricNetwork, n: np.uint64, width: np.uint64, n_out: np.uint64, span: np.uint64
 ) -> None:
     """Eliminate the first `n_out` of `n` vertices, each joined with at most `span` that follow.
 
@@ -113,7 +113,7 @@ def _eliminate_few(
     """
     for p in range(first, stop):
         row = p * width
-        whole = stretch_sum(square, row + p + ONE, last - p - ONE) + ground[p]
+        whole = range_sum(square, row + p + ONE, last - p - ONE) + ground[p]
         resistance = 1.0 / whole if whole > 0.0 else 0.0
         for i in range(p + ONE, stop):
             share = square[row + i] * resistance
@@ -149,7 +149,7 @@ def _join_neighbours(
 
 @leaf
 def eliminate_network(
-    net: Network, length: int, n_states: int, weight: FloatArray, conductance: FloatArray
+    net: ElectricNetwork, length: int, n_states: int, weight: FloatArray, conductance: FloatArray
 ) -> bool:
     """Eliminate all vertices of a network, from the ground to the source.
 
@@ -180,25 +180,27 @@ def eliminate_network(
         layer = np.uint64(length - 2 - back)
         _add_edges(net, n, conductance, layer * n * n)
         _eliminate(net, width, width, n, width)
-        _keep(net, n, layer, net.in_shares, net.in_resistance, width, np.uint64(0))
-        _move_up(net, n)
+        _store_shares(net, n, layer, net.in_shares, net.in_resistance, width, np.uint64(0))
+        _shift_up(net, n)
         if layer == np.uint64(0):
             break
         _add_nodes(net, n, weight, layer * n)
         _eliminate(net, width, width, n, n)
-        _keep(net, n, layer, net.out_shares, net.out_resistance, n, ONE)
-        _move_up(net, n)
+        _store_shares(net, n, layer, net.out_shares, net.out_resistance, n, ONE)
+        _shift_up(net, n)
     for i in range(n):
         square[i * width + n] = weight[i]
     ground[n] = 0.0
     _eliminate(net, n + ONE, width, n, n)
-    _keep(net, n, np.uint64(0), net.out_shares, net.out_resistance, n, ONE)
+    _store_shares(net, n, np.uint64(0), net.out_shares, net.out_resistance, n, ONE)
     net.source[0] = 1.0 / ground[n] if ground[n] > 0.0 else 0.0
     return True
 
 
 @leaf
-def _add_edges(net: Network, n: np.uint64, conductance: FloatArray, first: np.uint64) -> None:
+def _add_edges(
+    net: ElectricNetwork, n: np.uint64, conductance: FloatArray, first: np.uint64
+) -> None:
     """Put the *out* of the layer before behind the *in* of a layer, joined by the edges."""
     square, width = net.square, TWO * n
     for j in range(n):
@@ -210,7 +212,7 @@ def _add_edges(net: Network, n: np.uint64, conductance: FloatArray, first: np.ui
 
 
 @leaf
-def _add_nodes(net: Network, n: np.uint64, weight: FloatArray, first: np.uint64) -> None:
+def _add_nodes(net: ElectricNetwork, n: np.uint64, weight: FloatArray, first: np.uint64) -> None:
     """Put the *in* of a layer behind its *out*, joined by the nodes' weights."""
     square, width = net.square, TWO * n
     for j in range(n):
@@ -223,7 +225,7 @@ def _add_nodes(net: Network, n: np.uint64, weight: FloatArray, first: np.uint64)
 
 
 @leaf
-def _move_up(net: Network, n: np.uint64) -> None:
+def _shift_up(net: ElectricNetwork, n: np.uint64) -> None:
     """Move the vertices behind the n eliminated ones to their places."""
     square, width = net.square, TWO * n
     for i in range(n):
@@ -234,8 +236,8 @@ def _move_up(net: Network, n: np.uint64) -> None:
 
 
 @leaf
-def _keep(
-    net: Network,
+def _store_shares(
+    net: ElectricNetwork,
     n: np.uint64,
     layer: np.uint64,
     shares: FloatArray,
@@ -257,7 +259,12 @@ def _keep(
 
 @leaf
 def solve_network(
-    net: Network, length: int, n_states: int, out: FloatArray, into: FloatArray, source: float
+    net: ElectricNetwork,
+    length: int,
+    n_states: int,
+    out: FloatArray,
+    into: FloatArray,
+    source: float,
 ) -> float:
     """Solve for the potentials, in the place of the currents into the vertices.
 
@@ -307,7 +314,12 @@ def solve_network(
 
 @leaf
 def _substitute(
-    net: Network, length: int, n: np.uint64, out: FloatArray, into: FloatArray, source: float
+    net: ElectricNetwork,
+    length: int,
+    n: np.uint64,
+    out: FloatArray,
+    into: FloatArray,
+    source: float,
 ) -> float:
     """Substitute the potentials backwards, from the source to the ground."""
     lane, zero = net.lane, np.uint64(0)

@@ -19,21 +19,21 @@ from lpsmap_core.api import (
     stopped,
 )
 from lpsmap_factors_struct.flows.chain import BARRED
-from lpsmap_factors_struct.flows.first_paths import begin_with_best_paths
 from lpsmap_factors_struct.flows.forest import (
     ForestChain,
-    ForestRoom,
-    carve_forest,
-    make_forest_room,
+    ForestWorkspace,
+    forest_workspace,
+    unpack_forest,
 )
-from lpsmap_factors_struct.flows.forests import multiply_on_forest, solve_on_forest
-from lpsmap_factors_struct.flows.handle import (
+from lpsmap_factors_struct.flows.forest_solver import multiply_on_forest, solve_on_forest
+from lpsmap_factors_struct.flows.initial_forest import initialise_forest
+from lpsmap_factors_struct.flows.problem_reader import forbid_nodes, read_node_scores, read_weights
+from lpsmap_factors_struct.flows.record_access import (
     SMALL,
     block_of,
     chains_at,
     largest_chain,
 )
-from lpsmap_factors_struct.flows.reading import bar_nodes, read_node_scores, read_weights
 
 __all__ = ["multiply_forests", "solve_forests"]
 
@@ -55,12 +55,12 @@ def solve_forests(
     problem = problem_of(chains, a, eta_v)
     status, methods = status_of(chains), chains_at(chains).methods
     longest, n_states = largest_chain(chains, rows, problem)
-    room = make_forest_room(longest, n_states, problem.forbids)
+    work = forest_workspace(longest, n_states, problem.forbids)
     for f in rows:
         status[f] = RUNNING
         if stopped():
             return
-        chain = _chain_of(chains, f, problem, room)
+        chain = _chain_of(chains, f, problem, work)
         if _solve(f, chain, problem, z, v):
             status[f] = OPTIMAL
         elif not stopped():
@@ -79,13 +79,13 @@ def multiply_forests(
     """Multiply the Jacobians of chains that have forests."""
     problem = problem_of(chains, d_u, d_v)
     longest, n_states = largest_chain(chains, rows, problem)
-    room = make_forest_room(longest, n_states, False)
+    work = forest_workspace(longest, n_states, False)
     for f in rows:
-        _multiply(f, _chain_of(chains, f, problem, room), problem, out_u, out_v)
+        _multiply(f, _chain_of(chains, f, problem, work), problem, out_u, out_v)
 
 
 @kernel
-def _chain_of(chains: Any, f: int, problem: LocalProblem, room: ForestRoom) -> ForestChain:
+def _chain_of(chains: Any, f: int, problem: LocalProblem, work: ForestWorkspace) -> ForestChain:
     """Return a chain with its forest, and room that others use, too.
 
     Its steps are those of all additionals.
@@ -93,8 +93,8 @@ def _chain_of(chains: Any, f: int, problem: LocalProblem, room: ForestRoom) -> F
     n = chains_at(chains).states[f]
     length = (problem.offsets[f + 1] - problem.offsets[f]) // n
     first = problem.additional_offsets[f] + n
-    forest = carve_forest(block_of(chains, f), length, n)
-    return ForestChain(length, n, forest, room, problem.eta_v, first)
+    forest = unpack_forest(block_of(chains, f), length, n)
+    return ForestChain(length, n, forest, work, problem.eta_v, first)
 
 
 # -------------------------------------------------------------------- one chain
@@ -106,20 +106,20 @@ def _solve(f: int, held: ForestChain, problem: LocalProblem, z: FloatArray, v: F
 
     Where it has to stop, the best path is written.
     """
-    room, n = held.room, np.uint64(held.n_states)
+    work, n = held.work, np.uint64(held.n_states)
     n_nodes = np.uint64(held.length) * n
-    read_weights(f, n_nodes, problem, room.weight)
-    read_node_scores(f, n, n_nodes, problem, room.score)
+    read_weights(f, n_nodes, problem, work.weight)
+    read_node_scores(f, n, n_nodes, problem, work.score)
     steps, first = held.steps, held.first
     if problem.forbids:
-        bar_nodes(f, n, n_nodes, problem, room.score)
-        _bar_steps(f, held, problem)
-        steps, first = room.step, 0
-    whole = ForestChain(held.length, held.n_states, held.forest, room, steps, first)
+        forbid_nodes(f, n, n_nodes, problem, work.score)
+        _copy_steps(f, held, problem)
+        steps, first = work.step, 0
+    whole = ForestChain(held.length, held.n_states, held.forest, work, steps, first)
     chain = by_address(whole)
     solved = solve_on_forest(chain)
     if not solved and stopped():
-        begin_with_best_paths(chain)
+        initialise_forest(chain)
     if solved or stopped():
         _write_solution(f, held, held.forest.flow, problem, z, v)
     return solved
@@ -130,24 +130,24 @@ def _multiply(
     f: int, held: ForestChain, problem: LocalProblem, out_u: FloatArray, out_v: FloatArray
 ) -> None:
     """Multiply a chain's Jacobian."""
-    room, n = held.room, np.uint64(held.n_states)
+    work, n = held.work, np.uint64(held.n_states)
     n_nodes = np.uint64(held.length) * n
-    read_weights(f, n_nodes, problem, room.weight)
-    read_node_scores(f, n, n_nodes, problem, room.score)
+    read_weights(f, n_nodes, problem, work.weight)
+    read_node_scores(f, n, n_nodes, problem, work.score)
     if not multiply_on_forest(by_address(held)):
         for t in range(held.length - 1):
             for x in range(t * 2 * held.n_states, (t + 1) * 2 * held.n_states):
-                room.target[x] = 0.0
-    _write_solution(f, held, room.target, problem, out_u, out_v)
+                work.target[x] = 0.0
+    _write_solution(f, held, work.target, problem, out_u, out_v)
 
 
 @leaf
-def _bar_steps(f: int, chain: ForestChain, problem: LocalProblem) -> None:
+def _copy_steps(f: int, chain: ForestChain, problem: LocalProblem) -> None:
     """Copy the scores of edges, without those that are forbidden."""
     first = problem.additional_offsets[f] + chain.n_states
     for k in range((chain.length - 1) * chain.n_states * chain.n_states):
         allowed = problem.barred[first + k] == 0
-        chain.room.step[k] = problem.eta_v[first + k] if allowed else -BARRED
+        chain.work.step[k] = problem.eta_v[first + k] if allowed else -BARRED
 
 
 @leaf
@@ -160,7 +160,7 @@ def _write_solution(
     v: FloatArray,
 ) -> None:
     """Write what flows make: marginals of slots, and of additionals if there is room."""
-    forest, m, n, length = chain.forest, chain.room.m, np.uint64(chain.n_states), chain.length
+    forest, m, n, length = chain.forest, chain.work.m, np.uint64(chain.n_states), chain.length
     begin, stop = problem.additional_offsets[f], problem.additional_offsets[f + 1]
     n_nodes = np.uint64(length) * n
     m[:n_nodes] = 0.0

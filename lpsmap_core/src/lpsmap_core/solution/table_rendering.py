@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 
 __all__ = ["html_table", "text_table"]
 
-WIDEST = 72
+MAX_CELL_WIDTH = 72
 """Characters of a cell of text; a longer one ends in an ellipsis."""
 
 
@@ -42,4 +42,4 @@ def _columns(rows: Sequence[Mapping[str, str]]) -> list[str]:
 
 
 def _shortened(cell: str) -> str:
-    return cell if len(cell) <= WIDEST else cell[: WIDEST - 3] + "..."
+    return cell if len(cell) <= MAX_CELL_WIDTH else cell[: MAX_CELL_WIDTH - 3] + "..."

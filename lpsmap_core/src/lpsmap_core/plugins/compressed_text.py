@@ -22,13 +22,13 @@ MARK = b"\xef\xbb\xbf"
 WIDE_MARKS = (b"\xff\xfe", b"\xfe\xff")
 """Those of UTF-16."""
 
-MOST_BYTES = 2**30
+MAX_BYTES = 2**30
 """Bytes of a text that are read."""
 
-UNSUSPICIOUS = 2**18
+SAFE_SIZE = 2**18
 """Bytes to which any compressed file may grow."""
 
-MOST_GROWTH = 100
+MAX_EXPANSION = 100
 """How many times as large as its compressed form a larger file may be."""
 
 
@@ -51,26 +51,26 @@ def file_bytes(path: Path) -> bytes:
         if stat.S_ISCHR(mode) or stat.S_ISBLK(mode):
             raise FileFormatError(f"{path}: is a device; expected a file with a text, or a pipe.")
         head = file.read(2)
-        text = _unpacked(path, head, file) if head == GZIP else _plain(path, head, file)
+        text = _decompress(path, head, file) if head == GZIP else _read_rest(path, head, file)
     if text.startswith(WIDE_MARKS):
         raise FileFormatError(f"{path}: is a text in UTF-16; expected UTF-8. Save it as UTF-8.")
     return text.removeprefix(MARK)
 
 
-def _plain(path: Path, head: bytes, file: io.BufferedReader) -> bytes:
+def _read_rest(path: Path, head: bytes, file: io.BufferedReader) -> bytes:
     """Return a text that begins with `head`."""
     found = bytearray(head)
     while data := file.read(2**20):
         found += data
-        if len(found) > MOST_BYTES:
+        if len(found) > MAX_BYTES:
             raise FileFormatError(
-                f"{path}: has more than {MOST_BYTES} bytes; expected a text of fewer. Split it, "
+                f"{path}: has more than {MAX_BYTES} bytes; expected a text of fewer. Split it, "
                 "or build the graph in Python."
             )
     return bytes(found)
 
 
-def _unpacked(path: Path, head: bytes, file: io.BufferedReader) -> bytes:
+def _decompress(path: Path, head: bytes, file: io.BufferedReader) -> bytes:
     """Return the bytes of a compressed file, which may have several members."""
     found, n_read, unpack = bytearray(), 0, zlib.decompressobj(wbits=31)
     data = head
@@ -79,10 +79,10 @@ def _unpacked(path: Path, head: bytes, file: io.BufferedReader) -> bytes:
             n_read += len(data)
             while data:
                 found += unpack.decompress(data, 2**20)
-                if len(found) > max(UNSUSPICIOUS, MOST_GROWTH * n_read):
+                if len(found) > max(SAFE_SIZE, MAX_EXPANSION * n_read):
                     raise FileFormatError(
                         f"{path}: {n_read} compressed bytes became more than {len(found)}; "
-                        f"expected a text, of up to {MOST_GROWTH} times as many. Unpack the file "
+                        f"expected a text, of up to {MAX_EXPANSION} times as many. Unpack the file "
                         "if you trust it."
                     )
                 data = unpack.unconsumed_tail

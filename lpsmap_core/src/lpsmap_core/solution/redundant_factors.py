@@ -20,12 +20,12 @@ from lpsmap_core.model.linear import LinearConstraints
 from lpsmap_core.model.sums import constraints_of
 from lpsmap_jit.arrays import BoolArray, FloatArray, IntArray
 
-__all__ = ["count_never_binding", "never_binding"]
+__all__ = ["count_redundant", "find_redundant"]
 
-MOST_PAIRS = 5_000_000
+MAX_PAIRS = 5_000_000
 """Pairs of rows at a variable beyond which factors are not held against each other."""
 
-ROUNDING = 1e-9
+SUM_TOLERANCE = 1e-9
 """By how much sums may round, as a multiple of 1 and the bound."""
 
 
@@ -41,22 +41,22 @@ class _Rows(NamedTuple):
     coefficient: FloatArray
 
 
-def count_never_binding(declarations: Sequence[Factor]) -> dict[str, int]:
+def count_redundant(declarations: Sequence[Factor]) -> dict[str, int]:
     """Return the numbers of factors that can never bind, by the names of their types."""
     counts: Counter[str] = Counter()
-    for factor, never in zip(declarations, never_binding(declarations), strict=True):
-        counts[type(factor).__name__] += int(never.sum())
+    for factor, redundant in zip(declarations, find_redundant(declarations), strict=True):
+        counts[type(factor).__name__] += int(redundant.sum())
     return {name: n for name, n in counts.items() if n}
 
 
-def never_binding(declarations: Sequence[Factor]) -> list[BoolArray]:
+def find_redundant(declarations: Sequence[Factor]) -> list[BoolArray]:
     """Return for every declaration which of its factors can never bind.
 
     Of factors that imply each other, the first counts as one that binds: all the others can be left
     out together.
     """
     first = np.cumsum([0, *(factor.n_factors for factor in declarations)])
-    told = np.zeros(first[-1], dtype=bool)  # factors of which the rows tell all
+    fully_described = np.zeros(first[-1], dtype=bool)  # factors of which the rows tell all
     parts = []
     for factor, n in zip(declarations, first.tolist(), strict=False):
         known, exact = constraints_of(factor)
@@ -64,24 +64,26 @@ def never_binding(declarations: Sequence[Factor]) -> list[BoolArray]:
         # a type that asks for nothing, such as free bits, is there for something else
         asks = known is not None and exact and len(known.low) and not known.n_auxiliary
         if asks and not factor.n_additionals:
-            told[n : n + factor.n_factors] = np.diff(factor.offsets) > 0
-    rows = _joined(parts)
-    needs = _most(rows) > rows.high + ROUNDING * (1.0 + np.abs(rows.high))
-    row, by = _implied(rows, np.flatnonzero(needs & told[rows.owner]))
-    never = _without(told, rows.owner[needs & ~np.isin(np.arange(len(needs)), row)])
+            fully_described[n : n + factor.n_factors] = np.diff(factor.offsets) > 0
+    rows = _concatenate(parts)
+    needs = _row_maxima(rows) > rows.high + SUM_TOLERANCE * (1.0 + np.abs(rows.high))
+    row, by = _implied(rows, np.flatnonzero(needs & fully_described[rows.owner]))
+    redundant = _without(fully_described, rows.owner[needs & ~np.isin(np.arange(len(needs)), row)])
     # A row needs one that stays, or that goes for reasons found before it.
-    stays = ~never[rows.owner[by]] | (rows.owner[by] < rows.owner[row])
-    never = _without(told, rows.owner[needs & ~np.isin(np.arange(len(needs)), row[stays])])
-    return [never[begin:end] for begin, end in itertools.pairwise(first.tolist())]
+    stays = ~redundant[rows.owner[by]] | (rows.owner[by] < rows.owner[row])
+    redundant = _without(
+        fully_described, rows.owner[needs & ~np.isin(np.arange(len(needs)), row[stays])]
+    )
+    return [redundant[begin:end] for begin, end in itertools.pairwise(first.tolist())]
 
 
-def _without(told: BoolArray, binding: IntArray) -> BoolArray:
-    never = told.copy()
-    never[binding] = False
-    return never
+def _without(fully_described: BoolArray, binding: IntArray) -> BoolArray:
+    redundant = fully_described.copy()
+    redundant[binding] = False
+    return redundant
 
 
-def _most(rows: _Rows) -> FloatArray:
+def _row_maxima(rows: _Rows) -> FloatArray:
     """Return the largest sum of every row, whatever the variables."""
     totals = np.append(0.0, np.cumsum(np.maximum(rows.coefficient, 0.0)))[rows.first]
     return np.diff(totals)
@@ -94,7 +96,7 @@ def _implied(rows: _Rows, asked: IntArray) -> tuple[IntArray, IntArray]:
     entry = ranges(rows.first, asked)
     begin = np.searchsorted(rows.variable[order], rows.variable[entry], side="left")
     end = np.searchsorted(rows.variable[order], rows.variable[entry], side="right")
-    if (end - begin).sum() > MOST_PAIRS or not entry.size:
+    if (end - begin).sum() > MAX_PAIRS or not entry.size:
         return none, none
     row_of = np.repeat(np.arange(len(rows.high)), np.diff(rows.first))
     mine = np.repeat(entry, end - begin)
@@ -105,8 +107,8 @@ def _implied(rows: _Rows, asked: IntArray) -> tuple[IntArray, IntArray]:
     shared = np.maximum(c - e, 0.0) - np.maximum(c, 0.0) - np.maximum(-e, 0.0)
     excess = np.bincount(at.reshape(-1), shared, minlength=pairs.shape[1])
     row, by = pairs
-    excess += _most(rows)[row] + _most(rows._replace(coefficient=-rows.coefficient))[by]
-    allowed = rows.high[row] + ROUNDING * (1.0 + np.abs(rows.high[row]))
+    excess += _row_maxima(rows)[row] + _row_maxima(rows._replace(coefficient=-rows.coefficient))[by]
+    allowed = rows.high[row] + SUM_TOLERANCE * (1.0 + np.abs(rows.high[row]))
     implied = (rows.high[by] + excess <= allowed) & (rows.owner[row] != rows.owner[by])
     return row[implied], by[implied]
 
@@ -134,7 +136,7 @@ def _rows(factor: Factor, first_factor: int, known: LinearConstraints | None) ->
     owner[known.row[shown]] = np.searchsorted(factor.offsets, known.column[shown], "right") - 1
     above = _directed(row, variable_of, total, known.high - shift, whole)
     below = _directed(row, variable_of, -total, shift - known.low, whole)
-    return _joined(
+    return _concatenate(
         [part._replace(owner=first_factor + owner[part.owner]) for part in (above, below)]
     )
 
@@ -159,7 +161,7 @@ def _directed(
     return _Rows(chosen, high[chosen], first, variable[mine], coefficient[mine])
 
 
-def _joined(parts: Sequence[_Rows]) -> _Rows:
+def _concatenate(parts: Sequence[_Rows]) -> _Rows:
     parts = [part for part in parts if len(part.high)] or list(parts[:1])
     if not parts:
         nothing, numbers = np.empty(0, dtype=np.int64), np.empty(0)

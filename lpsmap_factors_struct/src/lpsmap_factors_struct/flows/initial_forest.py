@@ -14,71 +14,71 @@ from lpsmap_core.api import FloatArray
 from lpsmap_factors_struct.flows.forest import UNUSED, USED, ForestChain, append_edge, unite_trees
 from lpsmap_factors_struct.viterbi import best_arrivals
 
-__all__ = ["begin_with_best_paths"]
+__all__ = ["initialise_forest"]
 
-SHARED = 2.0
+LAYER_UNITS = 2.0
 """What the nodes of a layer share: each gets what the best path through it lacks less than others
 of the best one. With 2, chains of 50 x 20 take 0.7, 0.7 and 0.9 of the rounds at scales of 3, 1 and
 0.3 that they take from the best path alone, with 1 and 3 0.8, and at 0.03 as many as from there."""
 
 
 @leaf
-def begin_with_best_paths(chain: ForestChain) -> float:
+def initialise_forest(chain: ForestChain) -> float:
     """Begin with a forest of best paths, all flow on the best one; return the score of that.
 
     Scores of nodes are moved so that on the best path they cancel those of the edges: its shares of
     large scores would swallow the digits of all potentials.
     """
-    room, n, length = chain.room, chain.n_states, chain.length
-    most = _arrive_everywhere(chain)
+    work, n, length = chain.work, chain.n_states, chain.length
+    most = _forward_pass(chain)
     last, best = (length - 1) * n, 0
     for k in range(n - 1, -1, -1):
-        room.lack[last + k], room.mark[last + k] = most - room.before[last + k], UNUSED
-        best = k if room.before[last + k] == most else best
-    room.mark[last + best] = USED
-    _choose(length - 1, chain)
+        work.lack[last + k], work.mark[last + k] = most - work.before[last + k], UNUSED
+        best = k if work.before[last + k] == most else best
+    work.mark[last + best] = USED
+    _list_used(length - 1, chain)
     for t in range(length - 1, -1, -1):
-        shift, here = room.score[t * n + best], best
+        shift, here = work.score[t * n + best], best
         if t > 0:
-            _go_back(t - 1, chain)
-            best = _grow(t - 1, here, chain)
+            _backward_step(t - 1, chain)
+            best = _append_layer(t - 1, here, chain)
             shift += chain.steps[chain.first + ((t - 1) * n + best) * n + here]
         for k in range(t * n, (t + 1) * n):
-            room.score[k] -= shift
+            work.score[k] -= shift
     return most
 
 
 @leaf
-def _arrive_everywhere(chain: ForestChain) -> float:
+def _forward_pass(chain: ForestChain) -> float:
     """Write the best score of a path to every node; return the best of the last layer."""
-    room, n, length, most = chain.room, chain.n_states, chain.length, -np.inf
+    work, n, length, most = chain.work, chain.n_states, chain.length, -np.inf
     for k in range(n):
-        room.before[k] = room.score[k]
+        work.before[k] = work.score[k]
     for t in range(length - 1):
         step = chain.first + t * n * n
-        best_arrivals(room.before, t * n, chain.steps, step, n, room.best, (t + 1) * n)
+        best_arrivals(work.before, t * n, chain.steps, step, n, work.best, (t + 1) * n)
         for k in range(np.uint64((t + 1) * n), np.uint64((t + 2) * n)):
-            room.before[k] = room.best[k] + room.score[k]
+            work.before[k] = work.best[k] + work.score[k]
     for k in range((length - 1) * n, length * n):
-        most = max(most, room.before[k])
+        most = max(most, work.before[k])
     return most
 
 
 @leaf
-def _go_back(t: int, chain: ForestChain) -> None:
+def _backward_step(t: int, chain: ForestChain) -> None:
     """Write what the best paths lack through the nodes of a layer, and go on by those in use.
 
     The other vertex of a node's best edge becomes its parent, on either side.
     """
-    room, n, steps = chain.room, np.uint64(chain.n_states), chain.steps
-    before, lack, parent, mark = room.before, room.lack, room.parent, room.mark
+    work, n, steps = chain.work, np.uint64(chain.n_states), chain.steps
+    before, lack, parent, mark = work.before, work.lack, work.parent, work.mark
     here = np.uint64(t) * n
     behind, row, first = here + n, here + here, np.uint64(chain.first) + here * n
     for k in range(here, here + n):
         lack[k], mark[k] = np.inf, UNUSED
-    for y in range(behind, behind + np.uint64(room.n_used[t + 1])):
-        j = np.uint64(room.used[y])
-        best, rest, source = room.best[behind + j], lack[behind + j], np.uint64(0)
+    for y in range(behind, behind + np.uint64(work.n_used[t + 1])):
+        j = np.uint64(work.used[y])
+        best, rest, source = work.best[behind + j], lack[behind + j], np.uint64(0)
         step = first + j
         for i in range(n):
             less = best - (before[here + i] + steps[step])
@@ -91,57 +91,57 @@ def _go_back(t: int, chain: ForestChain) -> None:
 
 
 @leaf
-def _grow(t: int, best: int, chain: ForestChain) -> int:
+def _append_layer(t: int, best: int, chain: ForestChain) -> int:
     """Choose the nodes of a layer, and append their best edges; return that of the best path.
 
     Those to a node that is used, and from one that is chosen, so that all paths are whole.
     """
-    forest, room, n = chain.forest, chain.room, chain.n_states
+    forest, work, n = chain.forest, chain.work, chain.n_states
     here, row, source = t * n, t * 2 * n, 0
     forest.n_edges[t] = 0
     for v in range(row, row + 2 * n):
-        room.tree[v] = -1
-    for y in range(here + n, here + n + room.n_used[t + 1]):
-        j = room.used[y]
-        i = room.parent[row + n + j]
-        room.mark[here + i] = USED
+        work.tree[v] = -1
+    for y in range(here + n, here + n + work.n_used[t + 1]):
+        j = work.used[y]
+        i = work.parent[row + n + j]
+        work.mark[here + i] = USED
         unite_trees(t, i, j, chain)
         append_edge(t, i, j, 1.0 if j == best else 0.0, chain)
         source = i if j == best else source
-    _choose(t, chain)
-    for y in range(here, here + room.n_used[t]):
-        i = room.used[y]
-        if unite_trees(t, i, room.parent[row + i], chain):
-            append_edge(t, i, room.parent[row + i], 0.0, chain)
+    _list_used(t, chain)
+    for y in range(here, here + work.n_used[t]):
+        i = work.used[y]
+        if unite_trees(t, i, work.parent[row + i], chain):
+            append_edge(t, i, work.parent[row + i], 0.0, chain)
     return source
 
 
 @leaf
-def _choose(t: int, chain: ForestChain) -> None:
+def _list_used(t: int, chain: ForestChain) -> None:
     """List the nodes of a layer that are used, and those that get a share."""
-    room, n = chain.room, np.uint64(chain.n_states)
-    used, mark, lack = room.used, room.mark, room.lack
+    work, n = chain.work, np.uint64(chain.n_states)
+    used, mark, lack = work.used, work.mark, work.lack
     first = last = np.uint64(t) * n
-    most = _most_that_shares(lack, first, n, room.rest)
+    most = _share_threshold(lack, first, n, work.rest)
     for i in range(n):
         used[last] = i
         last += np.uint64((mark[first + i] == USED) | (lack[first + i] < most))
-    room.n_used[t] = last - first
+    work.n_used[t] = last - first
 
 
 @leaf
-def _most_that_shares(lack: FloatArray, first: np.uint64, n: np.uint64, few: FloatArray) -> float:
-    """Return the number below which numbers add up to `SHARED` of what they are below it.
+def _share_threshold(lack: FloatArray, first: np.uint64, n: np.uint64, few: FloatArray) -> float:
+    """Return the number below which numbers add up to `LAYER_UNITS` of what they are below it.
 
     By Michelot's (1986) algorithm; the least is zero. Those that remain are in `few`.
     """
     count = np.uint64(0)
     for i in range(n):
         few[count] = lack[first + i]
-        count += np.uint64(lack[first + i] < SHARED)
-    most, before = SHARED, np.uint64(0)
+        count += np.uint64(lack[first + i] < LAYER_UNITS)
+    most, before = LAYER_UNITS, np.uint64(0)
     while count != before and count > 0:
-        total, before = SHARED, count
+        total, before = LAYER_UNITS, count
         for k in range(count):
             total += few[k]
         most, count = total / count, np.uint64(0)
