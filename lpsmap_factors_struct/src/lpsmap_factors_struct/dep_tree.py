@@ -40,7 +40,7 @@ def _best_trees(rows: IntArray, factors: Factors, scores: Scores, structures: St
     """Find the best tree of every factor in `rows`."""
     offsets, parameters = factors.offsets, factors.parameters
     start, entry, value, size = structures
-    # The largest sentence of each kind sizes the working memory.
+    # The largest sentence of each kind determines the size of the workspace.
     longest, longest_projective, most_arcs = 0, 0, 0
     for r in rows:
         n = n_words(offsets[r + 1] - offsets[r], parameters[r, 3])

@@ -167,22 +167,22 @@ def _below_best(own: FloatArray, m: FloatArray, n: int, n_labels: int) -> float:
 
 @leaf
 def _label_entropies(
-    own: FloatArray, n: int, n_labels: int, packed: bool, doubts: FloatArray
+    own: FloatArray, n: int, n_labels: int, packed: bool, entropies: FloatArray
 ) -> None:
     """Write for each arc the entropy of its label."""
     for word in range(n):
         for head in range(n):
             slot = arc_slot(word, head, n, packed) * n_labels
-            top, mass, doubt = _top(own, slot, n_labels), 0.0, 0.0
+            top, mass, entropy = _top(own, slot, n_labels), 0.0, 0.0
             for k in range(slot, slot + n_labels):
                 if own[k] > -np.inf:
                     mass += np.exp(own[k] - top)
             for k in range(slot, slot + n_labels):
                 share = np.exp(own[k] - top) / mass if own[k] > -np.inf else 0.0
                 if share > 0.0:
-                    doubt -= share * np.log(share)
-            doubts[word * (n + 1) + (0 if head == word else 1 + head)] = doubt
-        doubts[word * (n + 1) + 1 + word] = 0.0
+                    entropy -= share * np.log(share)
+            entropies[word * (n + 1) + (0 if head == word else 1 + head)] = entropy
+        entropies[word * (n + 1) + 1 + word] = 0.0
 
 
 @leaf

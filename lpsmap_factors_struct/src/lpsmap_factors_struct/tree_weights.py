@@ -1,4 +1,4 @@
-"""What the arcs of a sentence weigh: scores of any size as numbers that sums over trees take."""
+"""Weights of the arcs of a sentence: exponentials of scores of any magnitude."""
 
 from __future__ import annotations
 
@@ -22,36 +22,36 @@ from lpsmap_factors_struct.wide_numbers import LOG_RADIX, Numbers, log_from, num
 __all__ = ["TreeWorkspace", "sum_trees", "tree_workspace"]
 
 MAX_DERIVATIVE = 1e270
-"""Derivatives up to which plain numbers are right: what they round to zero is below 1e-299."""
+"""Largest derivative for which plain numbers are accurate: they round terms below 1e-299 to 0."""
 
 NEGLIGIBLE_LOG = 1000.0
-"""By how much, in logarithms, trees outweigh those that do not count beside them."""
+"""Logarithm of the ratio of weights beyond which the lighter trees are negligible."""
 
 
 class TreeWorkspace(NamedTuple):
-    """Working memory for sentences of up to `n` words.
+    """Workspace for sentences of up to `n` words.
 
-    Tables have a row for every word: for its arc from the root, then for those from all words.
+    Tables have a row for every word: its arc from the root, then the arcs from all words.
     """
 
     halves: Halves
     inverse: Numbers
     escapes: Numbers
     near: ReducedScores
-    """Of wide numbers, what arcs score less than their word's best; empty otherwise."""
+    """For wide numbers, the scores of arcs relative to their word's best; otherwise empty."""
     change: FloatArray
-    """How the arcs' scores change."""
+    """Changes of the arcs' scores."""
     expected: FloatArray
     """Probabilities of arcs."""
     d_expected: FloatArray
-    """How they change; as long as that is asked for."""
+    """Changes of the probabilities; empty if they are not needed."""
     single: BoolArray
-    """Whether the trees of a single root are a limit; for wide numbers they are outweighing."""
+    """Whether a single root is enforced as a limit. Wide numbers enforce it by the weights."""
 
 
 @kernel
 def tree_workspace(n: int, moves: bool, wide: bool) -> TreeWorkspace:
-    """Return working memory for up to `n` words; see `numbers_of`."""
+    """Return a workspace for up to `n` words; see `numbers_of`."""
     size = n * (n + 1)
     return TreeWorkspace(
         halves_of(n, moves, wide),
@@ -75,13 +75,13 @@ def sum_trees(
     single_root: bool,
     workspace: TreeWorkspace,
 ) -> tuple[float, float, float]:
-    """Write the arcs' probabilities, and how they change along `d`.
+    """Write the arcs' probabilities, and their changes along `d`.
 
     Returns
     -------
     tuple of float
-        The log-partition function, -inf if there is no tree, NaN where plain numbers do not do;
-        what is to be added to it; and what it is beyond the sum of the words' best scores, or -inf.
+        The log-partition function, -inf if there is no tree, NaN if plain numbers do not suffice;
+        its rounding error; and its excess over the sum of the words' best scores, or -inf.
     """
     wide = len(workspace.inverse.power) > 0
     if n == 0:
@@ -114,8 +114,8 @@ def _weigh_near(
     Returns
     -------
     tuple
-        Whether there is a tree; what the best one scores less than all words' best; and what the
-        logarithm of all trees lacks: powers of the radix, and a logarithm.
+        Whether there is a tree; the best tree's score relative to the words' best scores; and two
+        corrections of the logarithm of the sum over trees: a power of the radix, and a number.
     """
     near, systems = workspace.near, workspace.halves.systems
     powers = np.ceil((NEGLIGIBLE_LOG + n * np.log(n + 1.0)) / LOG_RADIX)
@@ -132,9 +132,10 @@ def _weigh_near(
 def _weigh(
     own: FloatArray, d: FloatArray, n: int, n_labels: int, packed: bool, workspace: TreeWorkspace
 ) -> Expansion:
-    """Write what arcs weigh beside their words' best labels, or score if numbers are wide.
+    """Write the arcs' weights relative to their words' best labels, or scores for wide numbers.
 
-    Return what those best labels sum to. With wide numbers scores are in multiples of `1 / UNIT`.
+    Returns the sum of the best labels' scores. For wide numbers, scores are in multiples of
+    `1 / UNIT`.
     """
     wide, best = len(workspace.inverse.power) > 0, (0.0, 0.0, 0.0)
     unit = UNIT if wide else 1.0
@@ -160,7 +161,7 @@ def _weigh(
 def _sum_labels(
     own: FloatArray, d: FloatArray, slot: int, n_labels: int, chosen: int
 ) -> tuple[float, float, float]:
-    """Return an arc's best label, the logarithm of all beside it, and how much more they change."""
+    """Return an arc's best label, the log-sum of its labels relative to it, and their change."""
     top: float = own[slot]
     for k in range(slot + 1, slot + n_labels):
         top = max(top, own[k])
@@ -181,7 +182,7 @@ def _sum_labels(
 def _put(
     workspace: TreeWorkspace, at: int, high: float, low: float, log_mass: float, change: float
 ) -> None:
-    """Write an arc's weight, or its score if numbers are wide."""
+    """Write an arc's weight, or its score for wide numbers."""
     if len(workspace.change) > 0:
         workspace.change[at] = change
     if len(workspace.inverse.power) == 0:
@@ -195,7 +196,7 @@ def _put(
 
 @leaf
 def _expect(n: int, workspace: TreeWorkspace) -> bool:
-    """Write the arcs' probabilities; return whether plain numbers do."""
+    """Write the arcs' probabilities; return whether plain numbers suffice."""
     arcs, inverse, escapes = workspace.halves.systems, workspace.inverse, workspace.escapes
     moves, wide = len(workspace.change) > 0, len(inverse.power) > 0
     for word in range(n):
@@ -224,7 +225,7 @@ def _expect(n: int, workspace: TreeWorkspace) -> bool:
 
 @leaf
 def _plain(value: float, power: float) -> float:
-    """Return a wide number of at most one, rounded to zero where it is too small."""
+    """Return a wide number of at most 1 as a float, rounded to zero if it is too small."""
     if power == 0.0:
         return value
     if abs(power) == 1.0:

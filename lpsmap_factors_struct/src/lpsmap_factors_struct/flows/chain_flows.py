@@ -1,4 +1,4 @@
-"""Chains: solved on forests, or by active sets while these are small, and then by their flows."""
+"""The local solver of chains: forests, or active sets while these are small, and then flows."""
 
 from __future__ import annotations
 
@@ -44,28 +44,28 @@ from lpsmap_factors_struct.flows.record_access import (
 __all__ = ["ChainFlows"]
 
 MAX_EDGES = 20_000_000
-"""Limit of the edges of a flow, of which each takes some forty bytes, and as many again while it is
-solved. Larger chains that forests do not solve are left to the active set."""
+"""Maximum number of edges of a flow. An edge takes some forty bytes, and as many again during a
+solve. Larger chains that forests do not solve use the active set."""
 
 RETURN_SHARE = 0.25
-"""Share of the structures that an active set may have, below which a later solve has one again."""
+"""Share of the limit of structures below which a later solve uses an active set again."""
 
 
 class ChainFlows(ActiveSets):
-    """The chains of a bucket: each one's forest, or active set, or flow.
+    """The chains of a bucket: each with a forest, an active set, or a flow.
 
-    Chains that are alone in their components are solved on forests, small ones if their active set
-    grows large. Among other factors, local problems need not be solved to the end, for which there
-    are active sets. Nearly uniform scores have solutions of as many structures as the chain's
-    polytope has dimensions: chains that outgrow their active sets have a flow, which has no more
-    numbers than the chain has edges.
+    A chain that is alone in its component is solved on a forest; a small one only once its active
+    set grows large. A chain among other factors has an active set, which can be stopped early. For
+    nearly uniform scores, a solution has about as many structures as the chain's polytope has
+    dimensions. A chain that exceeds the limit of its active set is solved by a flow, which has one
+    number for each edge.
 
     Parameters
     ----------
     bucket
-        Chains laid out as those of ``Sequence``, whose first row parameter is the number of states.
+        Chains laid out like those of ``Sequence``. The first row parameter is the number of states.
     delta, barred
-        As of `ActiveSets`.
+        As for `ActiveSets`.
     """
 
     kernels = (
@@ -90,12 +90,12 @@ class ChainFlows(ActiveSets):
 
     @classmethod
     def describe(cls, factor_type: type[Factor]) -> SolverDescription:
-        """Return what `FactorGraph.plan` says of it."""
+        """Return the description that `FactorGraph.plan` shows."""
         name, function, _ = super().describe(factor_type)
         return SolverDescription(f"forests, or {name}, then flows", function, "a chain")
 
     def incomplete(self, rows: IntArray) -> IntArray:
-        """Return the factors of `rows` that have active sets: flows and forests are complete."""
+        """Return the factors of `rows` with incomplete active sets; others are complete."""
         methods = self.methods[rows]
         return super().incomplete(rows[(methods == SMALL) | (methods == NO_CHAIN)])
 
@@ -115,7 +115,7 @@ class ChainFlows(ActiveSets):
         return join_vertices(found)
 
     def _check_listing(self, n: int, length: int) -> None:
-        """Refuse to list more paths than memory and patience allow."""
+        """Raise ValueError if the paths are too many to list."""
         if n * length > MAX_POSITIONS:
             name = self.bucket.type.__name__
             raise ValueError(
@@ -126,9 +126,9 @@ class ChainFlows(ActiveSets):
             )
 
     def copy_from(self, other: LocalSolver) -> None:
-        """Start from what another solve of the same factors ended with.
+        """Start from the final state of another solve of the same factors.
 
-        A chain whose flow has become that of few structures starts with an active set.
+        A chain whose flow consists of few structures returns to an active set.
         """
         super().copy_from(other)
         if not isinstance(other, ChainFlows):
@@ -149,7 +149,7 @@ class ChainFlows(ActiveSets):
         return super().nbytes + sum(block.nbytes for block in self.blocks.values())
 
     def answer(self, rows: IntArray) -> None:
-        """Make room for the flows of chains that outgrew their active sets, and forget these.
+        """Replace the active sets of chains that exceed their limit by flows.
 
         The largest chains keep their active sets.
         """
@@ -163,7 +163,7 @@ class ChainFlows(ActiveSets):
             self.methods[f] = FLOW
 
     def block_of(self, f: int) -> FloatArray:
-        """Return the block of a chain's flow, or of its forest."""
+        """Return the block of a chain's flow, or else of its forest."""
         end = self._forest_ends[f]
         forest = self._forests[end - forest_size(int(self.lengths[f]), int(self.states[f])) : end]
         return self.blocks.get(f, forest)
@@ -173,5 +173,5 @@ class ChainFlows(ActiveSets):
         self.block_address[f], self.block_length[f] = block.ctypes.data, len(block)
 
     def own_record(self) -> ChainsRecord:
-        """Return what the kernels know of the chains beside their active sets."""
+        """Return the record of the chains that kernels use beside their active sets."""
         return ChainsRecord(self.states, self.methods, self.block_address, self.block_length)

@@ -1,4 +1,4 @@
-"""Chains of a bucket, compiled: on forests; by active sets while these are small, then by flows."""
+"""Kernels for the chains of a bucket: forests, active sets while these are small, and flows."""
 
 from __future__ import annotations
 
@@ -54,25 +54,26 @@ from lpsmap_factors_struct.flows.record_access import (
 __all__ = ["max_structures", "multiply_chains", "multiply_flows", "solve_chains", "solve_flows"]
 
 STRUCTURES_PER_LAYER, BASE_STRUCTURES = 2, 32
-"""Structures a layer, and beside these, that an active set may have before flows take over."""
+"""Limit of the structures of an active set: so many per layer, plus a constant. Larger ones are
+replaced by flows."""
 
 MAX_SET_POSITIONS = 2**22
-"""Layers of all structures of an active set, beyond which flows take over, too: the time and the
-memory of a set grow with both its structures and their length."""
+"""Limit of the layers of all structures of an active set. The time and the memory of a set grow
+with both the number of its structures and their length."""
 
 SMALL_CHAIN = 300
-"""Lone chains of up to so many nodes begin with an active set, too. With 20 positions and 10 states
-it takes four fifths of a forest's time at a score scale of 1."""
+"""Number of nodes up to which lone chains, too, start with an active set. With 20 positions and 10
+states this takes four fifths of a forest's time for a score scale of 1."""
 
 JVP_STEPS = 2
-"""Steps of the multipliers for a derivative: the second finds the digits behind the sixth."""
+"""Steps of the multipliers for a derivative. The second finds the digits after the sixth."""
 
 ZERO, ONE = np.uint64(0), np.uint64(1)
 
 
 @leaf
 def max_structures(length: int) -> int:
-    """Return how many structures the active set of a chain may have."""
+    """Return the maximum number of structures of a chain's active set."""
     return min(BASE_STRUCTURES + STRUCTURES_PER_LAYER * length, MAX_SET_POSITIONS // length + 1)
 
 
@@ -89,11 +90,11 @@ def solve_chains(
     v: FloatArray,
     max_iterations: int,
 ) -> None:
-    """Solve the local problems of `rows`; the limit of iterations is for active sets only."""
+    """Solve the local problems of `rows`; the limit of iterations only applies to active sets."""
     problem = problem_of(chains, a, eta_v)
     alone = max_iterations == AS_NEEDED
     if alone:
-        chains_at(chains).methods[_for_forests_first(chains, rows, problem)] = FOREST
+        chains_at(chains).methods[_forest_candidates(chains, rows, problem)] = FOREST
     forests = _solved_by(chains, rows, FOREST)
     if len(forests) > 0:
         solve_by(chains, FOREST_KERNELS, forests, a, eta_v, z, v, AS_NEEDED)
@@ -149,7 +150,7 @@ def solve_flows(
     v: FloatArray,
     max_iterations: int,
 ) -> None:
-    """Solve the local problems of chains that have flows, to the end whatever the limit."""
+    """Solve the local problems of chains that have flows, without a limit of iterations."""
     problem = problem_of(chains, a, eta_v)
     longest, n_states = largest_chain(chains, rows, problem)
     work = chain_workspace(longest, n_states)
@@ -179,7 +180,7 @@ def multiply_flows(
 
 @kernel
 def _solved_by(chains: Any, rows: IntArray, method: int) -> IntArray:
-    """Return the rows that are solved in some way."""
+    """Return the rows with some method."""
     methods, n = chains_at(chains).methods, 0
     for f in rows:
         n += methods[f] == method
@@ -194,8 +195,8 @@ def _solved_by(chains: Any, rows: IntArray, method: int) -> IntArray:
 
 
 @kernel
-def _for_forests_first(chains: Any, rows: IntArray, problem: LocalProblem) -> IntArray:
-    """Return the rows that forests are to try first: large ones, without any structure."""
+def _forest_candidates(chains: Any, rows: IntArray, problem: LocalProblem) -> IntArray:
+    """Return the rows to solve by forests first: large ones, without structures so far."""
     methods, kept, n = chains_at(chains).methods, np.empty(len(rows), dtype=np.int64), 0
     for f in rows:
         large = problem.offsets[f + 1] - problem.offsets[f] > SMALL_CHAIN
@@ -207,7 +208,7 @@ def _for_forests_first(chains: Any, rows: IntArray, problem: LocalProblem) -> In
 
 @kernel
 def _small_rows(rows: IntArray, problem: LocalProblem) -> IntArray:
-    """Return the rows that forests have not tried."""
+    """Return the rows with small chains, for which forests were not tried."""
     kept, n = np.empty(len(rows), dtype=np.int64), 0
     for f in rows:
         if problem.offsets[f + 1] - problem.offsets[f] <= SMALL_CHAIN:
@@ -218,7 +219,7 @@ def _small_rows(rows: IntArray, problem: LocalProblem) -> IntArray:
 
 @kernel
 def _beyond_limit(chains: Any, rows: IntArray, problem: LocalProblem, had_all: bool) -> IntArray:
-    """Return the rows that are not solved, and have had all structures that they may have."""
+    """Return the rows that are not solved and have reached the limit of their active set."""
     status, states = status_of(chains), chains_at(chains).states
     kept, n = np.empty(len(rows), dtype=np.int64), 0
     for f in rows:
@@ -232,7 +233,7 @@ def _beyond_limit(chains: Any, rows: IntArray, problem: LocalProblem, had_all: b
 
 @kernel
 def _chain_of(chains: Any, f: int, problem: LocalProblem, work: ChainWorkspace) -> Chain:
-    """Return a chain with its flow, and room that others use, too."""
+    """Return a chain with its flow, in a workspace that chains share."""
     n_states = chains_at(chains).states[f]
     length = (problem.offsets[f + 1] - problem.offsets[f]) // n_states
     return Chain(length, n_states, unpack_flow(block_of(chains, f), length, n_states, work), work)
@@ -240,7 +241,7 @@ def _chain_of(chains: Any, f: int, problem: LocalProblem, work: ChainWorkspace) 
 
 @kernel
 def _change_of(flow: Flow, work: ChainWorkspace) -> Flow:
-    """Return where the change of a flow is found, on its face."""
+    """Return a flow that holds the change of a flow on its face."""
     return Flow(
         flow.header,
         work.level_out,
@@ -266,7 +267,7 @@ def _solve(
     status: IntArray,
     methods: IntArray,
 ) -> None:
-    """Solve a chain's problem. One that flows have no solution of is left to the active set."""
+    """Solve a chain's problem by its flow, or fall back on its active set."""
     chain = by_address(held)
     status[f] = RUNNING
     if stopped():
@@ -286,7 +287,7 @@ def _solve(
 def _multiply(
     f: int, held: Chain, problem: LocalProblem, out_u: FloatArray, out_v: FloatArray
 ) -> None:
-    """Multiply a chain's Jacobian: the problem on the face, without what is constant."""
+    """Multiply a chain's Jacobian: solve the problem on the face without constant terms."""
     chain = by_address(held)
     flow, (_, n_nodes, n_edges) = chain.flow, sizes(chain)
     for k in range(n_nodes):
@@ -301,7 +302,7 @@ def _multiply(
 
 @leaf
 def _read_scores(f: int, chain: Chain, problem: LocalProblem) -> None:
-    """Read the scores of nodes and edges, without those of additionals if there are none."""
+    """Read the scores of nodes and edges; those of edges are zero without additionals."""
     work, eta_v, (n, n_nodes, n_edges) = chain.work, problem.eta_v, sizes(chain)
     read_node_scores(f, n, n_nodes, problem, work.score)
     if len(eta_v) == 0:
@@ -318,7 +319,7 @@ def _read_scores(f: int, chain: Chain, problem: LocalProblem) -> None:
 
 @leaf
 def _forbid_nodes_and_edges(f: int, chain: Chain, problem: LocalProblem) -> None:
-    """Bar what is forbidden."""
+    """Mark forbidden nodes and edges by their scores."""
     work, (n, n_nodes, n_edges) = chain.work, sizes(chain)
     forbid_nodes(f, n, n_nodes, problem, work.score)
     first = np.uint64(problem.additional_offsets[f]) + n
@@ -334,7 +335,7 @@ def _forbid_nodes_and_edges(f: int, chain: Chain, problem: LocalProblem) -> None
 def _write_solution(
     f: int, chain: Chain, problem: LocalProblem, z: FloatArray, v: FloatArray
 ) -> None:
-    """Write what the flows make: marginals of slots, and of additionals if there is room."""
+    """Write the marginals of slots, and of additionals unless `v` is empty, from the flows."""
     flow, m, (n, n_nodes, n_edges) = chain.flow, chain.work.m, sizes(chain)
     for k in range(n_nodes):
         m[k] = 0.0

@@ -1,9 +1,10 @@
-"""The face of a chain's flows: which edges may have a flow, and the exact solution on them.
+"""The face of a chain's flows, which is the set of edges with a flow, and the solution on a face.
 
-On the right face, edges have no slack and the others no flow. Both are found by the method of
-multipliers on the network of the face's edges, all of one large conductance, so that a step leaves
-hardly anything of the slacks. Edges whose flow would be negative leave the face, edges whose slack
-is negative join it, until there are none of either: the optimality conditions hold.
+At the solution, edges of the face have no slack, and other edges have no flow. Flows and potentials
+on a face are found by the method of multipliers, on the network of the face's edges. All edges have
+the same large conductance, so that a step removes almost all of the slacks. Edges with a negative
+flow are removed from the face, and edges with a negative slack are added, until there are no such
+edges. Then the optimality conditions hold.
 """
 
 from __future__ import annotations
@@ -28,21 +29,21 @@ __all__ = ["choose_face", "refine_face", "solve_on_face"]
 ZERO, ONE = np.uint64(0), np.uint64(1)
 
 CONDUCTANCE = 1e8
-"""Of the face's edges. Weights are degrees, at least 1."""
+"""Conductance of the face's edges. Weights are degrees of variables, at least 1."""
 
 MAX_STEPS = 4
-"""Limit of the multipliers' steps. Two suffice where all edges can do without slack."""
+"""Limit of the steps of the multipliers. Two suffice if all slacks can vanish."""
 
 CIRCULATION_SHARE = 1e-3
-"""Slacks that are smaller than the largest by this are what steps have left, no circulation."""
+"""Slacks below this share of the largest are residuals of the steps, and no circulation."""
 
 OFF, ON, NEW = 0, 1, 2
-"""States of edges and nodes; new ones join with their connections."""
+"""States of edges and nodes. New ones are added together with the paths to them."""
 
 
 @leaf
 def choose_face(chain: Chain, typical: float) -> None:
-    """Take the edges whose flow is large beside their slack, at a point near a solution."""
+    """Choose the edges whose flow is large relative to their slack, near a solution."""
     flow, work, (n, _, n_edges) = chain.flow, chain.work, sizes(chain)
     scale = 1.0 / (typical * float(n * n))
     for k in range(n_edges):
@@ -53,9 +54,9 @@ def choose_face(chain: Chain, typical: float) -> None:
 
 @leaf
 def refine_face(chain: Chain, most_rounds: int) -> bool:
-    """Find the solution, from a face near its own; returns whether it is found.
+    """Find the solution, starting from a similar face; returns whether it was found.
 
-    The potentials and flows to start from are near the solution, too.
+    The initial potentials and flows must also be near the solution.
     """
     flow, (_, _, n_edges) = chain.flow, sizes(chain)
     for _ in range(most_rounds):
@@ -79,12 +80,12 @@ def refine_face(chain: Chain, most_rounds: int) -> bool:
 
 @leaf
 def _circulate(chain: Chain, steps: int) -> None:
-    """Send flow around where edges of the face cannot all do without slack, until one has none.
+    """Send flow around cycles whose slacks cannot vanish, until an edge is empty.
 
-    What slack is left of such a face is a circulation between each two layers, along which the
-    marginals are constant and the scores fall. Every step sent flow along it, as far as the
-    conductance goes; now it goes as far as flows are positive. The edge that is empty first gets a
-    negative flow, so that it leaves.
+    The remaining slacks of such a face form a circulation between each pair of layers, along which
+    marginals are constant and scores decrease. Every step sent flow along it, limited by the
+    conductance. Now it is only limited by the signs of the flows. The edge that is empty first gets
+    a negative flow, so that it is removed from the face.
     """
     flow, work, slack, n = chain.flow, chain.work, chain.work.slack, chain.n_states
     worst = _write_slacks(chain)
@@ -120,7 +121,7 @@ def _write_slacks(chain: Chain) -> float:
 
 @leaf
 def _complete_paths(chain: Chain) -> bool:
-    """Keep of the face what lies on whole paths; returns whether anything does."""
+    """Remove the edges that are not on complete paths; returns whether a path is left."""
     flow, work, (n, n_nodes, _) = chain.flow, chain.work, sizes(chain)
     on, used = flow.on, flow.used
     for k in range(n):
@@ -153,9 +154,9 @@ def _complete_paths(chain: Chain) -> bool:
 
 @leaf
 def solve_on_face(chain: Chain, total: float, most_steps: int) -> int:
-    """Solve the problem without signs on the face, for flows of some total; writes `ChainWorkspace.m`.
+    """Solve the problem on the face without sign constraints, for flows of some total.
 
-    Returns how many steps it took, -1 if interrupted.
+    Writes `ChainWorkspace.m`. Returns the number of steps, -1 if interrupted.
     """
     flow, work, (n, n_nodes, n_edges) = chain.flow, chain.work, sizes(chain)
     if flow.header[ELIMINATED] == 0.0:
@@ -195,7 +196,7 @@ def solve_on_face(chain: Chain, total: float, most_steps: int) -> int:
 
 @leaf
 def _list_edges(chain: Chain) -> None:
-    """List the face's edges; the others have no flow."""
+    """List the face's edges, and clear the flows of all others."""
     flow, work, (n, n_nodes, _) = chain.flow, chain.work, sizes(chain)
     x = 0
     for first in range(ZERO, n_nodes - n, n):
@@ -212,9 +213,9 @@ def _list_edges(chain: Chain) -> None:
 
 @leaf
 def _write_right_hand_sides(chain: Chain) -> float:
-    """Write the right-hand sides of a step, and the flows that it aims at; returns what is wrong.
+    """Write the right-hand sides of a step, and its target flows; returns the error.
 
-    That is the largest slack of the face's edges, or the largest imbalance of a node.
+    The error is the largest slack of the face's edges, or imbalance of a node.
     """
     flow, work, (n, n_nodes, _) = chain.flow, chain.work, sizes(chain)
     d_out, d_into, worst = work.d_out, work.d_into, 0.0
@@ -239,7 +240,7 @@ def _write_right_hand_sides(chain: Chain) -> float:
 
 @leaf
 def _magnitude(chain: Chain) -> float:
-    """Return the largest potential of the nodes that are used."""
+    """Return the largest potential of the used nodes."""
     flow, (_, n_nodes, _) = chain.flow, sizes(chain)
     most = 0.0
     for k in range(n_nodes):
@@ -250,10 +251,10 @@ def _magnitude(chain: Chain) -> float:
 
 @leaf
 def _add_edges_to_face(chain: Chain) -> int:
-    """Let edges of negative slack join the face, with the paths to them; returns how many.
+    """Add edges with negative slack to the face, with the paths to them; returns their number.
 
-    Nodes that are not used get the largest *in* that leaves no edge to them a negative slack, so
-    that what is left at the edge back to a used node is the slack of the best path.
+    The *in* of an unused node is the largest one for which no edge to the node has a negative
+    slack. The slack of an edge back to a used node is then that of the best path.
     """
     flow, work, (n, n_nodes, _) = chain.flow, chain.work, sizes(chain)
     least, n_new = -SLACK_ROUNDING * _magnitude(chain), 0
@@ -286,7 +287,7 @@ def _add_edges_to_face(chain: Chain) -> int:
 
 @leaf
 def _add_paths_to_face(chain: Chain, tight: float) -> None:
-    """Let those edges join through which the best paths come to the nodes where new ones begin."""
+    """Add the edges of the best paths to the nodes where new edges begin."""
     flow, work, (n, n_nodes, _) = chain.flow, chain.work, sizes(chain)
     for back in range(ONE, np.uint64(chain.length)):
         first = n_nodes - (back + ONE) * n

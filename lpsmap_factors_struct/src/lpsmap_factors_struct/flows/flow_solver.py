@@ -1,4 +1,4 @@
-"""The solution of a chain's local problem, and products with its derivative."""
+"""The solution of a chain's local problem by flows: interior-point method, then exact face."""
 
 from __future__ import annotations
 
@@ -17,22 +17,22 @@ from lpsmap_factors_struct.flows.interior_point import follow_path
 __all__ = ["solve_chain"]
 
 TOLERANCE = 1e-7
-"""How close the interior method comes before a face is tried, for slacks of about 1."""
+"""Tolerance of the interior-point method before a face is chosen, for slacks of about 1."""
 
 TOLERANCE_FACTOR = 30.0
-"""How much closer it comes if that was not the right face."""
+"""Reduction of the tolerance if that face was not the right one."""
 
 MAX_ATTEMPTS = 5
 
 MAX_WARM_ROUNDS, MAX_ROUNDS = 20, 20
-"""Faces that are tried from an earlier one, and from the interior."""
+"""Maximum number of faces, after a warm start and after the interior-point method."""
 
 
 @leaf
 def solve_chain(chain: Chain) -> bool:
-    """Solve the problem in a chain's room; returns whether it is solved exactly.
+    """Solve the problem in a chain's workspace; returns whether it is solved exactly.
 
-    Where the flow is known to solve another problem, its face is tried first.
+    If the flow solves another problem, its face is tried first.
     """
     flow = chain.flow
     warm = flow.header[FLOW_SOLVED] == 1.0
@@ -51,7 +51,7 @@ def solve_chain(chain: Chain) -> bool:
 
 @leaf
 def _solve_anew(chain: Chain) -> bool:
-    """Solve the problem of reduced scores from nothing."""
+    """Solve the problem of reduced scores without a warm start."""
     typical = prune_edges(chain)
     tol = TOLERANCE * min(typical, 1.0)
     for _ in range(MAX_ATTEMPTS):

@@ -1,12 +1,12 @@
-"""Forests: faces of a chain's flows, whose edges close no circle between two layers.
+"""Forests: faces of a chain's flows whose edges form no cycle between two layers.
 
-Between two layers, the flow of given marginals that scores most is a basic solution of a
-transportation problem: its edges are a forest on the nodes of both layers. On a forest, flows
-follow from marginals, from the leaves on. Edges without slack fix all potentials in a tree but for
-one number, its *level*, so that few equations are left, see `lpsmap_factors_struct.flows.levels`.
+Between two layers, the best flow with given marginals is a basic solution of a transportation
+problem, whose edges form a forest on the nodes of both layers. On a forest, marginals determine the
+flows, starting at the leaves. Edges without slack determine the potentials of a tree up to one
+number, its *level*. Few equations remain, see `lpsmap_factors_struct.flows.levels`.
 
-Between two layers of S nodes, the nodes of the first one are the vertices 0 to S - 1, and those of
-the second the vertices S to 2 S - 1.
+Between two layers of S nodes, the nodes of the first layer are the vertices 0 to S - 1, and those
+of the second layer are the vertices S to 2 S - 1.
 """
 
 from __future__ import annotations
@@ -39,27 +39,27 @@ __all__ = [
 Size = TypeVar("Size", int, IntArray)
 
 FOREST_SOLVED, N_HEADER = 0, 1
-"""Places in `Forest.facts`, and their number: whether the flow solves any problem."""
+"""Positions in `Forest.header`, and its length: whether the flow solves some problem."""
 
 UNUSED, REACHED, USED, NEW = 0, 1, 2, 3
-"""Marks of nodes: no path is found yet; from the first layer; to the last, too; of a new path."""
+"""Marks of nodes: not reached; reached from the first layer; on a complete path; on a new path."""
 
 ONE = np.uint64(1)
-"""Indices are unsigned: numba looks at each signed one, whether it counts from the end."""
+"""Indices are unsigned: for a signed index, numba checks whether it counts from the end."""
 
 LEAVING = -1.0
-"""The flow of an edge that leaves when paths are looked for the next time."""
+"""Marks, as its flow, an edge that the next call of `prune_to_paths` removes."""
 
 
 class Forest(NamedTuple):
-    """What is kept of a chain's solution: the edges that have a flow.
+    """The stored solution of a chain: the edges that have a flow.
 
     Attributes
     ----------
-    facts
-        What is said of the whole: see `FOREST_SOLVED`.
+    header
+        Properties of the solution: see `FOREST_SOLVED`.
     n_edges
-        (L - 1,) numbers of edges between two layers, in twice as much room.
+        (L - 1,) numbers of edges between two layers.
     begin, end
         (L - 1, 2 S) for each edge, its vertices.
     flow
@@ -74,53 +74,53 @@ class Forest(NamedTuple):
 
 
 class ForestWorkspace(NamedTuple):
-    """What is needed while chains of one size, or smaller ones, are solved.
+    """Workspace for solving chains up to some size on forests.
 
     Attributes
     ----------
     score, weight
         (L, S) the nodes' c and w, as in `lpsmap_factors_struct.flows.chain`.
     step
-        (L - 1, S, S) the edges' t where some are barred, by their beginnings.
+        (L - 1, S, S) the edges' t if some are forbidden, by their first nodes.
     out, into, m
-        (L, S) potentials and marginals of the nodes that are used.
+        (L, S) potentials and marginals of the used nodes.
     before
-        (L, S) minus the least *out* by which no path to a node has a negative slack.
+        (L, S) minus the smallest *out* for which no path to a node has a negative slack.
     best
-        (L, S) the best of what arrives at a node.
+        (L, S) the best score of a path to a node, without the node's own.
     gain
-        (L, S) what the best path to an end gains; to other nodes, zero.
+        (L, S) the gain of the best path to an end; zero for other nodes.
     lack
-        (L, S) how much less than the best path the best one through a node has.
+        (L, S) the difference between the best path and the best path through a node.
     target
         (L - 1, 2 S) the flows that solve the equations of the face.
     offset
-        (L - 1, 2 S) potentials of vertices over the level of their tree.
+        (L - 1, 2 S) potentials of vertices relative to the level of their tree.
     rest
-        (2 S,) what is left for the other edges of a vertex.
+        (2 S,) the marginal of a vertex that is left for its other edges.
     worst
-        (L - 1,) least flow, or the most that a path gains, between two layers.
+        (L - 1,) the smallest flow, or the largest gain of a path, between two layers.
     equations, level
         The equations of the levels, and the levels; see `lpsmap_factors_struct.flows.levels`.
     mark
         (L, S) see `USED`.
     n_used, used
-        (L,), (L, S) the nodes that are used.
+        (L,), (L, S) the used nodes.
     order
-        (L - 1, 2 S) edges so that each has a vertex that none behind it has, its leaf: x if that is
-        its beginning, else ``-x - 1``.
+        (L - 1, 2 S) edges in an order such that each has a leaf: a vertex without later edges. An
+        edge x is listed as x if its leaf is its first vertex, and as ``-x - 1`` otherwise.
     parent, rank
-        (L - 1, 2 S) the other vertex of the edge whose leaf a vertex is, or -1; the edge's place in
-        the order, behind all others where there is none.
+        (L - 1, 2 S) for a vertex that is the leaf of an edge, the edge's other vertex and its
+        position in the order. For other vertices, -1 and a position after all edges.
     tree
         (L - 1, 2 S) the tree of a vertex, or -1.
     n_trees
-        (L,) how many trees there are in front of each layer; of the first one it is the source. 0
-        where edges have come or gone since trees were looked for.
+        (L,) the number of trees before each layer; for the first layer, 1 for the source. It is 0
+        if edges were added or removed since the trees were found.
     first_level
-        (L,) the numbers of trees before.
+        (L,) the number of trees before those of each layer.
     degree, crossed
-        (2 S,) numbers of edges of a vertex; their exclusive or, of numbers from one on.
+        (2 S,) the number of edges of a vertex, and the exclusive or of the edges' numbers, from 1.
     """
 
     score: FloatArray
@@ -153,9 +153,9 @@ class ForestWorkspace(NamedTuple):
 
 
 class ForestChain(NamedTuple):
-    """A chain that is being solved on forests.
+    """A chain with its forest and a workspace.
 
-    The scores of its edges begin at `first` of `steps`; without any, all are zero.
+    The scores of its edges begin at position `first` of `steps`. If `steps` is empty, all are zero.
     """
 
     length: int
@@ -167,13 +167,13 @@ class ForestChain(NamedTuple):
 
 
 def forest_size(length: Size, n_states: Size) -> Size:
-    """Return how many 64-bit words `Forest` takes."""
+    """Return the number of 64-bit words of a `Forest`."""
     return N_HEADER + (length - 1) * (1 + 4 * n_states)
 
 
 @kernel
 def unpack_forest(block: FloatArray, length: int, n_states: int) -> Forest:
-    """Return the arrays of a forest whose block is given."""
+    """Return the arrays of a forest stored in `block`."""
     begin, size = N_HEADER + length - 1, (length - 1) * n_states
     end, flow = begin + size, begin + 2 * size
     return Forest(
@@ -187,7 +187,7 @@ def unpack_forest(block: FloatArray, length: int, n_states: int) -> Forest:
 
 @kernel
 def forest_workspace(length: int, n_states: int, barred: bool) -> ForestWorkspace:
-    """Return room for chains up to this size; for edges' scores only where some may be barred."""
+    """Return a workspace for chains up to this size; with edges' scores only if `barred`."""
     n, vertices = length * n_states, 2 * length * n_states
     nodes, edges = np.empty((10, n)), np.empty((2, vertices))
     marks, lists = np.empty((2, n), dtype=np.int32), np.empty((4, vertices), dtype=np.int32)
@@ -231,10 +231,10 @@ def forest_workspace(length: int, n_states: int, barred: bool) -> ForestWorkspac
 
 @leaf
 def prune_to_paths(chain: ForestChain) -> bool:
-    """Keep the edges on whole paths, and list the nodes that they use.
+    """Remove the edges that are not on complete paths, and list the used nodes.
 
-    No branch depends on what edges and nodes are, which no processor foresees. Returns false if no
-    path is left.
+    The loops over edges and nodes have no branches, which would often be mispredicted. Returns
+    false if no path is left.
     """
     if not _mark_reached(chain):
         return False
@@ -264,11 +264,11 @@ def prune_to_paths(chain: ForestChain) -> bool:
 
 @leaf
 def _mark_reached(chain: ForestChain) -> bool:
-    """Mark the nodes with paths from the first layer; returns whether one is in the last.
+    """Mark the nodes with paths from the first layer; returns whether the last layer has one.
 
-    Where the edges that leave would break all paths, all but one stay of those in the last few
-    steps before the break: in twice as many steps each time that this does not mend it. Other
-    places of the chain are not held up by that.
+    If the leaving edges would break all paths, all but one of those in the last steps before the
+    break stay. The number of steps doubles until a path is left. Other parts of the chain are not
+    affected.
     """
     mark, n, steps = chain.work.mark, np.uint64(chain.n_states), chain.length - 1
     for k in range(n):
@@ -291,7 +291,7 @@ def _mark_reached(chain: ForestChain) -> bool:
 
 @leaf
 def _mark_next_layer(t: int, chain: ForestChain) -> bool:
-    """Mark the nodes of the next layer that edges which stay lead to; returns whether any do."""
+    """Mark the nodes of the next layer that remaining edges reach; returns whether any exist."""
     forest, mark, n = chain.forest, chain.work.mark, np.uint64(chain.n_states)
     begin, end, flow = forest.begin, forest.end, forest.flow
     here, reached = np.uint64(t) * n, False
@@ -308,9 +308,9 @@ def _mark_next_layer(t: int, chain: ForestChain) -> bool:
 
 @leaf
 def _release_all_but_one(first: int, last: int, chain: ForestChain) -> int:
-    """Let only the edge of least flow leave from some steps; returns how many stay after all.
+    """Let only the edge of smallest flow leave in a range of steps; returns how many edges stay.
 
-    On all paths would be an edge whose flow is 1.
+    That edge is not on all paths, since its flow would be 1.
     """
     forest, target, n = chain.forest, chain.work.target, chain.n_states
     least, leaving, stay = 0.0, -1, 0
@@ -332,7 +332,7 @@ def _release_all_but_one(first: int, last: int, chain: ForestChain) -> int:
 
 @leaf
 def find_trees(chain: ForestChain) -> bool:
-    """Find trees and offsets where edges have come or gone; false if some close a circle."""
+    """Find trees and offsets where edges were added or removed; false if there is a cycle."""
     work = chain.work
     work.n_trees[0] = 1
     for t in range(chain.length - 1):
@@ -346,7 +346,7 @@ def find_trees(chain: ForestChain) -> bool:
 
 @leaf
 def _order_edges(t: int, chain: ForestChain) -> bool:
-    """Order the edges between two layers, leaves first; false if some close a circle."""
+    """Order the edges between two layers, leaves first; false if there is a cycle."""
     forest, work, vertices = chain.forest, chain.work, np.uint64(2 * chain.n_states)
     begin, end, degree, crossed = forest.begin, forest.end, work.degree, work.crossed
     row, placed, count = np.uint64(t) * vertices, np.uint64(0), np.uint64(forest.n_edges[t])
@@ -369,9 +369,9 @@ def _order_edges(t: int, chain: ForestChain) -> bool:
 
 @leaf
 def _order_leaves(v: np.uint64, row: np.uint64, placed: np.uint64, chain: ForestChain) -> np.uint64:
-    """Place the edge of a leaf, then that of the other vertex if this made it one, and so on.
+    """Append the edge of a leaf to the order, and go on while the other vertex becomes a leaf.
 
-    Returns how many edges have a place.
+    Returns the number of ordered edges.
     """
     forest, work, n = chain.forest, chain.work, np.uint64(chain.n_states)
     degree, crossed = work.degree, work.crossed
@@ -391,7 +391,7 @@ def _order_leaves(v: np.uint64, row: np.uint64, placed: np.uint64, chain: Forest
 
 @leaf
 def _write_offsets(t: int, chain: ForestChain) -> int:
-    """Write the offsets of the vertices between two layers, and number their trees; count these."""
+    """Write offsets and trees of the vertices between two layers; return the number of trees."""
     forest, work, n, steps = chain.forest, chain.work, np.uint64(chain.n_states), chain.steps
     tree, offset, row, n_trees = work.tree, work.offset, np.uint64(t) * (n + n), 0
     first = np.uint64(chain.first) + np.uint64(t) * n * n
@@ -410,12 +410,12 @@ def _write_offsets(t: int, chain: ForestChain) -> int:
     return n_trees
 
 
-# -------------------------------------------------------------------- edges come
+# -------------------------------------------------------------------- new edges
 
 
 @leaf
 def unite_trees(t: int, i: int, j: int, chain: ForestChain) -> bool:
-    """Make one tree of those of two states between two layers; false if they were one."""
+    """Merge the trees of two states between two layers; false if they are the same."""
     tree, vertices = chain.work.tree, np.uint64(2 * chain.n_states)
     row = np.uint64(t) * vertices
     v, w = row + np.uint64(i), row + np.uint64(chain.n_states + j)

@@ -1,4 +1,4 @@
-"""Chains of a bucket that are solved on forests, compiled."""
+"""Kernels for the chains of a bucket that are solved on forests."""
 
 from __future__ import annotations
 
@@ -48,9 +48,9 @@ def solve_forests(
     v: FloatArray,
     max_iterations: int,
 ) -> None:
-    """Solve the local problems of chains on forests, to the end whatever the limit.
+    """Solve the local problems of chains on forests, exactly and without a limit of iterations.
 
-    Those that forests do not solve are left to active sets.
+    Chains for which this fails fall back on active sets.
     """
     problem = problem_of(chains, a, eta_v)
     status, methods = status_of(chains), chains_at(chains).methods
@@ -86,9 +86,9 @@ def multiply_forests(
 
 @kernel
 def _chain_of(chains: Any, f: int, problem: LocalProblem, work: ForestWorkspace) -> ForestChain:
-    """Return a chain with its forest, and room that others use, too.
+    """Return a chain with its forest, in a workspace that chains share.
 
-    Its steps are those of all additionals.
+    Its `steps` are the scores of all additionals.
     """
     n = chains_at(chains).states[f]
     length = (problem.offsets[f + 1] - problem.offsets[f]) // n
@@ -104,7 +104,7 @@ def _chain_of(chains: Any, f: int, problem: LocalProblem, work: ForestWorkspace)
 def _solve(f: int, held: ForestChain, problem: LocalProblem, z: FloatArray, v: FloatArray) -> bool:
     """Solve a chain's problem, and write the solution; returns whether it is solved.
 
-    Where it has to stop, the best path is written.
+    If it is interrupted, it writes the best path.
     """
     work, n = held.work, np.uint64(held.n_states)
     n_nodes = np.uint64(held.length) * n
@@ -143,7 +143,7 @@ def _multiply(
 
 @leaf
 def _copy_steps(f: int, chain: ForestChain, problem: LocalProblem) -> None:
-    """Copy the scores of edges, without those that are forbidden."""
+    """Copy the scores of edges, with those of forbidden edges replaced."""
     first = problem.additional_offsets[f] + chain.n_states
     for k in range((chain.length - 1) * chain.n_states * chain.n_states):
         allowed = problem.barred[first + k] == 0
@@ -159,7 +159,7 @@ def _write_solution(
     z: FloatArray,
     v: FloatArray,
 ) -> None:
-    """Write what flows make: marginals of slots, and of additionals if there is room."""
+    """Write the marginals of slots, and of additionals unless `v` is empty, from the flows."""
     forest, m, n, length = chain.forest, chain.work.m, np.uint64(chain.n_states), chain.length
     begin, stop = problem.additional_offsets[f], problem.additional_offsets[f + 1]
     n_nodes = np.uint64(length) * n
@@ -168,7 +168,7 @@ def _write_solution(
         v[begin:stop] = 0.0
     for t in range(length - 1):
         here = np.uint64(t) * n
-        row, step = here + here, np.uint64(begin) + here * n  # plus n, less what `end` is too large
+        row, step = here + here, np.uint64(begin) + here * n  # the offset n of `end` cancels
         for x in range(row, row + np.uint64(forest.n_edges[t])):
             i, j = np.uint64(forest.begin[x]), np.uint64(forest.end[x])
             m[here + i] += flow[x]

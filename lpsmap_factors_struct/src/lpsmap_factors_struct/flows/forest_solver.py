@@ -1,10 +1,10 @@
 """The solution of a chain's local problem on forests, and products with its derivative.
 
-Primal and dual active sets at once, as semismooth Newton methods have them (Hintermüller, Ito &
-Kunisch 2002): the equations of a face are solved, edges of negative flow leave it, and paths that
-gain join. Far apart, edges hardly matter to each other, so that the worst ones leave and the best
-paths join all over the chain. Nothing promises that this ends; where it does, the optimality
-conditions hold.
+A primal-dual active set method, which is a semismooth Newton method (Hintermüller, Ito & Kunisch
+2002). Each round solves the equations of a face, removes edges with negative flow, and adds
+improving paths. Distant edges hardly affect each other, so that each round removes the worst edges
+and adds the best paths in all parts of the chain. Termination is not guaranteed. When the method
+terminates, the optimality conditions hold.
 """
 
 from __future__ import annotations
@@ -32,28 +32,28 @@ from lpsmap_factors_struct.flows.levels import (
 __all__ = ["multiply_on_forest", "solve_on_forest"]
 
 MAX_ROUNDS = 400
-"""Faces that are tried. Of 50 words and 20 states, it takes 1 to 100."""
+"""Maximum number of faces. Chains of 50 words and 20 states take 1 to 100."""
 
 MAX_IMBALANCE = 1e-11
-"""What may flow into a tree and not out of it, by rounding, before that is taken out."""
+"""Largest imbalance of a tree's inflow and outflow that is refined away."""
 
 MAX_POTENTIAL = 1e5
-"""Potentials beyond this leave marginals too few digits."""
+"""Largest potential for which marginals are accurate enough."""
 
 CENTRE_ABOVE, CENTRING_GAIN = 256.0, 8.0
-"""Potentials beyond this are centred. Where that makes them smaller by this factor, the same face
-is solved once more, for the digits that they had lost."""
+"""Larger potentials are centred. If that reduces them by more than `CENTRING_GAIN`, the same face
+is solved once more, to recover the lost precision."""
 
 LEAVING_WINDOW, LEAVING_SHARE = 2, 0.5
-"""Edges leave at once where their flow is no less negative than this share of the least flow
-within so many layers."""
+"""An edge leaves in a round if its flow is at most `LEAVING_SHARE` times the smallest flow within
+`LEAVING_WINDOW` layers."""
 
 
 @leaf
 def solve_on_forest(chain: ForestChain) -> bool:
-    """Solve the problem in a chain's room, whose scores are moved; returns whether it is solved.
+    """Solve the problem in a chain's workspace; returns whether it is solved.
 
-    Where the forest solves another problem, that is where it starts.
+    A forest that solves another problem is the starting point. Scores in the workspace are shifted.
     """
     warm = chain.forest.header[FOREST_SOLVED] == 1.0
     chain.forest.header[FOREST_SOLVED] = 0.0
@@ -90,9 +90,9 @@ def _solve_from_forest(chain: ForestChain) -> bool:
 
 @leaf
 def multiply_on_forest(chain: ForestChain) -> bool:
-    """Solve the problem on the face for flows that sum to zero: the change along the scores.
+    """Multiply the Jacobian: solve the problem on the face for flows that sum to zero.
 
-    The flows are those that are aimed at. Returns whether there is a forest.
+    The result is in `ForestWorkspace.target`. Returns whether the chain has a forest.
     """
     if chain.forest.header[FOREST_SOLVED] == 0.0:
         return False
@@ -113,7 +113,7 @@ def _forget_trees(chain: ForestChain) -> None:
 
 @leaf
 def _solve_face(chain: ForestChain, total: float) -> bool:
-    """Solve the problem without signs on a forest; returns whether it has a solution."""
+    """Solve the problem on a forest without sign constraints; returns whether it is solvable."""
     if not (prune_to_paths(chain) and find_trees(chain) and solve_levels(chain, total)):
         return False
     write_flows(chain)
@@ -122,7 +122,7 @@ def _solve_face(chain: ForestChain, total: float) -> bool:
 
 @leaf
 def _magnitude(chain: ForestChain) -> float:
-    """Return the largest potential of the nodes that are used."""
+    """Return the largest potential of the used nodes."""
     work, n, most = chain.work, chain.n_states, 0.0
     for t in range(chain.length):
         here = np.uint64(t * n)
@@ -134,7 +134,7 @@ def _magnitude(chain: ForestChain) -> float:
 
 @leaf
 def _mark_leaving(chain: ForestChain) -> int:
-    """Take on the flows of the face; mark edges to leave where these are negative; count them."""
+    """Adopt the flows of the face, and mark edges with negative flow; return their number."""
     forest, work, n, left = chain.forest, chain.work, chain.n_states, 0
     worst, target, steps = work.worst, work.target, chain.length - 1
     for t in range(steps):

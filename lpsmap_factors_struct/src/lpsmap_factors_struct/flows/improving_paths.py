@@ -1,4 +1,4 @@
-"""Better paths for a chain's forest: found by the potentials of its face, and taken in."""
+"""Improving paths of a chain's forest: search by the potentials of its face, and insertion."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from lpsmap_factors_struct.viterbi import best_arrivals, best_source
 __all__ = ["add_improving_paths", "add_tied_edges"]
 
 GAIN_WINDOW, NEARBY_SHARE, LAYER_SHARE = 1, 0.7, 0.8
-"""Best paths join at once where they gain no less than these shares of what others gain that end
-within so many layers, and in the same one."""
+"""Paths are added in the same round if their gain is at least `NEARBY_SHARE` of the largest gain of
+paths that end within `GAIN_WINDOW` layers, and `LAYER_SHARE` of the largest in the same layer."""
 
 
 @leaf
 def add_improving_paths(chain: ForestChain, tight: float) -> int:
-    """Take in paths between used nodes that gain more than `tight`; return how many edges came."""
+    """Add the paths between used nodes that gain more than `tight`; return the number of edges."""
     work, n, length, joined, came = chain.work, chain.n_states, chain.length, 0, 0
     _find_gains(chain, tight)
     for t in range(length - 2, -1, -1):
@@ -47,9 +47,9 @@ def add_improving_paths(chain: ForestChain, tight: float) -> int:
 
 @leaf
 def _find_gains(chain: ForestChain, tight: float) -> None:
-    """Find what the best path to every end gains, in potentials that it meets.
+    """Find the gain of the best path to every end, in terms of the potentials.
 
-    An end is used, or in the last layer. Viterbi's algorithm, begun anew at every used node.
+    The ends are the used nodes and the last layer. Viterbi's algorithm restarts at every used node.
     """
     work, n = chain.work, chain.n_states
     before, mark, source = work.before, work.mark, work.level[0]
@@ -71,7 +71,7 @@ def _find_gains(chain: ForestChain, tight: float) -> None:
 
 @leaf
 def _arrive(t: int, chain: ForestChain) -> None:
-    """Write ``best[j] = max_i before[i] + t_ij`` of the ends j of a step."""
+    """Write ``best[j] = max_i before[i] + t_ij`` for the ends j of a step."""
     work, n = chain.work, chain.n_states
     step = chain.first + t * n * n
     best_arrivals(work.before, t * n, chain.steps, step, n, work.best, (t + 1) * n)
@@ -84,14 +84,14 @@ def _best_before(t: int, j: int, chain: ForestChain) -> int:
     return best_source(chain.work.before, t * n, chain.steps, step, n, j)
 
 
-# -------------------------------------------------------------------- edges come
+# -------------------------------------------------------------------- new edges
 
 
 @leaf
 def add_tied_edges(chain: ForestChain, tight: float) -> None:
-    """Let edges between used nodes join that have no slack: without flow, but in the face.
+    """Add the edges without slack between used nodes. They have no flow, but belong to the face.
 
-    The marginals can move along them as well.
+    The marginals can also change along these edges.
     """
     work, n = chain.work, np.uint64(chain.n_states)
     for t in range(chain.length - 1):
@@ -110,9 +110,10 @@ def add_tied_edges(chain: ForestChain, tight: float) -> None:
 
 @leaf
 def _add_or_exchange(t: int, i: int, j: int, came: int, chain: ForestChain) -> int:
-    """Let the edge of two states join; returns whether it did.
+    """Add the edge of two states; returns whether it was added.
 
-    One that closes a circle takes the place of another edge, if no edge has come or gone here.
+    An edge that closes a cycle replaces another edge, provided that no edge has been added or
+    removed between these layers.
     """
     work, k = chain.work, t * chain.n_states + i
     if not unite_trees(t, i, j, chain):
@@ -127,10 +128,10 @@ def _add_or_exchange(t: int, i: int, j: int, came: int, chain: ForestChain) -> i
 
 @leaf
 def _exchange(t: int, begin: int, end: int, chain: ForestChain) -> int:
-    """Send flow around the circle that an edge closes; it takes the place of the first one empty.
+    """Send flow around the cycle that an edge closes, so that it replaces the first empty edge.
 
-    Seen from the edge on, every other edge of the circle gives what those between take. Returns
-    whether the edge joined: it does not if it stands there already.
+    Along the cycle, edges lose and gain the same flow in turn. Returns whether the edge was added,
+    which fails if the forest has it already.
     """
     forest, work = chain.forest, chain.work
     row, leaving, least = t * 2 * chain.n_states, -1, np.inf

@@ -1,8 +1,8 @@
-"""Where a chain's forest begins: the best paths through the nodes that may have a marginal.
+"""The initial forest of a chain: the best paths through nodes that are likely to be used.
 
-At the best path, of which all marginals are 1, others gain by the quadratic term alone. How much
-of it is shared out among the nodes of a layer does not follow from that layer; but with two units,
-most nodes that the solution uses are there, and few others, at scores of any scale.
+Starting from the best path, whose marginals are 1, other nodes gain by the quadratic term alone.
+The gain that the nodes of a layer share is not determined by that layer. Two units turn out to
+select most nodes that the solution uses, and few others, for scores of any scale.
 """
 
 from __future__ import annotations
@@ -17,17 +17,18 @@ from lpsmap_factors_struct.viterbi import best_arrivals
 __all__ = ["initialise_forest"]
 
 LAYER_UNITS = 2.0
-"""What the nodes of a layer share: each gets what the best path through it lacks less than others
-of the best one. With 2, chains of 50 x 20 take 0.7, 0.7 and 0.9 of the rounds at scales of 3, 1 and
-0.3 that they take from the best path alone, with 1 and 3 0.8, and at 0.03 as many as from there."""
+"""Total of the shares of a layer's nodes. A node's share is a threshold minus the deficit of the
+best path through it. For chains of 50 x 20 with score scales of 3, 1 and 0.3, this takes 0.7, 0.7
+and 0.9 of the rounds from the best path alone, and for a scale of 0.03 as many rounds. Totals of 1
+and 3 take 0.8 of them."""
 
 
 @leaf
 def initialise_forest(chain: ForestChain) -> float:
-    """Begin with a forest of best paths, all flow on the best one; return the score of that.
+    """Write a forest of best paths, with all flow on the best one; return its score.
 
-    Scores of nodes are moved so that on the best path they cancel those of the edges: its shares of
-    large scores would swallow the digits of all potentials.
+    The nodes' scores are shifted so that they cancel those of the edges on the best path. Otherwise
+    large scores would cost all potentials their precision.
     """
     work, n, length = chain.work, chain.n_states, chain.length
     most = _forward_pass(chain)
@@ -50,7 +51,7 @@ def initialise_forest(chain: ForestChain) -> float:
 
 @leaf
 def _forward_pass(chain: ForestChain) -> float:
-    """Write the best score of a path to every node; return the best of the last layer."""
+    """Write the score of the best path to every node; return the best of the last layer."""
     work, n, length, most = chain.work, chain.n_states, chain.length, -np.inf
     for k in range(n):
         work.before[k] = work.score[k]
@@ -66,9 +67,9 @@ def _forward_pass(chain: ForestChain) -> float:
 
 @leaf
 def _backward_step(t: int, chain: ForestChain) -> None:
-    """Write what the best paths lack through the nodes of a layer, and go on by those in use.
+    """Write the deficits of the best paths through a layer's nodes and the next layer's used nodes.
 
-    The other vertex of a node's best edge becomes its parent, on either side.
+    The parent of a vertex, on either side, is the other vertex of its best edge.
     """
     work, n, steps = chain.work, np.uint64(chain.n_states), chain.steps
     before, lack, parent, mark = work.before, work.lack, work.parent, work.mark
@@ -92,9 +93,10 @@ def _backward_step(t: int, chain: ForestChain) -> None:
 
 @leaf
 def _append_layer(t: int, best: int, chain: ForestChain) -> int:
-    """Choose the nodes of a layer, and append their best edges; return that of the best path.
+    """Choose the used nodes of a layer, append their best edges; return the best path's node.
 
-    Those to a node that is used, and from one that is chosen, so that all paths are whole.
+    Every used node of the next layer and of this layer gets its best edge, so that all paths are
+    complete.
     """
     forest, work, n = chain.forest, chain.work, chain.n_states
     here, row, source = t * n, t * 2 * n, 0
@@ -118,7 +120,7 @@ def _append_layer(t: int, best: int, chain: ForestChain) -> int:
 
 @leaf
 def _list_used(t: int, chain: ForestChain) -> None:
-    """List the nodes of a layer that are used, and those that get a share."""
+    """List the used nodes of a layer: those marked already, and those with a share."""
     work, n = chain.work, np.uint64(chain.n_states)
     used, mark, lack = work.used, work.mark, work.lack
     first = last = np.uint64(t) * n
@@ -131,9 +133,9 @@ def _list_used(t: int, chain: ForestChain) -> None:
 
 @leaf
 def _share_threshold(lack: FloatArray, first: np.uint64, n: np.uint64, few: FloatArray) -> float:
-    """Return the number below which numbers add up to `LAYER_UNITS` of what they are below it.
+    """Return the threshold below which the numbers' distances to it sum to `LAYER_UNITS`.
 
-    By Michelot's (1986) algorithm; the least is zero. Those that remain are in `few`.
+    Michelot's (1986) algorithm. The smallest number is zero. `few` holds the remaining numbers.
     """
     count = np.uint64(0)
     for i in range(n):

@@ -1,4 +1,4 @@
-"""Where a chain's solution is looked for: which edges it may use, and a point to start from."""
+"""Preparation of the interior-point method: score reduction, edge pruning and the initial point."""
 
 from __future__ import annotations
 
@@ -13,22 +13,22 @@ __all__ = ["prune_edges", "reduce_scores", "shift_potentials", "write_initial_po
 ZERO, ONE = np.uint64(0), np.uint64(1)
 
 PRUNING_MARGIN = 1e-9
-"""Of what an edge may fall behind the best path, so that no rounding leaves it out."""
+"""Relative margin of the pruning bound, against rounding."""
 
 SLACK_SHARE = 0.1
-"""What all edges have as slack at the start, as a share of what they fall behind at most."""
+"""Minimum slack of the initial point, as a share of the largest deficit of an edge."""
 
 MIN_DEFICIT = 1e-9
-"""Of what edges fall behind if they are all as good as equal."""
+"""Lower bound of the largest deficit, for edges that are almost equal."""
 
 
 @leaf
 def reduce_scores(chain: Chain) -> float:
-    """Measure all scores from the best paths to the end, which keeps their digits.
+    """Measure all scores from the best paths to the end, which preserves their precision.
 
-    What follows a node at best moves from the edges to the nodes and back, so that the nodes'
-    scores are zero but for the first layer's, and edges have what they fall behind. Returns the
-    best path's score.
+    The potential of a node is the best score of a path that follows it. After the reduction, the
+    scores of nodes are zero except in the first layer, and the score of an edge is minus its
+    deficit. Returns the score of the best path.
     """
     work, (n, n_nodes, _) = chain.work, sizes(chain)
     to_end, from_node, best = work.level_out, work.level_into, -np.inf
@@ -51,7 +51,7 @@ def reduce_scores(chain: Chain) -> float:
 
 @leaf
 def shift_potentials(chain: Chain, sign: float) -> None:
-    """Bring potentials from scores as they were (sign -1) to reduced ones, or back (sign 1)."""
+    """Convert potentials from the original scores to reduced ones (sign -1), or back (sign 1)."""
     flow, work, (_, n_nodes, _) = chain.flow, chain.work, sizes(chain)
     for k in range(n_nodes):
         flow.out[k] += sign * work.level_out[k]
@@ -60,11 +60,11 @@ def shift_potentials(chain: Chain, sign: float) -> None:
 
 @leaf
 def prune_edges(chain: Chain) -> float:
-    """Bar the edges that no solution can use, of reduced scores; returns what others fall behind.
+    """Forbid the edges that no solution uses, given reduced scores; returns the largest deficit.
 
-    The paths of a solution score equally by ``c - m / w`` and no other path scores more, the best
-    one by c neither. So they fall behind it by no more than the sum of the layers' largest 1 / w.
-    After that, all scores are moderate. Nodes without a path get weight zero.
+    In terms of the scores ``c - m / w``, all paths of a solution are equal, and no other path is
+    better, including the best path in terms of c. Hence their deficit is at most the sum of the
+    layers' largest 1 / w. All remaining scores are moderate. Nodes without a path get weight zero.
     """
     work, (n, n_nodes, _) = chain.work, sizes(chain)
     behind, reach, most = work.d_into, PRUNING_MARGIN, MIN_DEFICIT
@@ -92,7 +92,7 @@ def prune_edges(chain: Chain) -> float:
 
 @leaf
 def _best_to_end(chain: Chain, best: FloatArray) -> None:
-    """Write for every node the largest score of what may follow it."""
+    """Write for every node the largest score of a path that follows it."""
     work, (n, n_nodes, _) = chain.work, sizes(chain)
     for k in range(n_nodes):
         best[k] = -BARRED if k < n_nodes - n else 0.0
@@ -107,7 +107,7 @@ def _best_to_end(chain: Chain, best: FloatArray) -> None:
 
 @leaf
 def _best_to_node(chain: Chain, behind: FloatArray) -> None:
-    """Write, of reduced scores, how far the best path to each node falls behind, as 0 or less."""
+    """Write minus the deficit of the best path to each node, for reduced scores."""
     work, (n, n_nodes, _) = chain.work, sizes(chain)
     for k in range(n):
         behind[k] = work.score[k]
@@ -122,10 +122,10 @@ def _best_to_node(chain: Chain, behind: FloatArray) -> None:
 
 @leaf
 def write_initial_point(chain: Chain, typical: float) -> None:
-    """Write a point to start from: even flows, and potentials that leave all edges some slack.
+    """Write uniform flows, and potentials for which all edges have a positive slack.
 
-    From the end, *in* of every node makes its marginal even, and *out* of the nodes before is as
-    small as the slacks allow, and a bit larger.
+    Starting at the end, the *in* of every node is chosen for a uniform marginal, and the *out* of
+    the nodes before is slightly larger than the slacks require.
     """
     flow, work, (n, n_nodes, _) = chain.flow, chain.work, sizes(chain)
     _initial_potentials(chain, SLACK_SHARE * typical)
@@ -144,7 +144,7 @@ def write_initial_point(chain: Chain, typical: float) -> None:
 
 @leaf
 def _initial_potentials(chain: Chain, extra: float) -> None:
-    """Write the potentials of `write_initial_point`, for slacks that are at least `extra`."""
+    """Write the potentials of `write_initial_point`, for slacks of at least `extra`."""
     flow, work, (n, n_nodes, _) = chain.flow, chain.work, sizes(chain)
     for k in range(n_nodes):
         flow.out[k] = -BARRED if k < n_nodes - n else 0.0

@@ -1,9 +1,9 @@
-"""The interior of a chain's flows: a primal-dual method that comes close to any solution.
+"""A primal-dual interior-point method for a chain's flows.
 
-Mehrotra's (1992) predictor and corrector. Marginals are eliminated, so that what is left of the
-Newton equations is a network whose edges have the conductances flow / slack, see
-`lpsmap_factors_struct.flows.electric_network`. Slacks are those of the potentials throughout, so that only
-the flows' balance is to be found.
+Mehrotra's (1992) predictor-corrector method. Without the marginals, which are eliminated, the
+Newton equations are those of a network with the conductances flow / slack of its edges, see
+`lpsmap_factors_struct.flows.electric_network`. Slacks always agree with the potentials. Only the
+flows are not balanced at first.
 """
 
 from __future__ import annotations
@@ -21,16 +21,16 @@ ZERO = np.uint64(0)
 
 MAX_ITERATIONS = 60
 RELATIVE_IMBALANCE = 1e-6
-"""What may be left of the imbalance that flows have at the start."""
+"""Largest final imbalance of the flows, relative to the initial one."""
 STEP_FRACTION = 0.995
-"""Share of the way to the boundary that a step may go."""
+"""Maximum length of a step, relative to the distance to the boundary."""
 
 
 @leaf
 def follow_path(chain: Chain, tol: float) -> bool:
-    """Move flows and potentials until the sum of flow times slack is at most `tol`.
+    """Iterate until the sum of flow times slack is at most `tol`.
 
-    Returns false if that was not reached, or if interrupted.
+    Returns false if the limit of iterations is reached, or if interrupted.
     """
     flow, work, (n, n_nodes, _) = chain.flow, chain.work, sizes(chain)
     source, imbalance, gap = flow.into[0], 1.0, _move(chain, 0.0)
@@ -67,16 +67,16 @@ def follow_path(chain: Chain, tol: float) -> bool:
 
 @leaf
 def _solve(chain: Chain, excess: float) -> float:
-    """Solve for changes of the potentials; returns that of the source."""
+    """Solve for the changes of the potentials; returns the change at the source."""
     work, net = chain.work, chain.flow.net
     return solve_network(net, chain.length, chain.n_states, work.d_out, work.d_into, excess)
 
 
 @leaf
 def _first_bound(chain: Chain) -> float:
-    """Return one over the step at which the first slack or flow is zero, for the predictor.
+    """Return the reciprocal of the predictor's step at which the first slack or flow is zero.
 
-    There, a flow changes by ``-e (1 + r)`` where its slack changes by r times itself.
+    If a slack changes by r times itself, the flow changes by ``-e (1 + r)``.
     """
     work, (n, n_nodes, _) = chain.work, sizes(chain)
     lane, d_out, d_into = work.lane, work.d_out, work.d_into
@@ -98,7 +98,7 @@ def _first_bound(chain: Chain) -> float:
 
 @leaf
 def _second_order(chain: Chain) -> float:
-    """Return the sum of the products of the predictor's changes of flows and slacks."""
+    """Return the sum of products of the predictor's changes of flows and slacks."""
     work, e, (n, n_nodes, _) = chain.work, chain.flow.e, sizes(chain)
     lane, d_out, d_into = work.lane, work.d_out, work.d_into
     for i in range(n):
@@ -114,7 +114,7 @@ def _second_order(chain: Chain) -> float:
 
 @leaf
 def _write_targets(chain: Chain, centre: float) -> None:
-    """Write the flows that the corrector aims at, and add them to its right-hand side."""
+    """Write the target flows of the corrector, and add them to its right-hand side."""
     work, e, (n, n_nodes, _) = chain.work, chain.flow.e, sizes(chain)
     d_out, d_into, push = work.d_out, work.d_into, work.push
     for first in range(ZERO, n_nodes - n, n):
@@ -130,7 +130,7 @@ def _write_targets(chain: Chain, centre: float) -> None:
 
 @leaf
 def _bound(chain: Chain) -> float:
-    """Return one over the step at which the first slack or flow is zero."""
+    """Return the reciprocal of the step at which the first slack or flow is zero."""
     work, e, (n, n_nodes, _) = chain.work, chain.flow.e, sizes(chain)
     lane, d_out, d_into = work.lane, work.d_out, work.d_into
     for i in range(n):
@@ -151,7 +151,7 @@ def _bound(chain: Chain) -> float:
 
 @leaf
 def _move(chain: Chain, step: float) -> float:
-    """Move flows and slacks; returns the sum of their products."""
+    """Update flows and slacks; returns the sum of their products."""
     work, e, (n, n_nodes, _) = chain.work, chain.flow.e, sizes(chain)
     lane, d_out, d_into = work.lane, work.d_out, work.d_into
     slack, conductance, push = work.slack, work.conductance, work.push

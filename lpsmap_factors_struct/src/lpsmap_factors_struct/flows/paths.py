@@ -1,4 +1,4 @@
-"""The distribution over paths that makes a flow."""
+"""Decomposition of a flow into a distribution over paths."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ from lpsmap_factors_struct.flows.forest import unpack_forest
 __all__ = ["MAX_POSITIONS", "FlowEdges", "flow_edges", "forest_edges", "n_paths", "read_paths"]
 
 INITIAL_PATHS = 64
-"""Paths that there is room for at first."""
+"""Initial capacity for paths."""
 
 MAX_POSITIONS = 2**25
-"""Positions of all paths that are listed of a chain: about a gigabyte of structures, and a few
-seconds. A long chain's flow takes a path for every few positions, and each has all positions."""
+"""Maximum number of positions of a chain's listed paths: about a gigabyte of structures, and a few
+seconds. The flow of a long chain takes one path for every few positions."""
 
 
 class FlowEdges(NamedTuple):
-    """Edges with a flow, by the layers where they begin: states at both ends, and flows.
+    """Edges with a flow, by layers: the states at both ends, and the flows.
 
-    Those of step t are number ``first[t]`` to ``first[t + 1] - 1``.
+    The edges of step t have the numbers ``first[t]`` to ``first[t + 1] - 1``.
     """
 
     first: IntArray
@@ -35,7 +35,7 @@ class FlowEdges(NamedTuple):
 
 @kernel
 def flow_edges(block: FloatArray, length: int, n_states: int) -> FlowEdges:
-    """Return the edges that have a flow, of all edges of a chain."""
+    """Return the edges of a chain's flow that have a flow."""
     flow = unpack_flow(block, length, n_states, chain_workspace(1, n_states)).e
     edges, n = _empty_edges(length, len(flow)), 0
     for k in range(len(flow)):
@@ -49,7 +49,7 @@ def flow_edges(block: FloatArray, length: int, n_states: int) -> FlowEdges:
 
 @kernel
 def forest_edges(block: FloatArray, length: int, n_states: int) -> FlowEdges:
-    """Return the edges that have a flow, of a chain's forest."""
+    """Return the edges of a chain's forest that have a flow."""
     forest = unpack_forest(block, length, n_states)
     edges, n = _empty_edges(length, len(forest.flow)), 0
     for t in range(length - 1):
@@ -64,14 +64,14 @@ def forest_edges(block: FloatArray, length: int, n_states: int) -> FlowEdges:
 
 @kernel
 def _empty_edges(length: int, n_edges: int) -> FlowEdges:
-    """Return room for edges."""
+    """Return arrays for up to `n_edges` edges."""
     first = np.zeros(length, dtype=np.int64)
     begin, end = np.empty(n_edges, dtype=np.int64), np.empty(n_edges, dtype=np.int64)
     return FlowEdges(first, begin, end, np.empty(n_edges))
 
 
 def n_paths(edges: FlowEdges, length: int, n_states: int) -> int:
-    """Return how many paths make a flow at most: one more than its paths have dimensions."""
+    """Return the largest number of paths of a flow: the dimension of its paths plus 1."""
     step = np.repeat(np.arange(length - 1), np.diff(edges.first))
     n_edges = len(step)
     begins = np.unique(step * n_states + edges.begin[:n_edges])
@@ -83,16 +83,16 @@ def n_paths(edges: FlowEdges, length: int, n_states: int) -> int:
 def read_paths(
     edges: FlowEdges, factor: int, length: int, n_states: int, n_additionals: int
 ) -> Vertices:
-    """Return paths whose flows add up to a chain's, by the widest first.
+    """Return paths whose flows sum to a chain's flow, the widest first.
 
     Parameters
     ----------
     edges
-        With the chain's flow; they are changed.
+        The edges with the chain's flow, which are modified.
     factor
-        The chain's number.
+        Number of the chain.
     length, n_states, n_additionals
-        Its layers, the states in each, and its additionals.
+        Numbers of layers, of states in each, and of additionals.
     """
     paths, weight = _decompose(edges, length, n_states)
     steps = np.arange(length)
@@ -119,7 +119,7 @@ def read_paths(
 
 @kernel
 def _decompose(edges: FlowEdges, length: int, n_states: int) -> tuple[IntArray, FloatArray]:
-    """Return paths, states by layer, and how wide each is, until no flow is left."""
+    """Subtract widest paths until no flow is left; return their states by layer, and widths."""
     most = edges.first[length - 1] + 1
     paths, weight = np.empty((min(most, INITIAL_PATHS), length), dtype=np.int64), np.empty(most)
     width, source = np.empty(length * n_states), np.empty(length * n_states, dtype=np.int64)
@@ -145,7 +145,7 @@ def _subtract_widest_path(
     source: IntArray,
     path: IntArray,
 ) -> float:
-    """Write the path whose least flow is largest, and take that from its edges; return it."""
+    """Write the path with the largest smallest flow, subtract that flow, and return it."""
     for k in range(length * n_states):
         width[k] = np.inf if k < n_states else 0.0
     for t in range(length - 1):
