@@ -1,10 +1,10 @@
-"""Scores so far above all others of their component that float64 cannot add the two.
+"""Scores that dominate all others of their component, so that float64 sums lose the others.
 
-A mask that nothing can do without decides first, and what is left of a sum with it is no digit of
-the rest. For the best assignment only the order of sums counts. So where a score is far above the
-sum of all smaller ones, it and those above are scaled down to what still outweighs that sum: the
-order of all sums of zeros and ones stays what it is, as long as far scores differ by no less than
-the digits that they have in common with the rest.
+A sum with an unavoidable mask has no precision left for the other scores. For the best assignment,
+only the order of sums matters. Hence a score that is far above the sum of all smaller scores is
+scaled down, together with all larger ones, to a multiple that still outweighs that sum. The order
+of all sums over assignments is preserved, as long as the dominant scores differ by more than the
+rounding of the scaled sums.
 """
 
 from __future__ import annotations
@@ -18,27 +18,34 @@ from lpsmap_jit.arrays import BoolArray, FloatArray, IntArray
 __all__ = ["bring_near"]
 
 DOMINANT = 1e12
-"""A score is far that is so many times the sum of all smaller ones."""
+"""A score is dominant if it exceeds this multiple of the sum of all smaller scores."""
 
 REDUCED = 1e3
-"""It becomes so many times that sum, for relaxations, whose marginals are fractions."""
+"""Multiple of that sum to which it is reduced. It exceeds 1 for the fractions of relaxations."""
 
 MAX_MAGNITUDE = 1e100
-"""The largest magnitude of all, so that sums stay finite; that of scores that were far is at least
-1, in units of which gaps and tolerances are."""
+"""Largest magnitude, so that sums are finite. That of reduced scores is at least 1, the unit of
+gaps and tolerances."""
 
 
 def bring_near(
     part: Part, eta: FloatArray, eta_v: FloatArray
 ) -> tuple[FloatArray, FloatArray, BoolArray]:
-    """Return scores of the same best assignments without far ones, and which components had some.
+    """Return scores with the same best assignments but without dominant ones.
 
     Parameters
     ----------
     part
         The part.
     eta, eta_v
-        Scores of its variables and of its additionals. Those that are not finite stay.
+        Scores of its variables and of its additionals. Infinite and NaN scores are not changed.
+
+    Returns
+    -------
+    eta, eta_v
+        The reduced scores.
+    changed
+        For each component, whether scores were changed.
     """
     scores = np.concatenate([eta, eta_v])
     owner = np.concatenate([part.component, part.additional_component])
@@ -59,9 +66,9 @@ def bring_near(
 
 
 def _reduce(magnitude: FloatArray, begin: IntArray) -> FloatArray:
-    """Return what magnitudes become that ascend within each component.
+    """Return the reduced magnitudes, given magnitudes that ascend within each component.
 
-    All components at once, since batches have masks in all of them.
+    All components are processed at once, since every component of a batch can have masks.
     """
     component = np.repeat(np.arange(len(begin) - 1), np.diff(begin))
     edges = np.union1d(
@@ -74,7 +81,7 @@ def _reduce(magnitude: FloatArray, begin: IntArray) -> FloatArray:
         groups = np.flatnonzero(rank == r)
         places, n = ranges(edges, groups), np.diff(edges)[groups]
         below = _range_sums(near, begin[of[groups]], first[groups])
-        # first by the magnitude: the quotient of the two may be less than any number
+        # the division comes first, since the quotient of the two factors may underflow
         near[places] /= np.repeat(magnitude[first[groups]], n)
         near[places] *= np.repeat(REDUCED * below, n)
     largest = near[edges[1:] - 1][np.searchsorted(of, component, side="right") - 1]
@@ -86,7 +93,7 @@ def _reduce(magnitude: FloatArray, begin: IntArray) -> FloatArray:
 
 
 def _find_dominant(magnitude: FloatArray, begin: IntArray) -> IntArray:
-    """Return where ascending magnitudes are far above the sum of those from `begin` to them."""
+    """Return where ascending magnitudes dominate the sum of those from `begin` up to them."""
     before = np.append(0.0, magnitude[:-1])
     with np.errstate(over="ignore"):
         above = (before > 0.0) & (magnitude > DOMINANT * before)
@@ -96,9 +103,9 @@ def _find_dominant(magnitude: FloatArray, begin: IntArray) -> IntArray:
 
 
 def _range_sums(numbers: FloatArray, first: IntArray, last: IntArray) -> FloatArray:
-    """Return the sums of the numbers from each of some places to before another."""
+    """Return the sums of ``numbers[first:last]`` for each pair."""
     if not len(first):
         return np.empty(0)
     pairs = np.stack([first, last], axis=1).reshape(-1)
-    with np.errstate(over="ignore"):  # of those that are between two pairs
+    with np.errstate(over="ignore"):  # sums between two pairs may overflow
         return np.add.reduceat(numbers, pairs)[::2]

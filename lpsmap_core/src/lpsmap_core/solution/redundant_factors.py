@@ -1,8 +1,8 @@
-"""Factors that can never bind: what they ask is implied by their size, or by another factor.
+"""Redundant factors, whose constraints are implied by their size, or by another factor.
 
-Where ``e . x <= h`` and ``0 <= x <= 1``, the row ``c . x <= b`` says nothing new if ``h`` plus the
-sum of all ``max(c_i - e_i, 0)`` is at most ``b``. Other reasons, such as several rows together, are
-not looked for.
+Given ``e . x <= h`` and ``0 <= x <= 1``, the row ``c . x <= b`` is redundant if ``h`` plus the sum
+of all ``max(c_i - e_i, 0)`` is at most ``b``. Redundancy for other reasons, such as several rows
+together, is not detected.
 """
 
 from __future__ import annotations
@@ -23,26 +23,26 @@ from lpsmap_jit.arrays import BoolArray, FloatArray, IntArray
 __all__ = ["count_redundant", "find_redundant"]
 
 MAX_PAIRS = 5_000_000
-"""Pairs of rows at a variable beyond which factors are not held against each other."""
+"""Maximum number of pairs of rows with a common variable. If there are more, none is compared."""
 
 SUM_TOLERANCE = 1e-9
-"""By how much sums may round, as a multiple of 1 and the bound."""
+"""Rounding error of a sum, relative to 1 plus the bound."""
 
 
 class _Rows(NamedTuple):
-    """Rows ``c . x <= high`` over the graph's variables, their entries sorted by row."""
+    """Rows ``c . x <= high`` over the graph's variables, with entries sorted by row."""
 
     owner: IntArray
     """For each row, the number of its factor."""
     high: FloatArray
     first: IntArray
-    """(rows + 1,) where a row's entries begin."""
+    """(rows + 1,) position of each row's first entry."""
     variable: IntArray
     coefficient: FloatArray
 
 
 def count_redundant(declarations: Sequence[Factor]) -> dict[str, int]:
-    """Return the numbers of factors that can never bind, by the names of their types."""
+    """Return the numbers of redundant factors, by the names of their types."""
     counts: Counter[str] = Counter()
     for factor, redundant in zip(declarations, find_redundant(declarations), strict=True):
         counts[type(factor).__name__] += int(redundant.sum())
@@ -50,47 +50,47 @@ def count_redundant(declarations: Sequence[Factor]) -> dict[str, int]:
 
 
 def find_redundant(declarations: Sequence[Factor]) -> list[BoolArray]:
-    """Return for every declaration which of its factors can never bind.
+    """Return for every declaration which of its factors are redundant.
 
-    Of factors that imply each other, the first counts as one that binds: all the others can be left
-    out together.
+    Of factors that imply each other, the first does not count as redundant, so that all redundant
+    factors can be omitted together.
     """
     first = np.cumsum([0, *(factor.n_factors for factor in declarations)])
-    fully_described = np.zeros(first[-1], dtype=bool)  # factors of which the rows tell all
+    candidates = np.zeros(first[-1], dtype=bool)  # factors that their rows describe completely
     parts = []
     for factor, n in zip(declarations, first.tolist(), strict=False):
         known, exact = constraints_of(factor)
         parts.append(_rows(factor, n, known))
-        # a type that asks for nothing, such as free bits, is there for something else
-        asks = known is not None and exact and len(known.low) and not known.n_auxiliary
-        if asks and not factor.n_additionals:
-            fully_described[n : n + factor.n_factors] = np.diff(factor.offsets) > 0
+        # a type without constraints, such as free bits, has another purpose
+        constrains = known is not None and exact and len(known.low) and not known.n_auxiliary
+        if constrains and not factor.n_additionals:
+            candidates[n : n + factor.n_factors] = np.diff(factor.offsets) > 0
     rows = _concatenate(parts)
-    needs = _row_maxima(rows) > rows.high + SUM_TOLERANCE * (1.0 + np.abs(rows.high))
-    row, by = _implied(rows, np.flatnonzero(needs & fully_described[rows.owner]))
-    redundant = _without(fully_described, rows.owner[needs & ~np.isin(np.arange(len(needs)), row)])
-    # A row needs one that stays, or that goes for reasons found before it.
+    violable = _row_maxima(rows) > rows.high + SUM_TOLERANCE * (1.0 + np.abs(rows.high))
+    row, by = _implied(rows, np.flatnonzero(violable & candidates[rows.owner]))
+    redundant = _without(candidates, rows.owner[violable & ~np.isin(np.arange(len(violable)), row)])
+    # A row must be implied by a row that stays, or by one whose own implication precedes it.
     stays = ~redundant[rows.owner[by]] | (rows.owner[by] < rows.owner[row])
     redundant = _without(
-        fully_described, rows.owner[needs & ~np.isin(np.arange(len(needs)), row[stays])]
+        candidates, rows.owner[violable & ~np.isin(np.arange(len(violable)), row[stays])]
     )
     return [redundant[begin:end] for begin, end in itertools.pairwise(first.tolist())]
 
 
-def _without(fully_described: BoolArray, binding: IntArray) -> BoolArray:
-    redundant = fully_described.copy()
+def _without(candidates: BoolArray, binding: IntArray) -> BoolArray:
+    redundant = candidates.copy()
     redundant[binding] = False
     return redundant
 
 
 def _row_maxima(rows: _Rows) -> FloatArray:
-    """Return the largest sum of every row, whatever the variables."""
+    """Return the largest possible sum of every row."""
     totals = np.append(0.0, np.cumsum(np.maximum(rows.coefficient, 0.0)))[rows.first]
     return np.diff(totals)
 
 
 def _implied(rows: _Rows, asked: IntArray) -> tuple[IntArray, IntArray]:
-    """Return pairs of rows, the first of those `asked`, of which the second implies the first."""
+    """Return pairs of rows, the first one from `asked`, where the second row implies the first."""
     none = np.empty(0, dtype=np.int64)
     order = np.argsort(rows.variable, kind="stable")
     entry = ranges(rows.first, asked)
@@ -117,7 +117,7 @@ def _implied(rows: _Rows, asked: IntArray) -> tuple[IntArray, IntArray]:
 
 
 def _rows(factor: Factor, first_factor: int, known: LinearConstraints | None) -> _Rows:
-    """Return all that is known of a declaration as rows over the graph's variables."""
+    """Return the constraints of a declaration as rows over the graph's variables."""
     if known is None:
         nothing, numbers = np.empty(0, dtype=np.int64), np.empty(0)
         return _Rows(nothing, numbers, np.zeros(1, dtype=np.int64), nothing, numbers)
@@ -142,7 +142,7 @@ def _rows(factor: Factor, first_factor: int, known: LinearConstraints | None) ->
 
 
 def _of_slots(known: LinearConstraints, n_slots: int) -> tuple[BoolArray, IntArray]:
-    """Return which entries are of rows over slots alone, and the rows of those entries."""
+    """Return which entries belong to rows over slots only, and the rows of these entries."""
     other = np.zeros(len(known.low), dtype=bool)
     other[known.row[known.column >= n_slots]] = True
     shown = ~other[known.row]
@@ -152,7 +152,7 @@ def _of_slots(known: LinearConstraints, n_slots: int) -> tuple[BoolArray, IntArr
 def _directed(
     row: IntArray, variable: IntArray, coefficient: FloatArray, high: FloatArray, whole: BoolArray
 ) -> _Rows:
-    """Return the rows that have a bound; their owners are the numbers of the constraints."""
+    """Return the rows with a finite bound; their owners are the numbers of the constraints."""
     chosen = np.flatnonzero(whole & (high < np.inf))
     position = np.full(len(high), -1)
     position[chosen] = np.arange(len(chosen))
