@@ -19,7 +19,7 @@ from lpsmap import AtMostOne, Budget, DepTree, ModifierBudget, Nand, Or, Pair, S
 from lpsmap_core import Factor, FactorGraph
 from lpsmap_core.api import ActiveSets
 from lpsmap_core.command.cli import main
-from lpsmap_core.command.explain import FILE
+from lpsmap_core.command.explain import MODULE_NAME
 from lpsmap_core.layout import layout_cache
 from lpsmap_core.layout.layout import build_layout
 from lpsmap_core.local.solvers import choose_solver, local_solver
@@ -259,7 +259,7 @@ def script(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     path = tmp_path / "some_graphs.py"
     path.write_text(SCRIPT)
     yield path
-    for name in ("beside", "some_graphs", FILE):
+    for name in ("beside", "some_graphs", MODULE_NAME):
         sys.modules.pop(name, None)
 
 

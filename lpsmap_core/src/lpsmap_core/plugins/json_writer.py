@@ -1,4 +1,4 @@
-"""Write factor graphs as JSON, with their large arrays in a file beside it."""
+"""Write factor graphs as JSON, with large arrays in a separate file."""
 
 from __future__ import annotations
 
@@ -23,33 +23,33 @@ from lpsmap_core.plugins.registry import installed
 __all__ = ["write_json"]
 
 LARGE = 1000
-"""Numbers of an array that has a place in the file beside."""
+"""Size above which an array is written to the separate file."""
 
 Reader = Callable[[Path, Mapping[str, Any], Arrays], NamedGraph]
 
 
 def write_json(named: NamedGraph, path: Path, read: Reader) -> None:
-    """Write a graph, once it is shown that what is written is the same graph.
+    """Write a graph, after checking that reading it returns the same graph.
 
-    A factor is written as the call of its type with the values of the attributes that are named
-    like the parameters of its constructor, or that its method `arguments` returns if it has one;
-    null for one that is needed and has none. Variables without a name get one.
+    A factor is written as a call of its type. The arguments are the attributes with the names of
+    the constructor's parameters, or the result of the factor's method `arguments` if it has one. A
+    required parameter without a value is null. Unnamed variables get a name.
 
     Parameters
     ----------
     named
         The graph.
     path
-        The file; large arrays go to that of the same name and the suffix ``.npz``.
+        The file. Large arrays are written to the file of the same name with the suffix ``.npz``.
     read
-        What makes a graph of what is written.
+        Function that reads the graph from the content.
 
     Raises
     ------
     OSError
         If a file cannot be written.
     FileFormatError
-        If a factor is not determined by such attributes.
+        If such attributes do not determine a factor.
     """
     graph = named.graph
     large_arrays: dict[str, npt.NDArray[Any]] = {}
@@ -68,8 +68,8 @@ def write_json(named: NamedGraph, path: Path, read: Reader) -> None:
     for factor, other in zip(graph.factors, again.factors, strict=True):
         if not _equal(graph, factor, again, other):
             raise FileFormatError(
-                f"{path}: {factor!r} cannot be written: its constructor's arguments are not among "
-                "its attributes. Give the type an attribute for each."
+                f"{path}: {factor!r} cannot be written: its attributes do not hold all arguments "
+                "of its constructor. Add an attribute for each argument to the type."
             )
     if large_arrays:
         beside = path.with_name(path.name.removesuffix(".gz")).with_suffix(".npz")
@@ -80,7 +80,7 @@ def write_json(named: NamedGraph, path: Path, read: Reader) -> None:
 
 
 def _blocks(path: Path, named: NamedGraph) -> dict[str, Variables]:
-    """Return blocks that are the graph's list of variables, one after the other."""
+    """Return blocks that together are the graph's list of variables, in order."""
     found, at = {}, 0
     ordered = sorted(named.variables.items(), key=lambda item: item[1].index.reshape(-1)[:1].sum())
     names = iter(f"unnamed{i}" for i in range(len(ordered) + 1))
@@ -94,8 +94,8 @@ def _blocks(path: Path, named: NamedGraph) -> dict[str, Variables]:
             or begin < at
         ):
             raise FileFormatError(
-                f"{path}: the variables {name!r} are not a block of their own, which JSON asks "
-                "for. Name the whole that they are a part of."
+                f"{path}: the variables {name!r} are not a contiguous block, which JSON requires. "
+                "Name the block that contains them."
             )
         if begin > at:
             found[next(names)] = _plain(named.graph, whole[at:begin])
@@ -132,7 +132,7 @@ def _call(
 
 
 def _attribute(factor: Factor, parameter: inspect.Parameter) -> Any:
-    """Return what a factor's constructor was given by a name, as far as attributes tell."""
+    """Return the argument of a factor's constructor, as stored in its attributes, or None."""
     name = parameter.name
     if name == "variables":
         return factor.variables if factor.flipped is None else factor.variables ^ factor.flipped
@@ -164,7 +164,7 @@ def _view(value: Any, large_arrays: dict[str, npt.NDArray[Any]]) -> Any:
 
 
 def _numbers(value: Any, large_arrays: dict[str, npt.NDArray[Any]]) -> Any:
-    """Return numbers as JSON has them; large arrays by a name under which they are kept."""
+    """Return numbers as lists, or the name of a large array that is added to `large_arrays`."""
     array = np.asarray(value)
     if array.dtype.kind not in "fiub":
         return value
@@ -176,7 +176,7 @@ def _numbers(value: Any, large_arrays: dict[str, npt.NDArray[Any]]) -> Any:
 
 
 def _equal(graph: FactorGraph, factor: Factor, again: FactorGraph, other: Factor) -> bool:
-    """Whether two declarations of two graphs are equal in all that an engine sees of them."""
+    """Return whether two declarations of two graphs are equal for an engine."""
     names = [*factor.row_parameters, factor.link_parameter, factor.integer_parameter]
     arrays = [
         (factor.links(factor.variables.index), other.links(other.variables.index)),
