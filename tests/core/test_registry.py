@@ -642,10 +642,10 @@ def test_check_tells_a_misspelt_group_from_an_unknown_name(alone: Path) -> None:
     install(alone, "tool", PACK.format(name="Tool"), group="console_scripts")
     install(alone, "empty", "lpsmap_api_version = 3")
     for name, words in {
-        "slip": "no entry point in the group 'lpsmap'; its group 'lpsmap_plugins' is not looked at",
+        "slip": "no entry point in the group 'lpsmap'; its group 'lpsmap_plugins' is ignored",
         "tool": "no entry point in the group 'lpsmap'.",
-        "empty": "is installed, but offers no factor types",
-        "nothing": "is no installed factor type, and no distribution that brings one.",
+        "empty": "is installed, but has no factor types",
+        "nothing": "is neither an installed factor type, nor a distribution that has one.",
     }.items():
         result = CliRunner().invoke(cli.main, ["check", name], terminal_width=300)
         assert result.exit_code == 2

@@ -1,4 +1,4 @@
-"""The command ``lpsmap check``: installed factor types on their own examples."""
+"""The command ``lpsmap check``: the conformance kit on the examples of installed factor types."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ from lpsmap_core.testing.run import Result, run_checks
 __all__ = ["check_registered", "misspelt_groups", "registrations_of"]
 
 TYPO_SIMILARITY = 0.6
-"""From how alike on the name of a group is taken for a slip of the pen; 1 is the same."""
+"""Similarity above which the name of a group counts as a misspelling; 1 is equality."""
 
 
 class ExampleReport(NamedTuple):
-    """What came of one example: its results, or why there are none."""
+    """The results of one example, or the reason why there are none."""
 
     registration: Registration
     example: str
@@ -33,25 +33,25 @@ class ExampleReport(NamedTuple):
 
     @property
     def failed(self) -> list[Result]:
-        """Results that are not as they should be."""
+        """The failed checks."""
         return [result for result in self.results if not result.ok]
 
     @property
     def ok(self) -> bool:
-        """Whether everything is as it should be."""
+        """Whether all checks pass."""
         return self.error is None and not self.failed
 
 
 def registrations_of(registry: Registry, name: str) -> list[Registration]:
-    """Return the factor types of a name, or of a distribution of that name.
+    """Return the factor type called `name`, or all types of the distribution called `name`.
 
     Raises
     ------
     DuplicateNameError
-        If another plugin claims the name, or one of the distribution's.
+        If two plugins register the name, or a name of the distribution.
     click.BadParameter
-        If there is neither; the message suggests names that are near, or says what a distribution
-        of that name lacks.
+        If there is neither. The message suggests similar names, or says what a distribution of
+        that name lacks.
     """
     if name in registry.factors:
         return [registry.factors[name]]
@@ -74,33 +74,33 @@ def registrations_of(registry: Registry, name: str) -> list[Registration]:
 
 
 def _missing_reason(name: str) -> str:
-    """Return why nothing of a name is found, or what its distribution has instead."""
+    """Return why there are no factor types for a name, or what its distribution has instead."""
     try:
         distribution = importlib.metadata.distribution(name)
     except (importlib.metadata.PackageNotFoundError, ValueError):
-        return "is no installed factor type, and no distribution that brings one."
+        return "is neither an installed factor type, nor a distribution that has one."
     groups = {entry_point.group for entry_point in distribution.entry_points}
     if PROJECT in groups:
-        return "is installed, but offers no factor types; `lpsmap plugins` lists what it offers."
-    slips = difflib.get_close_matches(PROJECT, groups, 1, cutoff=0.5)
-    has = f"; its group {slips[0]!r} is not looked at. Rename it" if slips else ""
+        return "is installed, but has no factor types; `lpsmap plugins` lists what it has."
+    typos = difflib.get_close_matches(PROJECT, groups, 1, cutoff=0.5)
+    has = f"; its group {typos[0]!r} is ignored. Rename the group" if typos else ""
     return f"is installed, but has no entry point in the group {PROJECT!r}{has}."
 
 
 def misspelt_groups() -> list[tuple[str, str]]:
-    """Return installed distributions with a group of entry points that is nearly the plugins'."""
+    """Return distributions with a group of entry points that resembles that of plugins."""
     groups = importlib.metadata.entry_points().groups - {PROJECT}
     return sorted(
         {
-            (entry_point.dist.metadata["Name"] if entry_point.dist else "unknown", slip)
-            for slip in difflib.get_close_matches(PROJECT, groups, 10, TYPO_SIMILARITY)
-            for entry_point in importlib.metadata.entry_points(group=slip)
+            (entry_point.dist.metadata["Name"] if entry_point.dist else "unknown", typo)
+            for typo in difflib.get_close_matches(PROJECT, groups, 10, TYPO_SIMILARITY)
+            for entry_point in importlib.metadata.entry_points(group=typo)
         }
     )
 
 
 def check_registered(registrations: Sequence[Registration], seed: int, draws: int) -> bool:
-    """Run the kit on the examples of factor types, tell what came of it; return if all is well."""
+    """Run the kit on the examples of factor types, print the results; return if all passed."""
     reports = [
         report for registration in registrations for report in _reports(registration, seed, draws)
     ]
@@ -122,7 +122,7 @@ def check_registered(registrations: Sequence[Registration], seed: int, draws: in
 
 
 def _reports(registration: Registration, seed: int, draws: int) -> list[ExampleReport]:
-    """Return what came of every example of a type."""
+    """Return the reports of all examples of a type."""
     try:
         examples = list(registration.value.examples())
         wrong = _examples_error(registration, examples)
@@ -134,7 +134,7 @@ def _reports(registration: Registration, seed: int, draws: int) -> list[ExampleR
 
 
 def _examples_error(registration: Registration, examples: Sequence[object]) -> str | None:
-    """Return what is wrong with the examples that a type offers."""
+    """Return what is wrong with a type's examples, or None."""
     if not examples:
         return "got none; expected a class method that returns small declarations"
     for factor in examples:
@@ -161,5 +161,5 @@ def _cells(report: ExampleReport) -> dict[str, str]:
 
 
 def _plain(name: str) -> str:
-    """Return a distribution's name as the package indexes compare it."""
+    """Return a distribution's name in the normalised form of package indexes."""
     return re.sub(r"[-_.]+", "-", name).lower()
