@@ -71,9 +71,8 @@ def _reduce(magnitude: FloatArray, begin: IntArray) -> FloatArray:
     All components are processed at once, since every component of a batch can have masks.
     """
     component = np.repeat(np.arange(len(begin) - 1), np.diff(begin))
-    edges = np.union1d(
-        begin, _find_dominant(magnitude, begin[component])
-    )  # of what is scaled alike
+    # all scores between two edges have the same scale
+    edges = np.union1d(begin, _find_dominant(magnitude, begin[component]))
     first = edges[:-1]
     of = component[first]
     rank, near = np.arange(len(of)) - np.searchsorted(of, of), magnitude.copy()
