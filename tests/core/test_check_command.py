@@ -162,7 +162,7 @@ def test_what_a_type_raises_is_told_with_its_place(check):
 def test_unknown_names_are_errors_with_advice(check, name, advice):
     code, output = check(name)
     assert code == 2
-    assert f"{name!r} is no installed factor type" in output
+    assert f"{name!r} is neither an installed factor type" in output
     assert advice in " ".join(output.split())
 
 

@@ -9,7 +9,7 @@ import pytest
 from click.testing import CliRunner
 
 from lpsmap_core.command import cli, compile_types
-from lpsmap_core.command.compile_types import CORE, Job
+from lpsmap_core.command.compile_types import CORE, CompiledType
 from lpsmap_core.plugins.registry import installed
 
 pytestmark = pytest.mark.compiled
@@ -37,9 +37,9 @@ def asked(monkeypatch) -> list[str]:
     """Names for which a process was to be started; that of Or fails."""
     names = []
 
-    def compile_one(name: str) -> Job:
+    def compile_one(name: str) -> CompiledType:
         names.append(name)
-        return Job(name, 1.0, 0, "it rains" if name == "Or" else "")
+        return CompiledType(name, 1.0, 0, "it rains" if name == "Or" else "")
 
     monkeypatch.setattr(compile_types, "_compile", compile_one)
     return names
@@ -50,7 +50,7 @@ def test_core_comes_first_and_types_once(asked: list[str]) -> None:
     assert asked[0] == CORE
     logic = [r for r in installed().factors.values() if "logic" in r.plugin.distribution]
     assert sorted(asked[1:]) == sorted(r.name for r in logic)
-    assert f"one after the other {len(asked)}.0 s" in result.stdout
+    assert f"{len(asked)}.0 s if run sequentially" in result.stdout
 
 
 def test_all_is_every_installed_type(asked: list[str]) -> None:

@@ -75,7 +75,8 @@ def test_two_decoders() -> None:
     with (
         registered(other),
         pytest.raises(
-            RuntimeError, match="several decoders, 'exact' of lpsmap-decode and 'other' of"
+            RuntimeError,
+            match="several decoders are installed, 'exact' of lpsmap-decode and 'other' of",
         ),
     ):
         triangle().solve_map(exact=True)

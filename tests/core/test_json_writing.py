@@ -199,7 +199,7 @@ def test_damaged_arrays(tmp_path, rng):
     with pytest.raises(FileFormatError, match=r"has shape \(1000000000000,\)"):
         read_graph(path)
     np.savez_compressed(beside, t=np.zeros((1000, 1000)))
-    with pytest.raises(FileFormatError, match="it is compressed, or promises more"):
+    with pytest.raises(FileFormatError, match="it is compressed or truncated"):
         read_graph(path)
     np.savez(beside, t=np.array([{}], dtype=object))
     with pytest.raises(FileFormatError, match="expected arrays of numbers"):
@@ -216,7 +216,7 @@ def test_damaged_arrays(tmp_path, rng):
 @pytest.mark.parametrize(
     ("view", "words"),
     [
-        ({"index": [6]}, "index goes from 6 to 6; expected places in the list of 6 variables"),
+        ({"index": [6]}, "index goes from 6 to 6; expected positions in the list of 6 variables"),
         ({"index": [-1]}, "index goes from -1"),
         ({"index": [0.5]}, "index holds 0.5; expected whole numbers"),
         ({"negated": [True]}, "got a view with"),

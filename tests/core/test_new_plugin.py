@@ -55,17 +55,17 @@ def test_the_factors_name_can_be_chosen(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (["my--spans"], "expected small letters"),
-        (["../spans"], "expected small letters"),
-        (["2spans"], "expected small letters"),
-        (["class"], "expected small letters"),
-        (["json"], "module json exists already"),
-        (["lpsmap-core"], "module lpsmap_core exists already"),
-        (["click"], "module click exists already"),
-        (["lpsmap-torch"], "module lpsmap_torch exists already"),
-        (["spans", "--factor", "FactorGraph"], "'FactorGraph', which means something else"),
-        (["spans", "--factor", "TorchFactorGraph"], "'TorchFactorGraph', which means something"),
-        (["lpsmap-any"], "got 'Any', which means something else"),
+        (["my--spans"], "expected lower-case letters"),
+        (["../spans"], "expected lower-case letters"),
+        (["2spans"], "expected lower-case letters"),
+        (["class"], "expected lower-case letters"),
+        (["json"], "module json exists;"),
+        (["lpsmap-core"], "module lpsmap_core exists;"),
+        (["click"], "module click exists;"),
+        (["lpsmap-torch"], "module lpsmap_torch exists;"),
+        (["spans", "--factor", "FactorGraph"], "'FactorGraph', which has another meaning"),
+        (["spans", "--factor", "TorchFactorGraph"], "'TorchFactorGraph', which has another meaning"),
+        (["lpsmap-any"], "got 'Any', which has another meaning"),
         (["spans", "--factor", "a span"], "got 'a span'; expected the name of a Python class"),
         (["spans", "--factor", "span"], "got 'span'; expected the name of a Python class"),
     ],
@@ -90,7 +90,7 @@ def test_a_module_that_can_be_imported_is_not_hidden(
     (tmp_path / "others" / "only_a_folder").mkdir(parents=True)
     (tmp_path / "others" / "somebodys.py").write_text("raise RuntimeError")
     monkeypatch.syspath_prepend(tmp_path / "others")
-    with pytest.raises(ValueError, match="module somebodys exists already"):
+    with pytest.raises(ValueError, match="module somebodys exists;"):
         new_plugin.write("somebodys", tmp_path)
     assert new_plugin.write("only-a-folder", tmp_path).is_dir()
 

@@ -19,11 +19,11 @@ from lpsmap import AtMostOne, Budget, DepTree, ModifierBudget, Nand, Or, Pair, S
 from lpsmap_core import Factor, FactorGraph
 from lpsmap_core.api import ActiveSets
 from lpsmap_core.command.cli import main
-from lpsmap_core.command.explain import FILE
+from lpsmap_core.command.explain import MODULE_NAME
 from lpsmap_core.layout import layout_cache
 from lpsmap_core.layout.layout import build_layout
 from lpsmap_core.local.solvers import choose_solver, local_solver
-from lpsmap_core.solution.never_bind import never_binding
+from lpsmap_core.solution.redundant_factors import find_redundant
 from lpsmap_jit.compile import COMPILED
 from lpsmap_jit.lazy_kernels import compile_all
 from pages import execute
@@ -259,7 +259,7 @@ def script(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     path = tmp_path / "some_graphs.py"
     path.write_text(SCRIPT)
     yield path
-    for name in ("beside", "some_graphs", FILE):
+    for name in ("beside", "some_graphs", MODULE_NAME):
         sys.modules.pop(name, None)
 
 
@@ -334,7 +334,7 @@ def counted(*declare, shape=(3, 4, 4)) -> dict[str, int]:
     u = graph.variable(shape)
     for make in declare:
         graph.add(make(u))
-    return dict(graph.plan().never_bind)
+    return dict(graph.plan().redundant)
 
 
 @pytest.mark.parametrize(
@@ -386,7 +386,9 @@ def test_what_never_binds_can_be_left_out():
         u, v = whole.variable_from(scores), rest.variable_from(scores)
         for kind, places, negated in picks:
             whole.add(kind(~u[places] if negated else u[places]))
-        for (kind, places, negated), never in zip(picks, never_binding(whole.factors), strict=True):
+        for (kind, places, negated), never in zip(
+            picks, find_redundant(whole.factors), strict=True
+        ):
             flagged += int(never.sum())
             if not never.any():
                 rest.add(kind(~v[places] if negated else v[places]))
@@ -403,5 +405,5 @@ def test_the_printed_plan_warns_of_what_never_binds():
     graph.add(DepTree(u))
     assert "warning" not in repr(graph.plan())
     graph.add(Budget(u, 2))
-    assert "warning: 3 Budget factors can never bind, because" in repr(graph.plan())
-    assert graph.plan().to_dict()["never_bind"] == {"Budget": 3}
+    assert "warning: 3 Budget factors are redundant: " in repr(graph.plan())
+    assert graph.plan().to_dict()["redundant"] == {"Budget": 3}

@@ -100,6 +100,6 @@ def test_a_kind_that_is_in_the_name_is_not_there_twice(tmp_path: Path) -> None:
 def test_kinds_that_there_are_none_of(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="kind: got 'solvers'; expected one of factor, format"):
         new_plugin.write("quick", tmp_path, kind="solvers")
-    with pytest.raises(ValueError, match="factor: got 'Quick'; expected none for a new engine"):
+    with pytest.raises(ValueError, match="factor: got 'Quick'; expected None for a new engine"):
         new_plugin.write("quick", tmp_path, "Quick", "engine")
     assert not list(tmp_path.iterdir())

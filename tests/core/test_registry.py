@@ -172,7 +172,7 @@ def test_one_name_claimed_twice_names_both_and_no_other_name_suffers() -> None:
 def test_one_plugin_that_offers_a_name_twice() -> None:
     found = Registry()
     found.register(plugin([A, factor_type("A")]), Plugin("a", "pack-a", "1.2"))
-    words = r"A is offered twice by pack-a 1\.2 .*author to rename one, .*_PLUGINS=pack-a$"
+    words = r"A is registered twice by pack-a 1\.2 .*author to rename one, .*_PLUGINS=pack-a$"
     with pytest.raises(DuplicateNameError, match=words):
         found.factors["A"]
 
@@ -263,7 +263,9 @@ def test_a_plugin_of_version_1_learns_what_to_change() -> None:
     """One that names no version is of the first."""
     module = plugin([A])
     del module.lpsmap_api_version
-    with pytest.raises(RuntimeError, match="does not say .*counts as 1.*_version = 3$") as caught:
+    with pytest.raises(
+        RuntimeError, match="does not declare .*counts as 1.*_version = 3$"
+    ) as caught:
         Registry().register(module, Plugin("a", "pack-a", "1.2"))
     words = re.search(r"'(.*)' in (\S+),", str(caught.value))
     assert words is not None
@@ -427,7 +429,7 @@ def test_plugins_that_the_environment_switches_off(
 def test_switching_off_what_is_not_there(alone: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     install(alone, "good", PACK.format(name="Good"))
     monkeypatch.setenv("LPSMAP_DISABLE_PLUGINS", "goood")
-    with pytest.warns(PluginWarning, match="names 'goood', which is no installed plugin"):
+    with pytest.warns(PluginWarning, match="names 'goood', which is not an installed plugin"):
         assert set(registry.installed().factors) == {"Good"}
 
 
@@ -608,7 +610,7 @@ def test_what_lpsmap_decode_has_is_there_unless_it_is_left_out(
     assert set(SUFFIXES) < set(registry.installed().formats)
     registry.installed.cache_clear()
     monkeypatch.setenv("LPSMAP_DISABLE_PLUGINS", "lpsmap-decode")
-    left_out = "lpsmap-decode, which has it, is left out by LPSMAP_DISABLE_PLUGINS=lpsmap-decode"
+    left_out = "lpsmap-decode, which has it, is disabled by LPSMAP_DISABLE_PLUGINS=lpsmap-decode"
     with pytest.raises(AttributeError, match=f"'solve_many'; {left_out}$"):
         _ = lpsmap.solve_many
     assert left_out in CliRunner().invoke(cli.main, ["solve"], terminal_width=300).output
@@ -640,10 +642,10 @@ def test_check_tells_a_misspelt_group_from_an_unknown_name(alone: Path) -> None:
     install(alone, "tool", PACK.format(name="Tool"), group="console_scripts")
     install(alone, "empty", "lpsmap_api_version = 3")
     for name, words in {
-        "slip": "no entry point in the group 'lpsmap'; its group 'lpsmap_plugins' is not looked at",
+        "slip": "no entry point in the group 'lpsmap'; its group 'lpsmap_plugins' is ignored",
         "tool": "no entry point in the group 'lpsmap'.",
-        "empty": "is installed, but offers no factor types",
-        "nothing": "is no installed factor type, and no distribution that brings one.",
+        "empty": "is installed, but has no factor types",
+        "nothing": "is neither an installed factor type, nor a distribution that has one.",
     }.items():
         result = CliRunner().invoke(cli.main, ["check", name], terminal_width=300)
         assert result.exit_code == 2

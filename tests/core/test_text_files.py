@@ -10,10 +10,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from lpsmap_core.plugins import packed
+from lpsmap_core.plugins import compressed_text
+from lpsmap_core.plugins.compressed_text import file_bytes
 from lpsmap_core.plugins.files import read_evidence, read_graph
 from lpsmap_core.plugins.formats import FileFormatError
-from lpsmap_core.plugins.packed import file_bytes
 
 MARK = "\ufeff"
 
@@ -58,7 +58,7 @@ def test_a_device_is_refused_unread() -> None:
 def test_large_files_and_pipes_are_read_up_to_a_limit(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(packed, "MOST_BYTES", 1000)
+    monkeypatch.setattr(compressed_text, "MAX_BYTES", 1000)
     path = tmp_path / "m.fg"
     path.write_bytes(b"1 " * 600)
     with pytest.raises(FileFormatError, match="has more than 1000 bytes"):

@@ -10,7 +10,7 @@ import pytest
 
 from lpsmap import FactorGraph, Matching, Nand, Pair, Xor
 from lpsmap_core.layout.layout import build_layout
-from lpsmap_core.solution.far_scores import bring_near
+from lpsmap_core.solution.dominant_scores import bring_near
 
 MASKS = [-1e15, -3.4e38, float(np.finfo(np.float32).min), float(np.finfo(np.float64).min)]
 ROWS = ((0, 1, 2), (2, 3, 4))

@@ -63,7 +63,7 @@ def test_solve_with_evidence(model: Path, name: str, text: str) -> None:
     [
         ("e.evid", "1 7 0", "e.evid: line 1, column 3: got 7; expected a variable, from 0 to 2"),
         ("e.json", "[", "e.json: evidence: line 1, column 2: Expecting value"),
-        ("e.json", '{"y": 1}', "'y' in 'y' is no view"),
+        ("e.json", '{"y": 1}', "'y' in 'y' is not a view"),
         ("e.json", '{"x0": "on"}', "could not convert"),
         ("e.json", '{"x0": 2}', "holds 2; expected 0, 1, or NaN"),
         ("e.json", '{"x0[0]": 1, "x0": 0}', "given both as 0 and as 1"),
@@ -85,7 +85,7 @@ def test_formats_without_evidence_say_so(tmp_path: Path) -> None:
     (tmp_path / "e.evid").write_text("1 0 1")
     result = lpsmap("solve", tmp_path / "a.wcnf", "--evidence", tmp_path / "e.evid")
     assert result.exit_code == 1
-    assert "have no evidence of their own; expected a JSON object" in result.output
+    assert "has no format for evidence; expected a JSON object" in result.output
     (tmp_path / "e.json").write_text('{"x[0]": 0}')
     answer = answer_of(lpsmap("solve", tmp_path / "a.wcnf", "--evidence", tmp_path / "e.json"))
     np.testing.assert_allclose(answer["x"], [0.0, 1.0, 1.0])
@@ -127,7 +127,7 @@ def test_convert_and_solve(model: Path) -> None:
 
 def test_what_cannot_be_converted_is_told_in_a_line(model: Path) -> None:
     for target, words in (
-        ("model.wcnf", "no graph can be written as WCNF"),
+        ("model.wcnf", "graphs cannot be written as WCNF"),
         ("model.xyz", "no installed file format has the suffix '.xyz'"),
         ("nowhere/model.json", "nowhere"),
     ):

@@ -170,7 +170,7 @@ def test_more_than_there_are_is_all(rng, count):
         TopK(u, count)
     with pytest.raises(ValueError, match="counted_state is .*; expected an integer, 0 to 3"):
         SequenceBudget(u, steps, 1, counted_state=count)
-    with pytest.raises(ValueError, match="budget is .* and no sequence keeps it"):
+    with pytest.raises(ValueError, match="budget is .* which no sequence satisfies"):
         SequenceBudget(u, steps, count, force_budget=True)
 
 

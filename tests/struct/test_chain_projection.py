@@ -18,14 +18,14 @@ from lpsmap_core.api import AS_NEEDED, ActiveSets, Bucket, build_layout
 from lpsmap_core.local.solvers import choose_solver
 from lpsmap_factors_logic import AtMostOne
 from lpsmap_factors_struct import Sequence, SequenceBudget
-from lpsmap_factors_struct.flows.first_paths import begin_with_best_paths
 from lpsmap_factors_struct.flows.forest import (
     ForestChain,
-    carve_forest,
     forest_size,
-    make_forest_room,
+    forest_workspace,
+    unpack_forest,
 )
-from lpsmap_factors_struct.flows.handle import FLOW, FOREST, NO_CHAIN, SMALL
+from lpsmap_factors_struct.flows.initial_forest import initialise_forest
+from lpsmap_factors_struct.flows.record_access import FLOW, FOREST, NO_CHAIN, SMALL
 
 FloatArray = npt.NDArray[np.float64]
 
@@ -324,10 +324,10 @@ def test_forests_begin_with_best_paths(kind: str, rng: np.random.Generator) -> N
         scores, steps = (0.5 * np.round(x) * (kind == "ties") for x in (scores, steps))
     nodes, used = judges.sequences(length, n)
     value = nodes @ scores + used @ steps
-    forest = carve_forest(np.empty(forest_size(length, n)), length, n)
-    room = make_forest_room(length, n, False)
+    forest = unpack_forest(np.empty(forest_size(length, n)), length, n)
+    room = forest_workspace(length, n, False)
     room.score[:] = scores
-    most = begin_with_best_paths(ForestChain(length, n, forest, room, steps, 0))
+    most = initialise_forest(ForestChain(length, n, forest, room, steps, 0))
     assert most == pytest.approx(value.max(), abs=1e-12)
     best = np.zeros((length - 1, n, n))
     for t in range(length - 1):

@@ -256,7 +256,7 @@ def test_tensors_stay_differentiable(rng, graph):
         ),
         (
             {"additionals": np.zeros((2, 12)), "final": np.zeros(2)},
-            "holds initial and final scores already",
+            "includes initial and final scores",
         ),
         (
             {"transitions": np.zeros((2, 2)), "lengths": [1, 4]},
@@ -283,12 +283,12 @@ def test_wrong_arguments_are_named(graph, arguments, message):
         (
             (2, 3, 2),
             {"budget": 2, "force_budget": True, "lengths": [3, 1]},
-            "budget is 2 for factor 1 with 1 positions and 2 states, and no sequence keeps it",
+            "budget is 2 for factor 1 with 1 positions and 2 states, which no sequence satisfies",
         ),
         (
             (2, 3, 1),
             {"budget": 2},
-            "budget is 2 for factor 0 with 3 positions and 1 states, and no sequence keeps it",
+            "budget is 2 for factor 0 with 3 positions and 1 states, which no sequence satisfies",
         ),
     ],
 )

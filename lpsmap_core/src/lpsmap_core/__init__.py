@@ -37,13 +37,13 @@ from lpsmap_core.plugins.packs import refuse_moved_name as _refuse_moved_name
 from lpsmap_core.plugins.registry import (
     decoder_for,
     engine_named,
-    engines_offered,
     installed,
+    installed_engines,
     registered,
 )
 from lpsmap_core.projections.faces import boxed_solution
 from lpsmap_core.solution.assignment import Assignment
-from lpsmap_core.solution.decoder import Decoder, SearchProgress, find_decoder_by
+from lpsmap_core.solution.decoder import Decoder, SearchProgress, set_decoder_finder
 from lpsmap_core.solution.distribution import Distribution, Distributions, Structure
 from lpsmap_core.solution.gibbs import GibbsDistributions
 from lpsmap_core.solution.map_solver import Answer, MapSolver, Program, SolverLimits
@@ -57,8 +57,8 @@ from lpsmap_jit.interrupts import interrupted
 
 __version__ = "0.1.0"
 
-find_engines_by(engine_named, engines_offered)
-find_decoder_by(decoder_for)
+find_engines_by(engine_named, installed_engines)
+set_decoder_finder(decoder_for)
 
 if not _TYPE_CHECKING:  # a type checker would take every name for one of this module
     __getattr__ = _refuse_moved_name

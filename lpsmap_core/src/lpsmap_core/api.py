@@ -81,15 +81,15 @@ from lpsmap_core.model.slots import (
 )
 from lpsmap_core.model.sums import PartlyConstrained, one_of_each_group
 from lpsmap_core.model.unused import forget_unused
-from lpsmap_core.plugins.blame import error_with_origin, raised_by_core
+from lpsmap_core.plugins.compressed_text import file_bytes, write_text
+from lpsmap_core.plugins.error_origin import error_with_origin, raised_by_core
 from lpsmap_core.plugins.factor_types import factor_named
 from lpsmap_core.plugins.files import read_evidence, read_graph, write_graph
 from lpsmap_core.plugins.formats import Evidence
-from lpsmap_core.plugins.packed import file_bytes, write_text
 from lpsmap_core.plugins.packs import missing_name_advice, missing_pack_advice
 from lpsmap_core.plugins.registry import (
+    Contributions,
     DuplicateNameError,
-    Offers,
     Plugin,
     PluginWarning,
     Registration,
@@ -109,6 +109,12 @@ from lpsmap_core.projections.sum_constrained import (
 )
 from lpsmap_core.projections.tolerance import BOUND_LEVEL, bound_slack, bound_slack_array
 from lpsmap_core.solution.assignment import OWN_SEARCH, is_proved
+from lpsmap_core.solution.assignment_score import (
+    CompletedAssignment,
+    best_additionals,
+    complete_assignment,
+    scored_assignment,
+)
 from lpsmap_core.solution.decoder import (
     DEFAULT_GAP,
     Relaxation,
@@ -116,15 +122,9 @@ from lpsmap_core.solution.decoder import (
     SearchLimits,
     check_search_options,
 )
-from lpsmap_core.solution.far_scores import bring_near
+from lpsmap_core.solution.dominant_scores import bring_near
 from lpsmap_core.solution.report import warn_unsolved
-from lpsmap_core.solution.scored import (
-    CompletedAssignment,
-    best_additionals,
-    complete_assignment,
-    scored_assignment,
-)
-from lpsmap_core.solution.tables import text_table
+from lpsmap_core.solution.table_rendering import text_table
 from lpsmap_jit.arrays import BoolArray, ByteArray, FloatArray, IndexArray, IntArray
 from lpsmap_jit.by_address import by_address
 from lpsmap_jit.callers import stacklevel
@@ -285,8 +285,8 @@ __all__ += ["NumpyBackend"]
 
 # The registry: what installed plugins offer.
 __all__ += [
+    "Contributions",
     "DuplicateNameError",
-    "Offers",
     "Plugin",
     "PluginWarning",
     "Registration",

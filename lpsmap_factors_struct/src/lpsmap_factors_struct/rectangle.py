@@ -1,4 +1,4 @@
-"""Factors over the pairs of a row and a column."""
+"""Shared code of factors over pairs of a row and a column."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["pairs_vertex", "rectangles"]
 
 
 def rectangles(factor: Factor) -> tuple[FloatArray, FloatArray]:
-    """Register `n_rows` and `n_columns`: how much of every factor's event takes part."""
+    """Register `n_rows` and `n_columns` of every factor, within its lengths."""
     rows, columns = (
         factor.event_shape
         if factor.lengths is None
@@ -24,7 +24,7 @@ def rectangles(factor: Factor) -> tuple[FloatArray, FloatArray]:
 
 
 def pairs_vertex(view: Any, pairs: Iterable[tuple[int, int]]) -> FloatArray:
-    """Return the 0/1 matrix of some pairs, for the row view of a factor with `rectangles`."""
+    """Return the 0/1 matrix of `pairs`, for the row view of a factor with `rectangles`."""
     variables = np.zeros((int(view.n_rows), int(view.n_columns)))
     for pair in pairs:
         variables[pair] = 1.0

@@ -1,4 +1,4 @@
-"""Chains of a bucket, compiled: on forests; by active sets while these are small, then by flows."""
+"""Kernels for the chains of a bucket: forests, active sets while these are small, and flows."""
 
 from __future__ import annotations
 
@@ -28,16 +28,18 @@ from lpsmap_core.api import (
 )
 from lpsmap_factors_struct.flows.chain import (
     BARRED,
-    KNOWN,
+    FLOW_SOLVED,
     Chain,
+    ChainWorkspace,
     Flow,
-    Room,
-    carve_flow,
-    make_room,
+    chain_workspace,
     sizes,
+    unpack_flow,
 )
 from lpsmap_factors_struct.flows.face import solve_on_face
-from lpsmap_factors_struct.flows.handle import (
+from lpsmap_factors_struct.flows.flow_solver import solve_chain
+from lpsmap_factors_struct.flows.problem_reader import forbid_nodes, read_node_scores, read_weights
+from lpsmap_factors_struct.flows.record_access import (
     FLOW,
     FLOW_KERNELS,
     FOREST,
@@ -48,32 +50,31 @@ from lpsmap_factors_struct.flows.handle import (
     chains_at,
     largest_chain,
 )
-from lpsmap_factors_struct.flows.reading import bar_nodes, read_node_scores, read_weights
-from lpsmap_factors_struct.flows.solve import solve_chain
 
-__all__ = ["most_structures", "multiply_chains", "multiply_flows", "solve_chains", "solve_flows"]
+__all__ = ["max_structures", "multiply_chains", "multiply_flows", "solve_chains", "solve_flows"]
 
-PER_LAYER, FEWEST = 2, 32
-"""Structures a layer, and beside these, that an active set may have before flows take over."""
+STRUCTURES_PER_LAYER, BASE_STRUCTURES = 2, 32
+"""Limit of the structures of an active set: so many per layer, plus a constant. Larger ones are
+replaced by flows."""
 
-MOST_POSITIONS = 2**22
-"""Layers of all structures of an active set, beyond which flows take over, too: the time and the
-memory of a set grow with both its structures and their length."""
+MAX_SET_POSITIONS = 2**22
+"""Limit of the layers of all structures of an active set. The time and the memory of a set grow
+with both the number of its structures and their length."""
 
-FEW_NODES = 300
-"""Lone chains of up to so many nodes begin with an active set, too. With 20 positions and 10 states
-it takes four fifths of a forest's time at a score scale of 1."""
+SMALL_CHAIN = 300
+"""Number of nodes up to which lone chains, too, start with an active set. With 20 positions and 10
+states this takes four fifths of a forest's time for a score scale of 1."""
 
 JVP_STEPS = 2
-"""Steps of the multipliers for a derivative: the second finds the digits behind the sixth."""
+"""Steps of the multipliers for a derivative. The second finds the digits after the sixth."""
 
 ZERO, ONE = np.uint64(0), np.uint64(1)
 
 
 @leaf
-def most_structures(length: int) -> int:
-    """Return how many structures the active set of a chain may have."""
-    return min(FEWEST + PER_LAYER * length, MOST_POSITIONS // length + 1)
+def max_structures(length: int) -> int:
+    """Return the maximum number of structures of a chain's active set."""
+    return min(BASE_STRUCTURES + STRUCTURES_PER_LAYER * length, MAX_SET_POSITIONS // length + 1)
 
 
 # -------------------------------------------------------------------- whole solves
@@ -89,22 +90,22 @@ def solve_chains(
     v: FloatArray,
     max_iterations: int,
 ) -> None:
-    """Solve the local problems of `rows`; the limit of iterations is for active sets only."""
+    """Solve the local problems of `rows`; the limit of iterations only applies to active sets."""
     problem = problem_of(chains, a, eta_v)
     alone = max_iterations == AS_NEEDED
     if alone:
-        chains_at(chains).methods[_fresh(chains, rows, problem)] = FOREST
+        chains_at(chains).methods[_forest_candidates(chains, rows, problem)] = FOREST
     forests = _solved_by(chains, rows, FOREST)
     if len(forests) > 0:
         solve_by(chains, FOREST_KERNELS, forests, a, eta_v, z, v, AS_NEEDED)
     small = _solved_by(chains, rows, SMALL)
     if len(small) > 0:
         longest, n_states = largest_chain(chains, small, problem)
-        limit = most_structures(longest)
+        limit = max_structures(longest)
         allowed = iteration_limit(max_iterations, chains, small, problem)
         solve_active_sets(chains, small, a, eta_v, z, v, min(allowed, limit))
-        grown = _outgrown(chains, small, problem, allowed >= limit)
-        untried = _untried(grown, problem)
+        grown = _beyond_limit(chains, small, problem, allowed >= limit)
+        untried = _small_rows(grown, problem)
         if alone and len(untried) > 0 and not stopped():
             chains_at(chains).methods[untried] = FOREST
             solve_by(chains, FOREST_KERNELS, untried, a, eta_v, z, v, AS_NEEDED)
@@ -149,12 +150,12 @@ def solve_flows(
     v: FloatArray,
     max_iterations: int,
 ) -> None:
-    """Solve the local problems of chains that have flows, to the end whatever the limit."""
+    """Solve the local problems of chains that have flows, without a limit of iterations."""
     problem = problem_of(chains, a, eta_v)
     longest, n_states = largest_chain(chains, rows, problem)
-    room = make_room(longest, n_states)
+    work = chain_workspace(longest, n_states)
     for f in rows:
-        chain = _chain_of(chains, f, problem, room)
+        chain = _chain_of(chains, f, problem, work)
         _solve(f, chain, problem, z, v, status_of(chains), chains_at(chains).methods)
 
 
@@ -170,16 +171,16 @@ def multiply_flows(
     """Multiply the Jacobians of chains that have flows."""
     problem = problem_of(chains, d_u, d_v)
     longest, n_states = largest_chain(chains, rows, problem)
-    room = make_room(longest, n_states)
+    work = chain_workspace(longest, n_states)
     for f in rows:
-        chain = _chain_of(chains, f, problem, room)
-        change = Chain(chain.length, chain.n_states, _change_of(chain.flow, room), room)
+        chain = _chain_of(chains, f, problem, work)
+        change = Chain(chain.length, chain.n_states, _change_of(chain.flow, work), work)
         _multiply(f, change, problem, out_u, out_v)
 
 
 @kernel
 def _solved_by(chains: Any, rows: IntArray, method: int) -> IntArray:
-    """Return the rows that are solved in some way."""
+    """Return the rows with some method."""
     methods, n = chains_at(chains).methods, 0
     for f in rows:
         n += methods[f] == method
@@ -194,11 +195,11 @@ def _solved_by(chains: Any, rows: IntArray, method: int) -> IntArray:
 
 
 @kernel
-def _fresh(chains: Any, rows: IntArray, problem: LocalProblem) -> IntArray:
-    """Return the rows that forests are to try first: large ones, without any structure."""
+def _forest_candidates(chains: Any, rows: IntArray, problem: LocalProblem) -> IntArray:
+    """Return the rows to solve by forests first: large ones, without structures so far."""
     methods, kept, n = chains_at(chains).methods, np.empty(len(rows), dtype=np.int64), 0
     for f in rows:
-        large = problem.offsets[f + 1] - problem.offsets[f] > FEW_NODES
+        large = problem.offsets[f + 1] - problem.offsets[f] > SMALL_CHAIN
         if large and methods[f] == SMALL and set_of(chains, f).active[0] == 0:
             kept[n] = f
             n += 1
@@ -206,24 +207,24 @@ def _fresh(chains: Any, rows: IntArray, problem: LocalProblem) -> IntArray:
 
 
 @kernel
-def _untried(rows: IntArray, problem: LocalProblem) -> IntArray:
-    """Return the rows that forests have not tried."""
+def _small_rows(rows: IntArray, problem: LocalProblem) -> IntArray:
+    """Return the rows with small chains, for which forests were not tried."""
     kept, n = np.empty(len(rows), dtype=np.int64), 0
     for f in rows:
-        if problem.offsets[f + 1] - problem.offsets[f] <= FEW_NODES:
+        if problem.offsets[f + 1] - problem.offsets[f] <= SMALL_CHAIN:
             kept[n] = f
             n += 1
     return kept[:n]
 
 
 @kernel
-def _outgrown(chains: Any, rows: IntArray, problem: LocalProblem, had_all: bool) -> IntArray:
-    """Return the rows that are not solved, and have had all structures that they may have."""
+def _beyond_limit(chains: Any, rows: IntArray, problem: LocalProblem, had_all: bool) -> IntArray:
+    """Return the rows that are not solved and have reached the limit of their active set."""
     status, states = status_of(chains), chains_at(chains).states
     kept, n = np.empty(len(rows), dtype=np.int64), 0
     for f in rows:
         length = (problem.offsets[f + 1] - problem.offsets[f]) // states[f]
-        full = set_of(chains, f).active[0] >= most_structures(length)
+        full = set_of(chains, f).active[0] >= max_structures(length)
         if status[f] == RUNNING and (had_all or full):
             kept[n] = f
             n += 1
@@ -231,21 +232,21 @@ def _outgrown(chains: Any, rows: IntArray, problem: LocalProblem, had_all: bool)
 
 
 @kernel
-def _chain_of(chains: Any, f: int, problem: LocalProblem, room: Room) -> Chain:
-    """Return a chain with its flow, and room that others use, too."""
+def _chain_of(chains: Any, f: int, problem: LocalProblem, work: ChainWorkspace) -> Chain:
+    """Return a chain with its flow, in a workspace that chains share."""
     n_states = chains_at(chains).states[f]
     length = (problem.offsets[f + 1] - problem.offsets[f]) // n_states
-    return Chain(length, n_states, carve_flow(block_of(chains, f), length, n_states, room), room)
+    return Chain(length, n_states, unpack_flow(block_of(chains, f), length, n_states, work), work)
 
 
 @kernel
-def _change_of(flow: Flow, room: Room) -> Flow:
-    """Return where the change of a flow is found, on its face."""
+def _change_of(flow: Flow, work: ChainWorkspace) -> Flow:
+    """Return a flow that holds the change of a flow on its face."""
     return Flow(
-        flow.facts,
-        room.level_out,
-        room.level_into,
-        room.slack,
+        flow.header,
+        work.level_out,
+        work.level_into,
+        work.slack,
         flow.on,
         flow.used,
         flow.weight,
@@ -266,15 +267,15 @@ def _solve(
     status: IntArray,
     methods: IntArray,
 ) -> None:
-    """Solve a chain's problem. One that flows have no solution of is left to the active set."""
+    """Solve a chain's problem by its flow, or fall back on its active set."""
     chain = by_address(held)
     status[f] = RUNNING
     if stopped():
         return
-    read_weights(f, sizes(chain)[1], problem, chain.room.weight)
+    read_weights(f, sizes(chain)[1], problem, chain.work.weight)
     _read_scores(f, chain, problem)
     if problem.forbids:
-        _read_forbidden(f, chain, problem)
+        _forbid_nodes_and_edges(f, chain, problem)
     if solve_chain(chain):
         status[f] = OPTIMAL
         _write_solution(f, chain, problem, z, v)
@@ -286,14 +287,14 @@ def _solve(
 def _multiply(
     f: int, held: Chain, problem: LocalProblem, out_u: FloatArray, out_v: FloatArray
 ) -> None:
-    """Multiply a chain's Jacobian: the problem on the face, without what is constant."""
+    """Multiply a chain's Jacobian: solve the problem on the face without constant terms."""
     chain = by_address(held)
     flow, (_, n_nodes, n_edges) = chain.flow, sizes(chain)
     for k in range(n_nodes):
         flow.out[k], flow.into[k] = 0.0, 0.0
     for k in range(n_edges):
         flow.e[k] = 0.0
-    if flow.facts[KNOWN] == 1.0:
+    if flow.header[FLOW_SOLVED] == 1.0:
         _read_scores(f, chain, problem)
         solve_on_face(chain, 0.0, JVP_STEPS)
     _write_solution(f, chain, problem, out_u, out_v)
@@ -301,41 +302,41 @@ def _multiply(
 
 @leaf
 def _read_scores(f: int, chain: Chain, problem: LocalProblem) -> None:
-    """Read the scores of nodes and edges, without those of additionals if there are none."""
-    room, eta_v, (n, n_nodes, n_edges) = chain.room, problem.eta_v, sizes(chain)
-    read_node_scores(f, n, n_nodes, problem, room.score)
+    """Read the scores of nodes and edges; those of edges are zero without additionals."""
+    work, eta_v, (n, n_nodes, n_edges) = chain.work, problem.eta_v, sizes(chain)
+    read_node_scores(f, n, n_nodes, problem, work.score)
     if len(eta_v) == 0:
         for k in range(n_edges):
-            room.step[k] = 0.0
+            work.step[k] = 0.0
         return
     first = np.uint64(problem.additional_offsets[f]) + n
     for begin in range(ZERO, n_edges, n * n):
         for j in range(n):
             row, at = begin + j * n, first + begin + j
             for i in range(n):
-                room.step[row + i] = eta_v[at + i * n]
+                work.step[row + i] = eta_v[at + i * n]
 
 
 @leaf
-def _read_forbidden(f: int, chain: Chain, problem: LocalProblem) -> None:
-    """Bar what is forbidden."""
-    room, (n, n_nodes, n_edges) = chain.room, sizes(chain)
-    bar_nodes(f, n, n_nodes, problem, room.score)
+def _forbid_nodes_and_edges(f: int, chain: Chain, problem: LocalProblem) -> None:
+    """Mark forbidden nodes and edges by their scores."""
+    work, (n, n_nodes, n_edges) = chain.work, sizes(chain)
+    forbid_nodes(f, n, n_nodes, problem, work.score)
     first = np.uint64(problem.additional_offsets[f]) + n
     for begin in range(ZERO, n_edges, n * n):
         for j in range(n):
             row, at = begin + j * n, first + begin + j
             for i in range(n):
                 if problem.barred[at + i * n] != 0:
-                    room.step[row + i] = -BARRED
+                    work.step[row + i] = -BARRED
 
 
 @leaf
 def _write_solution(
     f: int, chain: Chain, problem: LocalProblem, z: FloatArray, v: FloatArray
 ) -> None:
-    """Write what the flows make: marginals of slots, and of additionals if there is room."""
-    flow, m, (n, n_nodes, n_edges) = chain.flow, chain.room.m, sizes(chain)
+    """Write the marginals of slots, and of additionals unless `v` is empty, from the flows."""
+    flow, m, (n, n_nodes, n_edges) = chain.flow, chain.work.m, sizes(chain)
     for k in range(n_nodes):
         m[k] = 0.0
     for first in range(ZERO, n_nodes - n, n):

@@ -1,4 +1,4 @@
-"""What plugins offer of one kind, by name, and which of them claim the same one."""
+"""Contributions of plugins of one kind, by name, with name conflicts."""
 
 from __future__ import annotations
 
@@ -7,30 +7,30 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from lpsmap_core.plugins.disabled import DISABLE
+from lpsmap_core.plugins.disabled_plugins import DISABLE
 
-__all__ = ["OWN", "DuplicateNameError", "Offers", "Plugin", "Registration"]
+__all__ = ["OWN", "Contributions", "DuplicateNameError", "Plugin", "Registration"]
 
 OWN = "lpsmap-core"
-"""The distribution whose offers are there at any rate."""
+"""The distribution whose contributions cannot be disabled."""
 
 
 class DuplicateNameError(RuntimeError):
-    """Two plugins claim one name."""
+    """Two plugins register the same name."""
 
 
 @dataclass(frozen=True)
 class Plugin:
-    """A plugin and where it comes from.
+    """A plugin and its distribution.
 
     Attributes
     ----------
     name
-        The name of its entry point.
+        Name of the entry point.
     distribution, version
         The distribution that has the entry point.
     seconds
-        How long its import took.
+        Time that the import took.
     """
 
     name: str
@@ -40,43 +40,43 @@ class Plugin:
 
     @property
     def key(self) -> str:
-        """Its name among all plugins, since two distributions may name their entry points alike."""
+        """Unique name, since entry points of two distributions may have the same name."""
         return f"{self.distribution}:{self.name}"
 
 
 @dataclass(frozen=True)
 class Registration:
-    """A class or value that a plugin offers by a name."""
+    """A class or value that a plugin registers by a name."""
 
     name: str
     value: Any
     plugin: Plugin
 
 
-class Offers(Mapping[str, Registration]):
-    """What plugins offer of one kind, by name; a name that two claim is an error when asked for.
+class Contributions(Mapping[str, Registration]):
+    """Contributions of plugins of one kind, by name.
 
-    Iteration leaves those names out.
+    Access to a name that two plugins register is an error. Iteration omits such names.
 
     Attributes
     ----------
-    contested
-        For every name that two claim, the first two claims.
+    conflicts
+        For every name that two plugins register, the first two registrations.
     """
 
     def __init__(self) -> None:
         self._found: dict[str, Registration] = {}
-        self.contested: dict[str, tuple[Registration, Registration]] = {}
+        self.conflicts: dict[str, tuple[Registration, Registration]] = {}
 
     def add(self, mine: Registration) -> None:
-        """Add the claim `mine`."""
+        """Add the registration `mine`."""
         other = self._found.setdefault(mine.name, mine)
         if other.value is not mine.value:
-            self.contested.setdefault(mine.name, (other, mine))
+            self.conflicts.setdefault(mine.name, (other, mine))
 
     @functools.cached_property
-    def uncontested(self) -> list[Any]:
-        """What is offered by names that one plugin claims, once all claims are added."""
+    def values_without_conflict(self) -> list[Any]:
+        """The values of names without conflict, once all registrations are added."""
         return [registration.value for registration in self.values()]
 
     def __getitem__(self, name: str) -> Registration:
@@ -85,31 +85,31 @@ class Offers(Mapping[str, Registration]):
         Raises
         ------
         KeyError
-            If no plugin offers the name.
+            If no plugin registers the name.
         DuplicateNameError
-            If two claim it.
+            If two plugins register it.
         """
-        if name in self.contested:
-            raise DuplicateNameError(self.quarrel(name))
+        if name in self.conflicts:
+            raise DuplicateNameError(self.conflict_message(name))
         return self._found[name]
 
     def __contains__(self, name: object) -> bool:
-        return name in self._found  # Mapping's own would raise for a contested name
+        return name in self._found  # Mapping's method would raise for a name with a conflict
 
     def __iter__(self) -> Iterator[str]:
-        return (name for name in self._found if name not in self.contested)
+        return (name for name in self._found if name not in self.conflicts)
 
     def __len__(self) -> int:
-        return len(self._found) - len(self.contested)
+        return len(self._found) - len(self.conflicts)
 
-    def quarrel(self, name: str) -> str:
-        """Return who claims a contested name, and what to do."""
-        first, second = self.contested[name]
+    def conflict_message(self, name: str) -> str:
+        """Return the plugins that register a name with a conflict, and how to resolve it."""
+        first, second = self.conflicts[name]
         if first.plugin.key == second.plugin.key:
             return (
-                f"{name} is offered twice by {first.plugin.distribution} {first.plugin.version} "
+                f"{name} is registered twice by {first.plugin.distribution} {first.plugin.version} "
                 f"({_module_of(first.value)} and {_module_of(second.value)}). Ask its author to "
-                f"rename one, or leave it out: {DISABLE}={first.plugin.distribution}"
+                f"rename one, or disable it: {DISABLE}={first.plugin.distribution}"
             )
         claims = " and ".join(
             f"{claim.plugin.distribution} {claim.plugin.version} ({_module_of(claim.value)})"
@@ -120,8 +120,8 @@ class Offers(Mapping[str, Registration]):
         ways = " or ".join(f"{DISABLE}={distribution}" for distribution in others)
         return (
             f"{name} is claimed by two installed plugins, {claims}. Uninstall "
-            f"{' or '.join(others)}, ask its author to rename it, or leave it out with all that "
-            f"it offers: {ways}"
+            f"{' or '.join(others)}, ask its author to rename it, or disable the whole plugin: "
+            f"{ways}"
         )
 
 

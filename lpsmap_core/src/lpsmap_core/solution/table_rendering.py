@@ -1,4 +1,4 @@
-"""Small tables as aligned text and as HTML."""
+"""Rendering of small tables as aligned text and as HTML."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from collections.abc import Mapping, Sequence
 
 __all__ = ["html_table", "text_table"]
 
-WIDEST = 72
-"""Characters of a cell of text; a longer one ends in an ellipsis."""
+MAX_CELL_WIDTH = 72
+"""Maximum number of characters of a text cell. Longer ones are truncated with an ellipsis."""
 
 
 def text_table(rows: Sequence[Mapping[str, str]], numbers: Sequence[str]) -> str:
-    """Return `rows` of named cells as aligned text, the columns in `numbers` to the right."""
+    """Return `rows` of named cells as aligned text. The columns in `numbers` are right-aligned."""
     aligned = []
     for name in _columns(rows):
         cells = [name, *(_shortened(row.get(name, "")) for row in rows)]
@@ -23,7 +23,7 @@ def text_table(rows: Sequence[Mapping[str, str]], numbers: Sequence[str]) -> str
 
 
 def html_table(rows: Sequence[Mapping[str, str]], numbers: Sequence[str], caption: str) -> str:
-    """Return lines of named cells, HTML already, as a table with a caption."""
+    """Return `rows` of named cells, which contain HTML, as a table with a caption."""
     columns = _columns(rows)
     lines = ["<table>", f"<caption>{html.escape(caption)}</caption>"]
     lines.append("<tr>" + "".join(f"<th>{html.escape(name)}</th>" for name in columns) + "</tr>")
@@ -42,4 +42,4 @@ def _columns(rows: Sequence[Mapping[str, str]]) -> list[str]:
 
 
 def _shortened(cell: str) -> str:
-    return cell if len(cell) <= WIDEST else cell[: WIDEST - 3] + "..."
+    return cell if len(cell) <= MAX_CELL_WIDTH else cell[: MAX_CELL_WIDTH - 3] + "..."

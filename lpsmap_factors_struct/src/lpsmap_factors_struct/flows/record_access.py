@@ -1,7 +1,4 @@
-"""What the kernels of chains know of the chains of one bucket.
-
-Beside what `lpsmap_core.api.ActiveSets` tells its kernels.
-"""
+"""The record of a bucket's chains, which kernels access beside that of the active sets."""
 
 from __future__ import annotations
 
@@ -31,29 +28,29 @@ __all__ = [
 ]
 
 SMALL, FLOW, NO_CHAIN, FOREST = 0, 1, 2, 3
-"""How a factor is solved: by its active set as long as it is small; by its flow; by its active set,
-since its flow has no solution; by a forest."""
+"""Methods for a factor: an active set while it is small; a flow; an active set because a flow has
+no solution; a forest."""
 
 FLOW_KERNELS, FOREST_KERNELS = 1, 2
-"""Kernels of `ChainFlows`, compiled when the first chain outgrows its active set, and for the first
-chain that is alone."""
+"""Kernels of `ChainFlows`. The first are compiled once a chain exceeds the limit of its active set,
+the second for the first chain that is alone in its component."""
 
 
 class ChainsRecord(NamedTuple):
-    """What is known of every chain."""
+    """Arrays with an entry for every chain."""
 
     states: IntArray
-    """Their number."""
+    """Number of states."""
     methods: IntArray
-    """How it is solved."""
+    """The method, such as `FLOW`."""
     address: IntArray
-    """Of the block of its flow, or forest."""
+    """Address of the block of the flow, or forest."""
     length: IntArray
-    """Of that block."""
+    """Length of that block."""
 
 
 chains_at = reader_of(ChainsRecord)
-"""Returns, in kernels, the record of the chains that they are called with."""
+"""Returns, in a kernel, the record of the chains that it was called with."""
 
 
 @interpreted_by(lambda chains, f: chains.block_of(f))
@@ -66,7 +63,7 @@ def block_of(chains: Any, f: int) -> FloatArray:
 
 @kernel
 def largest_chain(chains: Any, rows: IntArray, problem: LocalProblem) -> tuple[int, int]:
-    """Return the largest numbers of layers and of states of some chains, 1 for no chains."""
+    """Return the largest numbers of layers and of states of the chains in `rows`, at least 1."""
     states, longest, most = chains_at(chains).states, 1, 1
     for f in rows:
         arity = problem.offsets[f + 1] - problem.offsets[f]

@@ -1,4 +1,4 @@
-"""Chains: solved on forests, or by active sets while these are small, and then by their flows."""
+"""The local solver of chains: forests, or active sets while these are small, and then flows."""
 
 from __future__ import annotations
 
@@ -15,56 +15,56 @@ from lpsmap_core.api import (
     Vertices,
     join_vertices,
 )
-from lpsmap_factors_struct.flows.chain import DIMENSION, KNOWN, flow_size
-from lpsmap_factors_struct.flows.forest import SOLVED, forest_size
-from lpsmap_factors_struct.flows.forest_steps import multiply_forests, solve_forests
-from lpsmap_factors_struct.flows.handle import (
+from lpsmap_factors_struct.flows.chain import DIMENSION, FLOW_SOLVED, flow_size
+from lpsmap_factors_struct.flows.chain_kernels import (
+    max_structures,
+    multiply_chains,
+    multiply_flows,
+    solve_chains,
+    solve_flows,
+)
+from lpsmap_factors_struct.flows.forest import FOREST_SOLVED, forest_size
+from lpsmap_factors_struct.flows.forest_kernels import multiply_forests, solve_forests
+from lpsmap_factors_struct.flows.paths import (
+    MAX_POSITIONS,
+    flow_edges,
+    forest_edges,
+    n_paths,
+    read_paths,
+)
+from lpsmap_factors_struct.flows.record_access import (
     FLOW,
     FOREST,
     NO_CHAIN,
     SMALL,
     ChainsRecord,
 )
-from lpsmap_factors_struct.flows.paths import (
-    MOST_POSITIONS,
-    flow_edges,
-    forest_edges,
-    n_paths,
-    read_paths,
-)
-from lpsmap_factors_struct.flows.steps import (
-    most_structures,
-    multiply_chains,
-    multiply_flows,
-    solve_chains,
-    solve_flows,
-)
 
 __all__ = ["ChainFlows"]
 
-MOST_EDGES = 20_000_000
-"""Limit of the edges of a flow, of which each takes some forty bytes, and as many again while it is
-solved. Larger chains that forests do not solve are left to the active set."""
+MAX_EDGES = 20_000_000
+"""Maximum number of edges of a flow. An edge takes some forty bytes, and as many again during a
+solve. Larger chains that forests do not solve use the active set."""
 
-FEW = 0.25
-"""Share of the structures that an active set may have, below which a later solve has one again."""
+RETURN_SHARE = 0.25
+"""Share of the limit of structures below which a later solve uses an active set again."""
 
 
 class ChainFlows(ActiveSets):
-    """The chains of a bucket: each one's forest, or active set, or flow.
+    """The chains of a bucket: each with a forest, an active set, or a flow.
 
-    Chains that are alone in their components are solved on forests, small ones if their active set
-    grows large. Among other factors, local problems need not be solved to the end, for which there
-    are active sets. Nearly uniform scores have solutions of as many structures as the chain's
-    polytope has dimensions: chains that outgrow their active sets have a flow, which has no more
-    numbers than the chain has edges.
+    A chain that is alone in its component is solved on a forest; a small one only once its active
+    set grows large. A chain among other factors has an active set, which can be stopped early. For
+    nearly uniform scores, a solution has about as many structures as the chain's polytope has
+    dimensions. A chain that exceeds the limit of its active set is solved by a flow, which has one
+    number for each edge.
 
     Parameters
     ----------
     bucket
-        Chains laid out as those of ``Sequence``, whose first row parameter is the number of states.
+        Chains laid out like those of ``Sequence``. The first row parameter is the number of states.
     delta, barred
-        As of `ActiveSets`.
+        As for `ActiveSets`.
     """
 
     kernels = (
@@ -83,18 +83,18 @@ class ChainFlows(ActiveSets):
         self._forest_ends = np.cumsum(self.block_length)
         self._forests = np.empty(self._forest_ends[-1] if len(fit) else 0)
         words = self._forest_ends - self.block_length
-        self._forests[words[fit] + SOLVED] = 0.0
+        self._forests[words[fit] + FOREST_SOLVED] = 0.0
         self.block_address = self._forests.ctypes.data + self._forests.itemsize * words
         super().__init__(bucket, delta, barred)
 
     @classmethod
     def describe(cls, factor_type: type[Factor]) -> SolverDescription:
-        """Return what `FactorGraph.plan` says of it."""
+        """Return the description that `FactorGraph.plan` shows."""
         name, function, _ = super().describe(factor_type)
         return SolverDescription(f"forests, or {name}, then flows", function, "a chain")
 
     def incomplete(self, rows: IntArray) -> IntArray:
-        """Return the factors of `rows` that have active sets: flows and forests are complete."""
+        """Return the factors of `rows` with incomplete active sets; others are complete."""
         methods = self.methods[rows]
         return super().incomplete(rows[(methods == SMALL) | (methods == NO_CHAIN)])
 
@@ -114,20 +114,20 @@ class ChainFlows(ActiveSets):
         return join_vertices(found)
 
     def _check_listing(self, n: int, length: int) -> None:
-        """Refuse to list more paths than memory and patience allow."""
-        if n * length > MOST_POSITIONS:
+        """Raise ValueError if the paths are too many to list."""
+        if n * length > MAX_POSITIONS:
             name = self.bucket.type.__name__
             raise ValueError(
                 f"structures: the solution of a {name} of {length} positions is a mixture of about "
-                f"{n} structures; expected at most {MOST_POSITIONS // length} of this length. Read "
+                f"{n} structures; expected at most {MAX_POSITIONS // length} of this length. Read "
                 "its marginals (Variables.value, graph.additionals_of), or its best structure "
                 "(solution.decode())."
             )
 
     def copy_from(self, other: LocalSolver) -> None:
-        """Start from what another solve of the same factors ended with.
+        """Start from the final state of another solve of the same factors.
 
-        A chain whose flow has become that of few structures starts with an active set.
+        A chain whose flow consists of few structures returns to an active set.
         """
         super().copy_from(other)
         if not isinstance(other, ChainFlows):
@@ -136,8 +136,8 @@ class ChainFlows(ActiveSets):
         if (other.methods == FOREST).any():
             self._forests[:] = other._forests
         for f, block in other.blocks.items():
-            few = FEW * most_structures(int(self.lengths[f]))
-            if other.methods[f] == FLOW and block[KNOWN] and block[DIMENSION] > few:
+            few = RETURN_SHARE * max_structures(int(self.lengths[f]))
+            if other.methods[f] == FLOW and block[FLOW_SOLVED] and block[DIMENSION] > few:
                 self._keep_block(f, block.copy())
             elif other.methods[f] == FLOW:
                 self.methods[f] = SMALL
@@ -148,13 +148,13 @@ class ChainFlows(ActiveSets):
         return super().nbytes + sum(block.nbytes for block in self.blocks.values())
 
     def answer(self, rows: IntArray) -> None:
-        """Make room for the flows of chains that outgrew their active sets, and forget these.
+        """Replace the active sets of chains that exceed their limit by flows.
 
         The largest chains keep their active sets.
         """
         for f in rows.tolist():
             length, n_states = int(self.lengths[f]), int(self.states[f])
-            if (length - 1) * n_states**2 > MOST_EDGES:
+            if (length - 1) * n_states**2 > MAX_EDGES:
                 self.methods[f] = NO_CHAIN
                 continue
             self._keep_block(f, np.zeros(flow_size(length, n_states)))
@@ -162,7 +162,7 @@ class ChainFlows(ActiveSets):
             self.methods[f] = FLOW
 
     def block_of(self, f: int) -> FloatArray:
-        """Return the block of a chain's flow, or of its forest."""
+        """Return the block of a chain's flow, or else of its forest."""
         end = self._forest_ends[f]
         forest = self._forests[end - forest_size(int(self.lengths[f]), int(self.states[f])) : end]
         return self.blocks.get(f, forest)
@@ -172,5 +172,5 @@ class ChainFlows(ActiveSets):
         self.block_address[f], self.block_length[f] = block.ctypes.data, len(block)
 
     def own_record(self) -> ChainsRecord:
-        """Return what the kernels know of the chains beside their active sets."""
+        """Return the record of the chains that kernels use beside their active sets."""
         return ChainsRecord(self.states, self.methods, self.block_address, self.block_length)

@@ -1,4 +1,4 @@
-"""A chain's local problem, read from those of its bucket."""
+"""Access to a chain's local problem within those of its bucket."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from lpsmap_core import leaf
 from lpsmap_core.api import FloatArray, LocalProblem
 from lpsmap_factors_struct.flows.chain import BARRED
 
-__all__ = ["bar_nodes", "read_node_scores", "read_weights"]
+__all__ = ["forbid_nodes", "read_node_scores", "read_weights"]
 
 
 @leaf
 def read_weights(f: int, n_nodes: np.uint64, problem: LocalProblem, weight: FloatArray) -> None:
-    """Read the nodes' weights: the degrees of their variables."""
+    """Read the nodes' weights, which are the degrees of their variables."""
     lo = problem.offsets[f]
     for k in range(n_nodes):
         inverse = problem.inverse_delta[lo + np.int64(k)]
@@ -24,9 +24,9 @@ def read_weights(f: int, n_nodes: np.uint64, problem: LocalProblem, weight: Floa
 def read_node_scores(
     f: int, n: np.uint64, n_nodes: np.uint64, problem: LocalProblem, score: FloatArray
 ) -> None:
-    """Read the scores of nodes, with those of first and last states if there are additionals.
+    """Read the scores of nodes, including those of first and last states if there are additionals.
 
-    Of forced slots they are zero.
+    The scores of forced slots are zero.
     """
     lo, eta_v = np.uint64(problem.offsets[f]), problem.eta_v
     for k in range(n_nodes):
@@ -42,10 +42,10 @@ def read_node_scores(
 
 
 @leaf
-def bar_nodes(
+def forbid_nodes(
     f: int, n: np.uint64, n_nodes: np.uint64, problem: LocalProblem, score: FloatArray
 ) -> None:
-    """Bar the states that are forbidden, and those of a layer where another one is forced."""
+    """Mark forbidden states, and the other states of a layer with a forced state."""
     lo, barred = np.uint64(problem.offsets[f]), problem.barred
     first = np.uint64(problem.additional_offsets[f])
     final = np.uint64(problem.additional_offsets[f + 1]) - n

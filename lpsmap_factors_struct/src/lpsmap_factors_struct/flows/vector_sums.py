@@ -1,4 +1,4 @@
-"""Inner products and sums of stretches of arrays, which compilers do not reorder by themselves."""
+"""Inner products and sums over ranges of arrays, in an order that allows vectorisation."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ import numpy as np
 from lpsmap_core import leaf
 from lpsmap_core.api import FloatArray
 
-__all__ = ["add_multiple", "inner_product", "stretch_sum"]
+__all__ = ["add_multiple", "inner_product", "range_sum"]
 
 ONE, TWO, THREE, FOUR = np.uint64(1), np.uint64(2), np.uint64(3), np.uint64(4)
 
 
 @leaf
-def stretch_sum(x: FloatArray, first: np.uint64, n: np.uint64) -> float:
-    """Return the sum of ``x[first : first + n]``, in four chains of additions at once."""
+def range_sum(x: FloatArray, first: np.uint64, n: np.uint64) -> float:
+    """Return the sum of ``x[first : first + n]``, by four independent chains of additions."""
     at, last = first, first + n
     whole = last - n % FOUR
     a, b, c, d = 0.0, 0.0, 0.0, 0.0

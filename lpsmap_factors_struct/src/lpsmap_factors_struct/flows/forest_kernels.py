@@ -1,4 +1,4 @@
-"""Chains of a bucket that are solved on forests, compiled."""
+"""Kernels for the chains of a bucket that are solved on forests."""
 
 from __future__ import annotations
 
@@ -19,21 +19,21 @@ from lpsmap_core.api import (
     stopped,
 )
 from lpsmap_factors_struct.flows.chain import BARRED
-from lpsmap_factors_struct.flows.first_paths import begin_with_best_paths
 from lpsmap_factors_struct.flows.forest import (
     ForestChain,
-    ForestRoom,
-    carve_forest,
-    make_forest_room,
+    ForestWorkspace,
+    forest_workspace,
+    unpack_forest,
 )
-from lpsmap_factors_struct.flows.forests import multiply_on_forest, solve_on_forest
-from lpsmap_factors_struct.flows.handle import (
+from lpsmap_factors_struct.flows.forest_solver import multiply_on_forest, solve_on_forest
+from lpsmap_factors_struct.flows.initial_forest import initialise_forest
+from lpsmap_factors_struct.flows.problem_reader import forbid_nodes, read_node_scores, read_weights
+from lpsmap_factors_struct.flows.record_access import (
     SMALL,
     block_of,
     chains_at,
     largest_chain,
 )
-from lpsmap_factors_struct.flows.reading import bar_nodes, read_node_scores, read_weights
 
 __all__ = ["multiply_forests", "solve_forests"]
 
@@ -48,19 +48,19 @@ def solve_forests(
     v: FloatArray,
     max_iterations: int,
 ) -> None:
-    """Solve the local problems of chains on forests, to the end whatever the limit.
+    """Solve the local problems of chains on forests, exactly and without a limit of iterations.
 
-    Those that forests do not solve are left to active sets.
+    Chains for which this fails fall back on active sets.
     """
     problem = problem_of(chains, a, eta_v)
     status, methods = status_of(chains), chains_at(chains).methods
     longest, n_states = largest_chain(chains, rows, problem)
-    room = make_forest_room(longest, n_states, problem.forbids)
+    work = forest_workspace(longest, n_states, problem.forbids)
     for f in rows:
         status[f] = RUNNING
         if stopped():
             return
-        chain = _chain_of(chains, f, problem, room)
+        chain = _chain_of(chains, f, problem, work)
         if _solve(f, chain, problem, z, v):
             status[f] = OPTIMAL
         elif not stopped():
@@ -79,22 +79,22 @@ def multiply_forests(
     """Multiply the Jacobians of chains that have forests."""
     problem = problem_of(chains, d_u, d_v)
     longest, n_states = largest_chain(chains, rows, problem)
-    room = make_forest_room(longest, n_states, False)
+    work = forest_workspace(longest, n_states, False)
     for f in rows:
-        _multiply(f, _chain_of(chains, f, problem, room), problem, out_u, out_v)
+        _multiply(f, _chain_of(chains, f, problem, work), problem, out_u, out_v)
 
 
 @kernel
-def _chain_of(chains: Any, f: int, problem: LocalProblem, room: ForestRoom) -> ForestChain:
-    """Return a chain with its forest, and room that others use, too.
+def _chain_of(chains: Any, f: int, problem: LocalProblem, work: ForestWorkspace) -> ForestChain:
+    """Return a chain with its forest, in a workspace that chains share.
 
-    Its steps are those of all additionals.
+    Its `steps` are the scores of all additionals.
     """
     n = chains_at(chains).states[f]
     length = (problem.offsets[f + 1] - problem.offsets[f]) // n
     first = problem.additional_offsets[f] + n
-    forest = carve_forest(block_of(chains, f), length, n)
-    return ForestChain(length, n, forest, room, problem.eta_v, first)
+    forest = unpack_forest(block_of(chains, f), length, n)
+    return ForestChain(length, n, forest, work, problem.eta_v, first)
 
 
 # -------------------------------------------------------------------- one chain
@@ -104,22 +104,22 @@ def _chain_of(chains: Any, f: int, problem: LocalProblem, room: ForestRoom) -> F
 def _solve(f: int, held: ForestChain, problem: LocalProblem, z: FloatArray, v: FloatArray) -> bool:
     """Solve a chain's problem, and write the solution; returns whether it is solved.
 
-    Where it has to stop, the best path is written.
+    If it is interrupted, it writes the best path.
     """
-    room, n = held.room, np.uint64(held.n_states)
+    work, n = held.work, np.uint64(held.n_states)
     n_nodes = np.uint64(held.length) * n
-    read_weights(f, n_nodes, problem, room.weight)
-    read_node_scores(f, n, n_nodes, problem, room.score)
+    read_weights(f, n_nodes, problem, work.weight)
+    read_node_scores(f, n, n_nodes, problem, work.score)
     steps, first = held.steps, held.first
     if problem.forbids:
-        bar_nodes(f, n, n_nodes, problem, room.score)
-        _bar_steps(f, held, problem)
-        steps, first = room.step, 0
-    whole = ForestChain(held.length, held.n_states, held.forest, room, steps, first)
+        forbid_nodes(f, n, n_nodes, problem, work.score)
+        _copy_steps(f, held, problem)
+        steps, first = work.step, 0
+    whole = ForestChain(held.length, held.n_states, held.forest, work, steps, first)
     chain = by_address(whole)
     solved = solve_on_forest(chain)
     if not solved and stopped():
-        begin_with_best_paths(chain)
+        initialise_forest(chain)
     if solved or stopped():
         _write_solution(f, held, held.forest.flow, problem, z, v)
     return solved
@@ -130,24 +130,24 @@ def _multiply(
     f: int, held: ForestChain, problem: LocalProblem, out_u: FloatArray, out_v: FloatArray
 ) -> None:
     """Multiply a chain's Jacobian."""
-    room, n = held.room, np.uint64(held.n_states)
+    work, n = held.work, np.uint64(held.n_states)
     n_nodes = np.uint64(held.length) * n
-    read_weights(f, n_nodes, problem, room.weight)
-    read_node_scores(f, n, n_nodes, problem, room.score)
+    read_weights(f, n_nodes, problem, work.weight)
+    read_node_scores(f, n, n_nodes, problem, work.score)
     if not multiply_on_forest(by_address(held)):
         for t in range(held.length - 1):
             for x in range(t * 2 * held.n_states, (t + 1) * 2 * held.n_states):
-                room.target[x] = 0.0
-    _write_solution(f, held, room.target, problem, out_u, out_v)
+                work.target[x] = 0.0
+    _write_solution(f, held, work.target, problem, out_u, out_v)
 
 
 @leaf
-def _bar_steps(f: int, chain: ForestChain, problem: LocalProblem) -> None:
-    """Copy the scores of edges, without those that are forbidden."""
+def _copy_steps(f: int, chain: ForestChain, problem: LocalProblem) -> None:
+    """Copy the scores of edges, with those of forbidden edges replaced."""
     first = problem.additional_offsets[f] + chain.n_states
     for k in range((chain.length - 1) * chain.n_states * chain.n_states):
         allowed = problem.barred[first + k] == 0
-        chain.room.step[k] = problem.eta_v[first + k] if allowed else -BARRED
+        chain.work.step[k] = problem.eta_v[first + k] if allowed else -BARRED
 
 
 @leaf
@@ -159,8 +159,8 @@ def _write_solution(
     z: FloatArray,
     v: FloatArray,
 ) -> None:
-    """Write what flows make: marginals of slots, and of additionals if there is room."""
-    forest, m, n, length = chain.forest, chain.room.m, np.uint64(chain.n_states), chain.length
+    """Write the marginals of slots, and of additionals unless `v` is empty, from the flows."""
+    forest, m, n, length = chain.forest, chain.work.m, np.uint64(chain.n_states), chain.length
     begin, stop = problem.additional_offsets[f], problem.additional_offsets[f + 1]
     n_nodes = np.uint64(length) * n
     m[:n_nodes] = 0.0
@@ -168,7 +168,7 @@ def _write_solution(
         v[begin:stop] = 0.0
     for t in range(length - 1):
         here = np.uint64(t) * n
-        row, step = here + here, np.uint64(begin) + here * n  # plus n, less what `end` is too large
+        row, step = here + here, np.uint64(begin) + here * n  # the offset n of `end` cancels
         for x in range(row, row + np.uint64(forest.n_edges[t])):
             i, j = np.uint64(forest.begin[x]), np.uint64(forest.end[x])
             m[here + i] += flow[x]

@@ -1,4 +1,4 @@
-"""What assignments of all variables score, by the factors' own oracles."""
+"""Scores of assignments of all variables, by the factors' own oracles."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ __all__ = [
 
 
 class CompletedAssignment(NamedTuple):
-    """What the declarations of a graph say of an assignment of its variables."""
+    """An assignment of a graph's variables, completed by the best additionals."""
 
     allowed: list[BoolArray]
     """For every declaration, (n_factors,) whether its factors allow the assignment."""
     additionals: list[FloatArray]
-    """For every declaration, the (n_factors, n_additionals) best additionals with it."""
+    """For every declaration, the (n_factors, n_additionals) best additionals."""
 
 
 def complete_assignment(
@@ -36,7 +36,7 @@ def complete_assignment(
     additional_scores: Sequence[FloatArray],
     chosen: BoolArray,
 ) -> CompletedAssignment:
-    """Return which factors of a graph allow an assignment, and their best additionals with it.
+    """Return which factors of a graph allow an assignment, and their best additionals.
 
     Parameters
     ----------
@@ -65,7 +65,7 @@ def complete_assignment(
 def best_additionals(
     part: Part, eta_v: FloatArray, chosen: BoolArray
 ) -> tuple[BoolArray, FloatArray]:
-    """Return which factors allow an assignment, and their best additionals with it.
+    """Return which factors allow an assignment, and their best additionals.
 
     Parameters
     ----------
@@ -96,7 +96,7 @@ def best_additionals(
 def scored_assignment(
     part: Part, eta: FloatArray, eta_v: FloatArray, chosen: BoolArray
 ) -> tuple[FloatArray, FloatArray]:
-    """Return what every component's assignment scores, and the additionals that this takes.
+    """Return the score of every component's assignment, and the best additionals.
 
     Parameters
     ----------

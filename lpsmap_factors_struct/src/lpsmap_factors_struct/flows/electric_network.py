@@ -1,17 +1,17 @@
 """Electric networks of layers: elimination without subtraction.
 
 The equations of Newton's method on the flows of a chain are those of a network of conductances.
-Every node of the chain has two vertices, *in* and *out*, joined by the node's weight; an edge joins
-the *out* of one node with the *in* of the next. All *in* of the first layer are one vertex, the
-source, and all *out* of the last are the ground::
+Every node of the chain has two vertices, *in* and *out*, connected by the node's weight. An edge
+connects the *out* of one node with the *in* of the next. All *in* of the first layer are one
+vertex, the source, and all *out* of the last layer are the ground::
 
     source --w-- out  --conductance-- in --w-- out ... in --w-- ground
 
-The matrix of such equations has sums of conductances on its diagonal. Elimination of a vertex joins
-its neighbours by new conductances, which are added: if the diagonal is summed up anew from these,
-nothing is ever subtracted, and all digits remain whatever the ratios of the conductances are, as
-for stationary distributions of Markov chains (Grassmann, Taksar & Heyman 1985). This matters: near
-a solution they differ by 10^16.
+The diagonal of the equations' matrix has sums of conductances. Elimination of a vertex connects its
+neighbours by new conductances, which are added. If the diagonal is then summed anew, nothing is
+ever subtracted, and the result is accurate whatever the ratios of the conductances, as for
+stationary distributions of Markov chains (Grassmann, Taksar & Heyman 1985). This matters because
+conductances differ by 10^16 near a solution.
 """
 
 from __future__ import annotations
@@ -22,35 +22,35 @@ import numpy as np
 
 from lpsmap_core import interrupted, leaf
 from lpsmap_core.api import FloatArray
-from lpsmap_factors_struct.flows.vectors import add_multiple, inner_product, stretch_sum
+from lpsmap_factors_struct.flows.vector_sums import add_multiple, inner_product, range_sum
 
-__all__ = ["Network", "eliminate_network", "solve_network"]
+__all__ = ["ElectricNetwork", "eliminate_network", "solve_network"]
 
 ONE, TWO, THREE, FOUR = np.uint64(1), np.uint64(2), np.uint64(3), np.uint64(4)
 
 
-class Network(NamedTuple):
+class ElectricNetwork(NamedTuple):
     """An eliminated network of L layers of S nodes.
 
     Attributes
     ----------
     in_shares
-        (L - 1, S, 2 S) for the *in* of every layer but the first, which are eliminated one by one,
-        the shares of their conductance that lead to each other and to the *out* before.
+        (L - 1, S, 2 S) for the *in* of every layer but the first, the shares of their conductance
+        that lead to the remaining *in* of the layer and to the *out* before.
     out_shares
-        (L - 1, S, S) for the *out* of every layer but the last, the shares that lead to the S
-        vertices next in order: each other, then the *in* of the same layer, or the source.
+        (L - 1, S, S) for the *out* of every layer but the last, the shares that lead to the next S
+        vertices: the remaining *out* of the layer, then its *in*, or the source.
     in_resistance, out_resistance
-        (L - 1, S) one over the conductances of these vertices when they are eliminated; zero for
-        one that nothing joins.
+        (L - 1, S) reciprocals of the conductances of these vertices when they are eliminated; zero
+        for isolated vertices.
     source
-        The same of the source.
+        The same for the source.
     square
-        (2 S, 2 S) room for the conductances of two layers; only j > i is used.
+        (2 S, 2 S) workspace for the conductances of two layers; only j > i is used.
     ground
-        (2 S + 1,) room for those to the ground.
+        (2 S + 1,) workspace for the conductances to the ground.
     lane
-        (3 S + 1,) room for two layers of a right-hand side, or for sums by column.
+        (3 S + 1,) workspace for two layers of a right-hand side, or for sums by column.
     """
 
     in_shares: FloatArray
@@ -65,12 +65,12 @@ class Network(NamedTuple):
 
 @leaf
 def _eliminate(
-    net: Network, n: np.uint64, width: np.uint64, n_out: np.uint64, span: np.uint64
+    net: ElectricNetwork, n: np.uint64, width: np.uint64, n_out: np.uint64, span: np.uint64
 ) -> None:
-    """Eliminate the first `n_out` of `n` vertices, each joined with at most `span` that follow.
+    """Eliminate the first `n_out` of `n` vertices, each connected with at most `span` later ones.
 
-    Four at a time, so that the conductances between all others are read and written less often.
-    Rows of `square` become shares, and `ground` resistances.
+    Four vertices are eliminated at a time, to read and write the conductances between the others
+    less often. Rows of `square` become shares, and entries of `ground` become resistances.
     """
     square, ground = net.square, net.ground
     k = np.uint64(0)
@@ -107,13 +107,13 @@ def _eliminate_few(
     stop: np.uint64,
     last: np.uint64,
 ) -> None:
-    """Eliminate some vertices as far as their own rows go.
+    """Eliminate some vertices within their own rows.
 
-    Each one's conductance to the ground moves to the diagonal, and its resistance to `ground`.
+    The conductance of each to the ground is moved to the diagonal, and its resistance to `ground`.
     """
     for p in range(first, stop):
         row = p * width
-        whole = stretch_sum(square, row + p + ONE, last - p - ONE) + ground[p]
+        whole = range_sum(square, row + p + ONE, last - p - ONE) + ground[p]
         resistance = 1.0 / whole if whole > 0.0 else 0.0
         for i in range(p + ONE, stop):
             share = square[row + i] * resistance
@@ -129,7 +129,7 @@ def _eliminate_few(
 def _join_neighbours(
     square: FloatArray, ground: FloatArray, width: np.uint64, first: np.uint64, last: np.uint64
 ) -> None:
-    """Join the vertices behind four that were eliminated, where these lead from one to another."""
+    """Add the conductances between later vertices that four eliminated vertices imply."""
     p, q, r, s = first, first + ONE, first + TWO, first + THREE
     a, b, c, d = p * width, q * width, r * width, s * width
     for i in range(first + FOUR, last):
@@ -149,25 +149,25 @@ def _join_neighbours(
 
 @leaf
 def eliminate_network(
-    net: Network, length: int, n_states: int, weight: FloatArray, conductance: FloatArray
+    net: ElectricNetwork, length: int, n_states: int, weight: FloatArray, conductance: FloatArray
 ) -> bool:
     """Eliminate all vertices of a network, from the ground to the source.
 
     Parameters
     ----------
     net
-        Where the result goes.
+        The network, which holds the result.
     length, n_states
         Numbers of layers, at least two, and of nodes in each.
     weight
         (L, S) conductances from *in* to *out*.
     conductance
-        (L - 1, S, S) those of the edges, by their ends and then by their beginnings.
+        (L - 1, S, S) conductances of the edges, by their second and then by their first node.
 
     Returns
     -------
     bool
-        Whether all is done, without an interruption.
+        Whether the elimination was completed, without an interrupt.
     """
     n, ground, square = np.uint64(n_states), net.ground, net.square
     width, final = TWO * n, np.uint64(length - 1) * n
@@ -180,26 +180,28 @@ def eliminate_network(
         layer = np.uint64(length - 2 - back)
         _add_edges(net, n, conductance, layer * n * n)
         _eliminate(net, width, width, n, width)
-        _keep(net, n, layer, net.in_shares, net.in_resistance, width, np.uint64(0))
-        _move_up(net, n)
+        _store_shares(net, n, layer, net.in_shares, net.in_resistance, width, np.uint64(0))
+        _shift_up(net, n)
         if layer == np.uint64(0):
             break
         _add_nodes(net, n, weight, layer * n)
         _eliminate(net, width, width, n, n)
-        _keep(net, n, layer, net.out_shares, net.out_resistance, n, ONE)
-        _move_up(net, n)
+        _store_shares(net, n, layer, net.out_shares, net.out_resistance, n, ONE)
+        _shift_up(net, n)
     for i in range(n):
         square[i * width + n] = weight[i]
     ground[n] = 0.0
     _eliminate(net, n + ONE, width, n, n)
-    _keep(net, n, np.uint64(0), net.out_shares, net.out_resistance, n, ONE)
+    _store_shares(net, n, np.uint64(0), net.out_shares, net.out_resistance, n, ONE)
     net.source[0] = 1.0 / ground[n] if ground[n] > 0.0 else 0.0
     return True
 
 
 @leaf
-def _add_edges(net: Network, n: np.uint64, conductance: FloatArray, first: np.uint64) -> None:
-    """Put the *out* of the layer before behind the *in* of a layer, joined by the edges."""
+def _add_edges(
+    net: ElectricNetwork, n: np.uint64, conductance: FloatArray, first: np.uint64
+) -> None:
+    """Append the *out* of the previous layer to the *in* of a layer, connected by the edges."""
     square, width = net.square, TWO * n
     for j in range(n):
         row, below = j * width + n, (n + j) * width + n
@@ -210,8 +212,8 @@ def _add_edges(net: Network, n: np.uint64, conductance: FloatArray, first: np.ui
 
 
 @leaf
-def _add_nodes(net: Network, n: np.uint64, weight: FloatArray, first: np.uint64) -> None:
-    """Put the *in* of a layer behind its *out*, joined by the nodes' weights."""
+def _add_nodes(net: ElectricNetwork, n: np.uint64, weight: FloatArray, first: np.uint64) -> None:
+    """Append the *in* of a layer to its *out*, connected by the nodes' weights."""
     square, width = net.square, TWO * n
     for j in range(n):
         row, below = j * width + n, (n + j) * width + n
@@ -223,8 +225,8 @@ def _add_nodes(net: Network, n: np.uint64, weight: FloatArray, first: np.uint64)
 
 
 @leaf
-def _move_up(net: Network, n: np.uint64) -> None:
-    """Move the vertices behind the n eliminated ones to their places."""
+def _shift_up(net: ElectricNetwork, n: np.uint64) -> None:
+    """Move the remaining vertices to the places of the n eliminated ones."""
     square, width = net.square, TWO * n
     for i in range(n):
         net.ground[i] = net.ground[n + i]
@@ -234,8 +236,8 @@ def _move_up(net: Network, n: np.uint64) -> None:
 
 
 @leaf
-def _keep(
-    net: Network,
+def _store_shares(
+    net: ElectricNetwork,
     n: np.uint64,
     layer: np.uint64,
     shares: FloatArray,
@@ -243,7 +245,7 @@ def _keep(
     size: np.uint64,
     ahead: np.uint64,
 ) -> None:
-    """Keep what n vertices were eliminated to: `size` shares each, from the diagonal or behind."""
+    """Store the resistances and the `size` shares of n eliminated vertices."""
     width, to = TWO * n, layer * n * size
     for k in range(n):
         resistance[layer * n + k] = net.ground[k]
@@ -257,9 +259,14 @@ def _keep(
 
 @leaf
 def solve_network(
-    net: Network, length: int, n_states: int, out: FloatArray, into: FloatArray, source: float
+    net: ElectricNetwork,
+    length: int,
+    n_states: int,
+    out: FloatArray,
+    into: FloatArray,
+    source: float,
 ) -> float:
-    """Solve for the potentials, in the place of the currents into the vertices.
+    """Solve for the potentials, which replace the currents into the vertices.
 
     Parameters
     ----------
@@ -268,11 +275,11 @@ def solve_network(
     length, n_states
         Its layers, and the nodes in each.
     out
-        (L, S) of the *out*; the last layer, which is the ground, is left alone.
+        (L, S) currents into the *out*. The last layer, which is the ground, is not used.
     into
-        (L, S) of the *in*; the first layer, which is the source, is left alone.
+        (L, S) currents into the *in*. The first layer, which is the source, is not used.
     source
-        That of the source.
+        The current into the source.
 
     Returns
     -------
@@ -307,7 +314,12 @@ def solve_network(
 
 @leaf
 def _substitute(
-    net: Network, length: int, n: np.uint64, out: FloatArray, into: FloatArray, source: float
+    net: ElectricNetwork,
+    length: int,
+    n: np.uint64,
+    out: FloatArray,
+    into: FloatArray,
+    source: float,
 ) -> float:
     """Substitute the potentials backwards, from the source to the ground."""
     lane, zero = net.lane, np.uint64(0)

@@ -1,4 +1,4 @@
-"""What an error says, with the function that raised it."""
+"""Messages of errors, with the function that raised them."""
 
 from __future__ import annotations
 
@@ -6,23 +6,23 @@ import itertools
 import traceback
 from types import FrameType
 
-from lpsmap_core.plugins.offers import DuplicateNameError
+from lpsmap_core.plugins.contributions import DuplicateNameError
 
 __all__ = ["error_with_origin", "raised_by_core"]
 
 LIBRARIES = ("lpsmap_core.", "lpsmap_dynamic.")
-"""Packages whose functions and base classes raise errors about what plugins ask of them."""
+"""Packages whose functions and base classes raise errors about their use by plugins."""
 
 
 def error_with_origin(error: BaseException) -> str:
-    """Return what an error says, and what raised it.
+    """Return the message of an error, and the function that raised it.
 
-    That is the last function outside the libraries that these called, or else the last function.
+    This is the last function outside the libraries that they called, or else the last function.
 
     Parameters
     ----------
     error
-        An exception that was caught.
+        The caught exception.
     """
     frames = list(traceback.walk_tb(error.__traceback__))
     called = itertools.dropwhile(lambda entry: not _is_of(LIBRARIES, entry[0]), frames)
@@ -33,9 +33,9 @@ def error_with_origin(error: BaseException) -> str:
 
 
 def raised_by_core(error: Exception) -> bool:
-    """Return whether core raised `error`, whose message then tells the user what to mend.
+    """Return whether core raised `error` with a message for the user.
 
-    Other kinds of exceptions are defects, also where core raised them.
+    Exceptions of other types are defects, even if core raised them.
     """
     (*_, (frame, _)) = traceback.walk_tb(error.__traceback__)
     kinds = OSError, ValueError, ModuleNotFoundError, DuplicateNameError

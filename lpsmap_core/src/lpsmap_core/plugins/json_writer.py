@@ -1,4 +1,4 @@
-"""Write factor graphs as JSON, with their large arrays in a file beside it."""
+"""Write factor graphs as JSON, with large arrays in a separate file."""
 
 from __future__ import annotations
 
@@ -17,71 +17,71 @@ from lpsmap_core.model.factor import Factor
 from lpsmap_core.model.slots import given_variables, slot_values
 from lpsmap_core.model.variables import Variables
 from lpsmap_core.plugins.array_files import Arrays
+from lpsmap_core.plugins.compressed_text import write_text
 from lpsmap_core.plugins.formats import FileFormatError, NamedGraph
-from lpsmap_core.plugins.packed import write_text
 from lpsmap_core.plugins.registry import installed
 
 __all__ = ["is_same_graph", "write_json"]
 
 LARGE = 1000
-"""Numbers of an array that has a place in the file beside."""
+"""Size above which an array is written to the separate file."""
 
 Reader = Callable[[Path, Mapping[str, Any], Arrays], NamedGraph]
 
 
 def write_json(named: NamedGraph, path: Path, read: Reader) -> None:
-    """Write a graph, once it is shown that what is written is the same graph.
+    """Write a graph, after checking that reading it returns the same graph.
 
-    A factor is written as the call of its type with the values of the attributes that are named
-    like the parameters of its constructor, or that its method `arguments` returns if it has one;
-    null for one that is needed and has none. Variables without a name get one.
+    A factor is written as a call of its type. The arguments are the attributes with the names of
+    the constructor's parameters, or the result of the factor's method `arguments` if it has one. A
+    required parameter without a value is null. Unnamed variables get a name.
 
     Parameters
     ----------
     named
         The graph.
     path
-        The file; large arrays go to that of the same name and the suffix ``.npz``.
+        The file. Large arrays are written to the file of the same name with the suffix ``.npz``.
     read
-        What makes a graph of what is written.
+        Function that reads the graph from the content.
 
     Raises
     ------
     OSError
         If a file cannot be written.
     FileFormatError
-        If a factor is not determined by such attributes.
+        If such attributes do not determine a factor.
     """
     graph = named.graph
-    kept: dict[str, npt.NDArray[Any]] = {}
+    large_arrays: dict[str, npt.NDArray[Any]] = {}
     scores = graph.flat_scores()
     content: dict[str, Any] = {
         "variables": {
-            name: _numbers(scores[block.index], kept)
+            name: _numbers(scores[block.index], large_arrays)
             for name, block in _blocks(path, named).items()
         },
-        "factors": [_call(graph, factor, kept) for factor in graph.factors],
+        "factors": [_call(graph, factor, large_arrays) for factor in graph.factors],
     }
     try:
-        again = read(path, content, Arrays(kept)).graph
+        again = read(path, content, Arrays(large_arrays)).graph
     except FileFormatError as error:
         raise FileFormatError(f"{path}: the graph cannot be written: {error}") from error
     for factor, other in zip(graph.factors, again.factors, strict=True):
-        if not _same(graph, factor, again, other):
+        if not _equal(graph, factor, again, other):
             raise FileFormatError(
-                f"{path}: {factor!r} cannot be written: its constructor's arguments are not among "
-                "its attributes. Give the type an attribute for each."
+                f"{path}: {factor!r} cannot be written: its attributes do not hold all arguments "
+                "of its constructor. Add an attribute for each argument to the type."
             )
-    if kept:
+    if large_arrays:
         beside = path.with_name(path.name.removesuffix(".gz")).with_suffix(".npz")
         content["arrays"] = beside.name
-        arrays: dict[str, Any] = dict(kept)
+        arrays: dict[str, Any] = dict(large_arrays)
         np.savez(beside, **arrays)
     write_text(path, json.dumps(content))
 
 
 def _blocks(path: Path, named: NamedGraph) -> dict[str, Variables]:
-    """Return blocks that are the graph's list of variables, one after the other."""
+    """Return blocks that together are the graph's list of variables, in order."""
     found, at = {}, 0
     ordered = sorted(named.variables.items(), key=lambda item: item[1].index.reshape(-1)[:1].sum())
     names = iter(f"unnamed{i}" for i in range(len(ordered) + 1))
@@ -95,8 +95,8 @@ def _blocks(path: Path, named: NamedGraph) -> dict[str, Variables]:
             or begin < at
         ):
             raise FileFormatError(
-                f"{path}: the variables {name!r} are not a block of their own, which JSON asks "
-                "for. Name the whole that they are a part of."
+                f"{path}: the variables {name!r} are not a contiguous block, which JSON requires. "
+                "Name the block that contains them."
             )
         if begin > at:
             found[next(names)] = _plain(named.graph, whole[at:begin])
@@ -111,7 +111,9 @@ def _plain(graph: FactorGraph, index: Any) -> Variables:
     return Variables(graph, index, np.zeros(index.shape, dtype=bool))
 
 
-def _call(graph: FactorGraph, factor: Factor, kept: dict[str, npt.NDArray[Any]]) -> dict[str, Any]:
+def _call(
+    graph: FactorGraph, factor: Factor, large_arrays: dict[str, npt.NDArray[Any]]
+) -> dict[str, Any]:
     """Return the call that declares a factor."""
     names = [cls.__name__ for cls in type(factor).__mro__]
     name = next((name for name in names if name in installed().factors), names[0])
@@ -124,14 +126,14 @@ def _call(graph: FactorGraph, factor: Factor, kept: dict[str, npt.NDArray[Any]])
     for key, parameter in inspect.signature(type(factor)).parameters.items():
         value = given[key] if key in given else _attribute(scored, parameter)
         if isinstance(value, Variables) or _are_variables(value):
-            over.append(_view(value, kept))
+            over.append(_view(value, large_arrays))
         elif value is not None or parameter.default is parameter.empty:
-            options[key] = _numbers(value, kept)
+            options[key] = _numbers(value, large_arrays)
     return {"type": name, "over": over, **options}
 
 
 def _attribute(factor: Factor, parameter: inspect.Parameter) -> Any:
-    """Return what a factor's constructor was given by a name, as far as attributes tell."""
+    """Return the argument of a factor's constructor, as stored in its attributes, or None."""
     name = parameter.name
     if name == "variables":
         return given_variables(factor)
@@ -154,24 +156,24 @@ def _are_variables(value: Any) -> bool:
     return isinstance(value, list) and bool(value) and isinstance(value[0], Variables)
 
 
-def _view(value: Any, kept: dict[str, npt.NDArray[Any]]) -> Any:
+def _view(value: Any, large_arrays: dict[str, npt.NDArray[Any]]) -> Any:
     if isinstance(value, list):
-        return [_view(part, kept) for part in value]
-    view = {"index": _numbers(value.index, kept)}
+        return [_view(part, large_arrays) for part in value]
+    view = {"index": _numbers(value.index, large_arrays)}
     if value.negated.any():
-        view["negated"] = _numbers(value.negated, kept)
+        view["negated"] = _numbers(value.negated, large_arrays)
     return view
 
 
-def _numbers(value: Any, kept: dict[str, npt.NDArray[Any]]) -> Any:
-    """Return numbers as JSON has them; large arrays by a name under which they are kept."""
+def _numbers(value: Any, large_arrays: dict[str, npt.NDArray[Any]]) -> Any:
+    """Return numbers as lists, or the name of a large array that is added to `large_arrays`."""
     array = np.asarray(value)
     if array.dtype.kind not in "fiub":
         return value
     if array.size <= LARGE:
         return array.tolist()
-    name = f"a{len(kept)}"
-    kept[name] = array
+    name = f"a{len(large_arrays)}"
+    large_arrays[name] = array
     return {"array": name}
 
 

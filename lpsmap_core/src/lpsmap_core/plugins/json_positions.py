@@ -1,4 +1,4 @@
-"""Where things are in a text of JSON, by line and column, for errors."""
+"""Positions in a JSON text, by line and column, for errors."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ VALUES = json.JSONDecoder()
 
 
 def line_and_column(text: str, at: int) -> str:
-    """Return the place of a character in words."""
+    """Return the position of a character as text."""
     return f"line {text.count(chr(10), 0, at) + 1}, column {at - text.rfind(chr(10), 0, at)}"
 
 
 def place_in(text: str, keys: Sequence[str | int]) -> str:
-    """Return the place of a value in words.
+    """Return the position of a value as text.
 
     Parameters
     ----------
     text
         Valid JSON, whose outermost value is an object.
     keys
-        Names in objects and positions in lists that lead to the value, which has to be there.
+        Names in objects and positions in lists that lead to the value, which must exist.
     """
     at = _blank(text, 0)
     for key in keys:
@@ -34,7 +34,7 @@ def place_in(text: str, keys: Sequence[str | int]) -> str:
 
 
 def _member(text: str, at: int, key: str | int) -> int:
-    """Return where a member of the object or list begins that begins at `at`."""
+    """Return the start of a member of the object or list that starts at `at`."""
     in_object, position, at = text[at] == "{", 0, _blank(text, at + 1)
     while True:
         name: str | int = position
@@ -48,6 +48,6 @@ def _member(text: str, at: int, key: str | int) -> int:
 
 
 def _blank(text: str, at: int) -> int:
-    """Return where the blank behind a place ends."""
+    """Return the end of the white space from a position on."""
     found = BLANK.match(text, at)
     return at if found is None else found.end()
