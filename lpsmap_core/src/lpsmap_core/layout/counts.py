@@ -100,7 +100,7 @@ def count_bounds(
 
 @functools.lru_cache(maxsize=8)
 def no_counts(n_components: int) -> Memory[Counts]:
-    """Return the counts of a part without covered components; all such parts share them."""
+    """Return the counts of a part without covered components, which all these parts share."""
     integers, floats = np.empty(0, np.int64), np.empty(0)
     by_link = np.empty(0, np.uint32), integers, np.empty(0, np.bool_)
     none = np.zeros(n_components, np.bool_)

@@ -108,7 +108,7 @@ class CompiledForm(_ClosedForm):
     def jvp(
         self, rows: IntArray, d_u: FloatArray, d_v: FloatArray, out_u: FloatArray, out_v: FloatArray
     ) -> None:
-        """Multiply the local Jacobians of `rows`, likewise."""
+        """Multiply the local Jacobians of `rows`; see `LocalSolver`."""
         direction = Direction(self.delta, self.face, self.branch, d_u, d_v)
         self._multiply(rows, self.bucket.factors, direction, Product(out_u, out_v))
 
@@ -151,7 +151,7 @@ class ArrayForm(_ClosedForm):
     def jvp(
         self, rows: IntArray, d_u: FloatArray, d_v: FloatArray, out_u: FloatArray, out_v: FloatArray
     ) -> None:
-        """Multiply the local Jacobians of `rows`, likewise."""
+        """Multiply the local Jacobians of `rows`; see `LocalSolver`."""
         for group, slots, extra in self._groups(rows):
             face = LocalSolution(_NOTHING, _NOTHING, self.face[slots], self.branch[group])
             out_u[slots], out_v[extra] = self.bucket.type.jvp(

@@ -41,7 +41,7 @@ def best_structures(
     found = allocate_structures(np.maximum(vertex_sizes(bucket), 1))
     rows = np.arange(bucket.n_factors)
     if bucket.type.map_kernel is None:
-        PythonOracles(bucket, found).ask(rows, scores, eta_v)
+        PythonOracles(bucket, found).solve(rows, scores, eta_v)
         raise_interrupt()
     else:
         call_map_kernel(bucket, rows, Scores(scores, eta_v), found)

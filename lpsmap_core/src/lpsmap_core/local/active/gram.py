@@ -294,7 +294,7 @@ def remove(k: int, own: ActiveSet, work: GramWorkspace) -> None:
 
 @leaf
 def refactorise(own: ActiveSet, inverse_delta: FloatArray, work: GramWorkspace) -> None:
-    """Factorise the matrix anew from the structures; dependent ones leave."""
+    """Recompute the factor from the structures; dependent ones leave."""
     count, at_once = own.active[0], 1 if work.lanes == 1 else MOST_NEWCOMERS
     own.active[0] = 0
     for first in range(0, count, at_once):

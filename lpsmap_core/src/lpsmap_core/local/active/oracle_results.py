@@ -178,7 +178,7 @@ class PythonOracles:
         self._checks_best = "check_map_is_best" not in bucket.type.expected_failures
         self._score, self._weight = np.zeros((2, bucket.n_factors))
 
-    def ask(self, rows: IntArray, scores: FloatArray, eta_v: FloatArray) -> None:
+    def solve(self, rows: IntArray, scores: FloatArray, eta_v: FloatArray) -> None:
         """Write the best structure of every factor in `rows`.
 
         Parameters

@@ -285,7 +285,7 @@ class ActiveSets(LocalSolver):
             return
         if self._oracles is None:
             self._oracles = PythonOracles(self.bucket, self.candidates)
-        self._oracles.ask(rows, self.scores, eta_v)
+        self._oracles.solve(rows, self.scores, eta_v)
 
 
 def first_capacity(bucket: Bucket) -> IntArray:

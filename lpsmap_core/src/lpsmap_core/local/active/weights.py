@@ -53,8 +53,8 @@ def add_waiting(
     """Add the waiting structures and move the weights to the optimum.
 
     A small set that one structure joins is at its optimum except for the `gap` of that structure.
-    Large sets drift until rounding makes structures join and leave, so their residual is computed
-    anew. Returns false if no weight moves; the gain of the newcomers was then rounding.
+    Large sets drift until rounding makes structures join and leave, so their residual is
+    recomputed. Returns false if no weight moves; the gain of the newcomers was then rounding.
     """
     first, n = own.active[0], own.waiting[0]
     settled = n_newcomers(first) == 1
