@@ -31,7 +31,7 @@ from lpsmap import ConvergenceWarning, FactorGraph
 from lpsmap_core.engine.admm import advance_components
 from lpsmap_core.engine.loop import Limits
 from lpsmap_core.engine.options import Options
-from lpsmap_core.engine.polish import make_tools
+from lpsmap_core.engine.polish import make_loop_workspace
 from lpsmap_core.engine.state import initial_state
 from lpsmap_core.engine.step_size import BALANCE_PERIOD, BALANCE_RATIO, balanced_step_size
 from lpsmap_core.layout.layout import build_layout
@@ -126,7 +126,7 @@ class Loop:
         self._degree = np.diff(part.variable_offsets)
         self._owner = np.repeat(np.arange(part.n_variables), self._degree)
         limits = Limits(0, 0, A_FEW, tol, False, method.relaxation)
-        tools = make_tools(state, False)
+        tools = make_loop_workspace(state, False)
         self._advance = lambda stop: advance_components(
             state, np.zeros(1, dtype=np.int64), tools, limits._replace(stop=stop)
         )

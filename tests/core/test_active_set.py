@@ -17,7 +17,7 @@ import judges
 from lpsmap import AtMostOne
 from lpsmap_core import Factor, FactorGraph
 from lpsmap_core.layout.layout import build_layout
-from lpsmap_core.local.active.memory import block_size, carve_set
+from lpsmap_core.local.active.memory import block_size, view_set
 from lpsmap_core.local.active.sets import ActiveSets
 from lpsmap_core.local.active.steps import RUNNING
 from random_graphs import Polytope, random_polytope
@@ -259,7 +259,7 @@ def test_a_block_is_as_large_as_what_is_carved_from_it(
 ) -> None:
     block = np.empty(block_size(width, capacity, triangle))
     one = np.zeros(1, dtype=np.int64)
-    arrays = carve_set(block, width, capacity, one, one, one)[4:]
+    arrays = view_set(block, width, capacity, one, one, one)[4:]
     begins = [x.ctypes.data for x in arrays if x.size]  # an empty array may be anywhere
     ends = [x.ctypes.data + x.nbytes for x in arrays if x.size]
     assert begins[1:] == ends[:-1]

@@ -8,7 +8,7 @@ import pytest
 import judges
 from lpsmap import AtMostOne, Budget, FactorGraph, Or, Pair, Xor
 from lpsmap_core import Status
-from lpsmap_core.engine.first_duals import MOST_FACTORS
+from lpsmap_core.engine.newton_start import MOST_FACTORS
 
 
 def matching(scores: np.ndarray) -> tuple[FactorGraph, object]:

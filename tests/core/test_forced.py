@@ -9,7 +9,7 @@ import pytest
 
 import stress_graphs
 from lpsmap import Budget, FactorGraph, Pair, Sequence, Xor
-from lpsmap_core.local.forced import CLOSED_FORM, ORACLE, decide
+from lpsmap_core.local.finite_scores import CLOSED_FORM_MULTIPLE, ORACLE_MULTIPLE, make_finite
 from lpsmap_core.plugins.registry import installed
 from stress import checked
 from stress_graphs import draw_graph
@@ -48,18 +48,18 @@ def types_of_then(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(stress_graphs, "installed", lambda: SimpleNamespace(factors=types))
 
 
-@pytest.mark.parametrize("multiple", [CLOSED_FORM, ORACLE])
+@pytest.mark.parametrize("multiple", [CLOSED_FORM_MULTIPLE, ORACLE_MULTIPLE])
 def test_a_forced_slot_outweighs_all_others(multiple: float) -> None:
     scores = np.array([3.0, -np.inf, -5.0, np.inf])
     eta_v, barred = np.array([2.0, -1e30]), np.array([0, 1], dtype=np.int8)
-    decide(scores, eta_v, barred, multiple)
+    make_finite(scores, eta_v, barred, multiple)
     assert scores[[0, 2]].tolist() == [3.0, -5.0]
     assert scores[3] == -scores[1] == multiple * (1 + 3 + 1 + 5 + 1 + 2)
 
 
 def test_scores_without_forced_slots_are_left_alone() -> None:
     scores = np.array([3.0, -1e300])
-    decide(scores, np.empty(0), np.empty(0, dtype=np.int8), ORACLE)
+    make_finite(scores, np.empty(0), np.empty(0, dtype=np.int8), ORACLE_MULTIPLE)
     assert scores.tolist() == [3.0, -1e300]
 
 

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from lpsmap import AtMostOne, FactorGraph, Xor
-from lpsmap_core.engine.options import CHECKS, Options, checked_options
+from lpsmap_core.engine.options import CONVERTERS, Options, checked_options
 
 
 def matching() -> FactorGraph:
@@ -157,7 +157,7 @@ def test_options_of_a_plan() -> None:
 def test_a_solve_offers_the_options_that_are_checked_with_their_defaults() -> None:
     offered = inspect.signature(FactorGraph.solve).parameters
     others = {"self", "verbose", "warm_start", "engine"}
-    assert set(offered) - others == set(CHECKS)
-    defaults = {name: offered[name].default for name in CHECKS if name != "threads"}
+    assert set(offered) - others == set(CONVERTERS)
+    defaults = {name: offered[name].default for name in CONVERTERS if name != "threads"}
     assert defaults == {name: Options._field_defaults[name] for name in defaults}
     assert offered["threads"].default is None  # for all cores, which machines differ in

@@ -11,7 +11,13 @@ import pytest
 from lpsmap import AtMostOne, ConvergenceWarning, Factor, FactorGraph, Xor
 from lpsmap_core import FREE, LocalSolution
 from lpsmap_core.engine.faces import draw_general_position
-from lpsmap_core.engine.polish import OUTSIDE, Tools, _find_mu, _find_settled, make_tools
+from lpsmap_core.engine.polish import (
+    FACE_TOLERANCE,
+    LoopWorkspace,
+    _find_mu,
+    _find_settled,
+    make_loop_workspace,
+)
 from lpsmap_core.engine.problem import LoopProblem
 from lpsmap_core.engine.selection import keep_chosen, select_components
 from lpsmap_core.engine.state import PartState
@@ -38,7 +44,9 @@ class Looks:
         graph.add(AtMostOne(u, axis=1))
         self.state: PartState = graph.solve().solved.state
         part, self.problem = self.state.part, as_tuple(LoopProblem, self.state.problem)
-        self.polish, self.work = as_tuple(Tools, make_tools(self.state, True).record)
+        self.polish, self.work = as_tuple(
+            LoopWorkspace, make_loop_workspace(self.state, True).record
+        )
         self.everything = select_components(self.problem.blocks, 0, part.n_components)
         draw_general_position(self.everything, self.problem, self.polish.numbers)
 
@@ -46,10 +54,10 @@ class Looks:
         """Look at some components; return those whose faces are found settled."""
         polish, problem = self.polish, self.problem
         polish.looks[:] += 1
-        polish.now[:] = np.isin(np.arange(len(polish.now)), components)
-        some = keep_chosen(self.everything, problem.links, problem.blocks, polish.now)
+        polish.selected[:] = np.isin(np.arange(len(polish.selected)), components)
+        some = keep_chosen(self.everything, problem.links, problem.blocks, polish.selected)
         _find_settled(some, self.state.solver_table, problem, polish, self.work)
-        return np.flatnonzero(polish.now).tolist()
+        return np.flatnonzero(polish.selected).tolist()
 
 
 @pytest.fixture
@@ -83,16 +91,16 @@ def test_marginals_far_outside_show_wrong_faces(looks: Looks) -> None:
     problem, polish, work = looks.problem, looks.polish, looks.work
     scores = problem.iterate.eta.reshape(N_COMPONENTS, -1)
     scores[:] = 0.5
-    scores[1, 3], scores[2, 3] = 1.0 + 2 * OUTSIDE, 1.0 + 0.5 * OUTSIDE
+    scores[1, 3], scores[2, 3] = 1.0 + 2 * FACE_TOLERANCE, 1.0 + 0.5 * FACE_TOLERANCE
     for solver in looks.state.solvers:
         solver.face[:] = FREE  # type: ignore[attr-defined]
         solver.branch[:] = 0  # type: ignore[attr-defined]
     problem.iterate.z[:] = problem.iterate.a
-    polish.now[:] = True
+    polish.selected[:] = True
     looks.work.order[:] = np.arange(scores.size)
     _find_mu(looks.everything, scores.size, looks.state.solver_table, problem, polish, work, 1e-6)
     np.testing.assert_allclose(polish.mu.reshape(scores.shape), scores, rtol=0, atol=1e-12)
-    assert polish.now.tolist() == [True, False, True]
+    assert polish.selected.tolist() == [True, False, True]
 
 
 def test_rounding_of_scores_that_cancel_is_not_magnified() -> None:

@@ -119,11 +119,11 @@ def test_errors_that_kernels_raise_come_out_of_a_solve(threads: int) -> None:
 SOLVES = """
 import numpy as np
 from lpsmap import FactorGraph, Pair, Sequence, Xor
-from lpsmap_core.engine import anderson, first_duals, polish
+from lpsmap_core.engine import anderson, newton_start, polish
 from lpsmap_factors_struct.flows import chain_kernels, forest_kernels
 
 def compiled():
-    units = first_duals.start_from_multipliers, polish.polish_settled, anderson.accelerate
+    units = newton_start.start_from_multipliers, polish.polish_settled, anderson.accelerate
     return [bool(unit.overloads) for unit in units]
 
 graph = FactorGraph()

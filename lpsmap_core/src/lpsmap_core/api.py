@@ -38,8 +38,8 @@ from lpsmap_core.kernels.entries import reader_of
 from lpsmap_core.layout.copies import copies_of
 from lpsmap_core.layout.layout import Bucket, Layout, Part, build_layout
 from lpsmap_core.layout.ragged import offsets_of, ranges
-from lpsmap_core.local.active.handle import LocalProblem, problem_of, set_of, status_of
 from lpsmap_core.local.active.limits import AS_NEEDED, iteration_limit
+from lpsmap_core.local.active.record_access import LocalProblem, problem_of, set_of, status_of
 from lpsmap_core.local.active.sets import ActiveSets
 from lpsmap_core.local.active.steps import multiply_active_sets, solve_active_sets
 from lpsmap_core.local.oracles import best_obeying

@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 
-from lpsmap_core.layout.ragged import concatenated
+from lpsmap_core.layout.ragged import concatenate_rows
 from lpsmap_core.model.factor import Factor
 from lpsmap_core.model.slots import slot_values
 from lpsmap_jit.arrays import FloatArray, FloatTable, IntArray
@@ -51,4 +51,4 @@ def integers(declarations: list[Factor]) -> tuple[IntArray, IntArray]:
         between.append(np.stack([np.append(begin, ends[:-1]), ends], axis=1)[which])
         arrays += [array.reshape(-1) for array in different]
         begin = int(ends[-1])
-    return (concatenated(arrays, np.int64), np.concatenate(between)) if between else _NO_INTEGERS
+    return (concatenate_rows(arrays, np.int64), np.concatenate(between)) if between else _NO_INTEGERS

@@ -67,7 +67,7 @@ def write_json(named: NamedGraph, path: Path, read: Reader) -> None:
     except FileFormatError as error:
         raise FileFormatError(f"{path}: the graph cannot be written: {error}") from error
     for factor, other in zip(graph.factors, again.factors, strict=True):
-        if not _equal(graph, factor, again, other):
+        if not _same(graph, factor, again, other):
             raise FileFormatError(
                 f"{path}: {factor!r} cannot be written: its attributes do not hold all arguments "
                 "of its constructor. Add an attribute for each argument to the type."

@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from lpsmap_core.engine.choice import AUTO
-from lpsmap_core.engine.options import CHECKS, Options, threads_or_default
+from lpsmap_core.engine.options import CONVERTERS, Options, threads_or_default
 from lpsmap_core.engine.protocol import SolvedGraph
 from lpsmap_core.layout.layout import Layout
 from lpsmap_core.model.evidence import Conditioned
@@ -245,7 +245,7 @@ def search_limits(
     return SearchLimits(
         gap=checked_number("gap", gap, expected, lambda x: 0.0 <= x < math.inf),
         max_nodes=None if max_nodes is None else checked_count("max_nodes", max_nodes, ", or None"),
-        deadline=Deadline(CHECKS["max_time"](max_time)),
+        deadline=Deadline(CONVERTERS["max_time"](max_time)),
         threads=threads_or_default(threads),
         report=report,
     )

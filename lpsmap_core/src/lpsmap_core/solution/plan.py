@@ -10,17 +10,16 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from lpsmap_core.engine.anderson import MOST_LINKS as MOST_ACCELERATED
-from lpsmap_core.engine.anderson import MOST_MOVES
+from lpsmap_core.engine.anderson import MOST_ACCELERATED_LINKS, MOST_MOVES
 from lpsmap_core.engine.choice import EngineChoice
 from lpsmap_core.engine.compiled import CompiledEngine
-from lpsmap_core.engine.polish import MOST_LINKS
+from lpsmap_core.engine.polish import MOST_POLISHED_LINKS
 from lpsmap_core.engine.protocol import Engine
+from lpsmap_core.engine.shared_engine import SharedEngine
 from lpsmap_core.engine.threads import SMALLEST_WORK, cut
-from lpsmap_core.engine.together import SharedEngine
 from lpsmap_core.layout.layout import Bucket, Layout, Part
-from lpsmap_core.local.active.answers import vertex_sizes
 from lpsmap_core.local.active.memory import block_size
+from lpsmap_core.local.active.oracle_results import vertex_sizes
 from lpsmap_core.local.active.sets import first_capacity
 from lpsmap_core.local.solvers import SolverChoice, choose_solver
 from lpsmap_core.model.factor import Factor
@@ -314,8 +313,8 @@ def _name(function: Callable[..., Any]) -> str:
 
 def _memory(layout: Layout, found: list[BucketSolver], threads: int) -> MemoryPlan:
     part = layout.part
-    accelerated = part.sizes[~part.direct & (part.sizes <= MOST_ACCELERATED)].max(initial=0)
-    polished = bool((~part.direct & (part.sizes <= MOST_LINKS)).any())
+    accelerated = part.sizes[~part.direct & (part.sizes <= MOST_ACCELERATED_LINKS)].max(initial=0)
+    polished = bool((~part.direct & (part.sizes <= MOST_POLISHED_LINKS)).any())
     factors = sum(bucket.n_factors for bucket in part.buckets)
     additionals = sum(bucket.n_additionals for bucket in part.buckets)
     numbers = PER_VARIABLE * layout.n_variables

@@ -10,7 +10,7 @@ from typing import Any, NoReturn
 import numpy as np
 import numpy.typing as npt
 
-from lpsmap_core.engine.cotangents import LEAST, MOST
+from lpsmap_core.engine.cotangents import LARGEST_UNSCALED, SMALLEST_UNSCALED
 from lpsmap_core.engine.protocol import SolvedGraph
 from lpsmap_core.engine.state import sums
 from lpsmap_core.engine.status import OK, Status
@@ -308,7 +308,9 @@ class Solution:
         largest = np.zeros(len(lost))
         np.maximum.at(largest, of, np.abs(d))
         np.maximum.at(largest, of_v, np.abs(d_v))
-        shift = np.where((largest < LEAST) | (largest > MOST), np.frexp(largest)[1], 0)
+        shift = np.where(
+            (largest < SMALLEST_UNSCALED) | (largest > LARGEST_UNSCALED), np.frexp(largest)[1], 0
+        )
         usable = ~(lost | self._has(Status.INFEASIBLE))
         scaled = np.ldexp(d, -shift[of]), np.ldexp(d_v, -shift[of_v])
         product, product_v = self.solved.multiply(*scaled, usable, self.threads)

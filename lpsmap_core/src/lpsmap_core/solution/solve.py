@@ -6,13 +6,13 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from lpsmap_core.engine.checked import check_solved
 from lpsmap_core.engine.compiled import CompiledEngine
-from lpsmap_core.engine.in_numpy import solve_in_numpy
+from lpsmap_core.engine.numpy_adapter import solve_in_numpy
 from lpsmap_core.engine.options import Options
 from lpsmap_core.engine.protocol import Engine, SolvedGraph
+from lpsmap_core.engine.shared_engine import SharedEngine
 from lpsmap_core.engine.status import Status
-from lpsmap_core.engine.together import SharedEngine
+from lpsmap_core.engine.validation import validate_solved
 from lpsmap_core.engine.warm_start import GraphStart
 from lpsmap_core.layout.layout import Layout
 from lpsmap_core.model.factor import Factor
@@ -76,7 +76,7 @@ def solve(
     start = None if warm is None else warm.of_part(layout)
     solved = solve_in_numpy(engine, part, eta, eta_v, bad, options, start)
     if not isinstance(engine, CompiledEngine | SharedEngine):
-        check_solved(engine, part, solved, bad)
+        validate_solved(engine, part, solved, bad)
     solution = _gather(layout, factors, scores, additionals, solved, options.threads)
     if not finite:
         solution.status[bad] = Status.NON_FINITE

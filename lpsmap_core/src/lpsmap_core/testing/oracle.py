@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from lpsmap_core.local.active.answers import vertex_numbers
+from lpsmap_core.local.active.oracle_results import vertex_numbers
 from lpsmap_core.model.factor import Factor
 from lpsmap_core.model.slots import row_values, row_view
 from lpsmap_jit.arrays import FloatArray

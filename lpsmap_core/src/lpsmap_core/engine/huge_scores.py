@@ -1,21 +1,21 @@
-"""Scores of any magnitude: what is far larger than the rest of its component decides first.
+"""Scores of any magnitude: scores far larger than the rest of their component decide first.
 
-A mask of -1e9 says "never", and so do most scores that are a hundred times all others. Added to
-them, the others would lose their digits, and the loop would walk for as long as the duals are
-large. So a component whose scores fall into *base* and *huge* ones is solved without the huge ones,
-and whether that is the solution is then asked of the factors:
+A mask of -1e9 means "never", and so do most scores that are a hundred times all others. In sums
+with them the other scores would lose their digits, and the loop would take many iterations to reach
+large duals. A component whose scores fall into *base* and *huge* ones is therefore solved without
+the huge ones. The factors then show whether the result is the solution:
 
 - Huge negative scores are forbidden. The solution is the true one if no factor's best structure, at
-  the duals found and the true scores, holds what was forbidden.
-- Where a factor cannot do without them (a padded row, masked entirely), or where they are positive,
-  they are *released*: with c their levels in units of the largest, their scores become what sets
-  those of a level apart, plus a moderate multiple K c. With N the normal cone of the constraints at
-  the solution mu, ``e + K c - mu`` is in N. If c is in N, too, then so is ``e + M c - mu`` for all
-  M > K, since N is a convex cone: mu is the true solution. That is so exactly if mu is its own
-  projection ``argmax <mu + K c, x> - 1/2 ||x||^2``, which is solved to find out.
+  the duals found and the true scores, holds a forbidden entry.
+- Huge scores are *released* if a factor needs them, such as a fully masked row of padding, or if
+  they are positive. With c their levels in units of the largest, the score of a released entry
+  becomes its difference from its level plus a moderate multiple K c. With N the normal cone of the
+  constraints at the solution mu, ``e + K c - mu`` is in N. If c is in N too, then so is ``e + M c -
+  mu`` for all M > K, since N is a convex cone: mu is the true solution. This holds exactly if mu is
+  its own projection ``argmax <mu + K c, x> - 1/2 ||x||^2``, which is solved as a test.
 
-What neither proves is solved as it stands up to scores of 1e8; beyond, the component is said
-to be more than float64 can hold.
+If neither proof succeeds, a component with scores up to 1e8 is solved as it is. Beyond, its status
+is ``PRECISION_LIMIT``.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ from __future__ import annotations
 import numpy as np
 
 from lpsmap_core.engine.admm import run_loop, solve_part
-from lpsmap_core.engine.infeasible import factor_of_links, holders
+from lpsmap_core.engine.infeasible import factor_of_links, violating_factors
 from lpsmap_core.engine.magnitudes import (
-    LARGEST,
+    HUGE_RATIO,
     PENALTIES,
-    RATIO,
+    PRECISION_LIMIT,
     Ladder,
     Split,
     any_large,
@@ -40,34 +40,35 @@ from lpsmap_core.engine.state import PartState, initial_state
 from lpsmap_core.engine.step_size import first_step_sizes
 from lpsmap_core.layout.layout import Part
 from lpsmap_core.local.active.limits import AS_NEEDED
-from lpsmap_core.local.forced import ORACLE
+from lpsmap_core.local.finite_scores import ORACLE_MULTIPLE
 from lpsmap_core.local.oracles import HELD, best_structures
 from lpsmap_core.local.solvers import local_solver
 from lpsmap_jit.arrays import BoolArray, FloatArray
 from lpsmap_jit.interrupts import out_of_time
 
-__all__ = ["solve_on_any_scale"]
+__all__ = ["solve_quadratic"]
 
 MOST_ROUNDS = 6
-"""Limit of the solves of a component, each with other scores forbidden or released."""
+"""Limit of the solves of a component, each with different scores forbidden or released."""
 
-MOVED = 1e-7
-"""A projection that moves the solution by more, and by ten times the tolerance, disproves it."""
+PROJECTION_TOLERANCE = 1e-7
+"""A projection that moves the solution by more than this, and by more than ten times the tolerance,
+disproves it."""
 
-WHOLE = 1e-9
-"""Distance from 0 and 1 within which all marginals of a component count as whole."""
+WHOLE_TOLERANCE = 1e-9
+"""Distance from 0 or 1 within which a marginal counts as integral."""
 
-MARGIN = 0.25
-"""What is taken off the scores in favour of a whole solution, which has to remain the best."""
+WHOLE_MARGIN = 0.25
+"""Handicap of an integral solution in its test, where it has to remain the best."""
 
 MOST_MULTIPLE = 1000.0
-"""Multiples of a smallest level up to this lie on its grid."""
+"""Multiples of the smallest level up to this count as its grid."""
 
-MOST_STEPS = 2
-"""Steps of a ladder above the first; more would take too many digits."""
+MOST_LADDER_STEPS = 2
+"""Limit of the steps of a ladder above the first; more would need too many digits."""
 
 
-def solve_on_any_scale(
+def solve_quadratic(
     part: Part,
     eta: FloatArray,
     eta_v: FloatArray,
@@ -75,10 +76,10 @@ def solve_on_any_scale(
     options: Options,
     warm: WarmStart | None = None,
 ) -> PartState:
-    """Solve one part, whatever the magnitudes of its scores; the arguments are `Engine.solve`'s."""
+    """Solve one part with the quadratic term, for scores of any magnitude; see `Engine.solve`."""
     if not any_large(eta):
         state = initial_state(part, eta, eta_v, options, warm)
-        if state.largest <= RATIO or not any_large(eta_v):
+        if state.largest <= HUGE_RATIO or not any_large(eta_v):
             run_loop(state, ~skip, options)
             return state
     largest = largest_magnitudes(part, eta, eta_v)
@@ -89,7 +90,7 @@ def solve_on_any_scale(
     else:
         state = _solve_split(split, skip, options, warm)
     state.shrunk = split.shrunk
-    state.imprecise = split.unproven | ((largest > LARGEST) & ~split.proven)
+    state.imprecise = split.unproven | ((largest > PRECISION_LIMIT) & ~split.proven)
     return state
 
 
@@ -99,7 +100,7 @@ def solve_on_any_scale(
 def _solve_split(
     split: Split, skip: BoolArray, options: Options, warm: WarmStart | None
 ) -> PartState:
-    """Solve with huge scores forbidden or released, until what was found is proven."""
+    """Solve with huge scores forbidden or released, until the solution is proven."""
     part = split.part
     state = initial_state(part, *split.reduced(), options, warm)
     _release_needed(state, split, options)
@@ -107,9 +108,9 @@ def _solve_split(
     progress = state.problem.progress
     for _ in range(MOST_ROUNDS):
         run_loop(state, chosen, options)
-        again = _mend(state, split, chosen, options)
+        again = _revise(state, split, chosen, options)
         state.out_of_time = out_of_time()
-        if state.out_of_time:  # nor are proofs that were cut short any
+        if state.out_of_time:  # interrupted proofs prove nothing
             again = chosen & split.components_of(split.huge)
             progress.converged[again] = False
         if state.out_of_time or not again.any():
@@ -123,9 +124,9 @@ def _solve_split(
 
 
 def _release_needed(state: PartState, split: Split, options: Options) -> None:
-    """Release the huge scores that some factor cannot do without, or look only at larger ones."""
+    """Release the huge scores that some factor needs, or raise the cut to larger ones."""
     while split.withheld.any():
-        factors = _needing(state, split.components_of(split.withheld))
+        factors = _blocked_factors(state, split.components_of(split.withheld))
         held = _entries_of(state, factors) & split.withheld
         needing = split.components_of(held)
         if not needing.any():
@@ -143,8 +144,8 @@ def _charge(
 ) -> None:
     """Start from duals that charge the released scores to the factors that need them.
 
-    The others see base scores only, so that step sizes are as for these. What a factor needs in
-    all its structures costs it a constant.
+    The other factors see base scores only, and step sizes follow from base scores. An entry that
+    all structures of a factor hold costs the factor a constant.
     """
     part, n_variables = state.part, split.part.n_variables
     iterate, progress = state.problem.iterate, state.problem.progress
@@ -169,43 +170,43 @@ def _charge(
         np.copyto(sizes, step_size, where=components)
 
 
-def _mend(state: PartState, split: Split, solved: BoolArray, options: Options) -> BoolArray:
-    """Change what is forbidden or released where the solution is not proven; return where."""
+def _revise(state: PartState, split: Split, solved: BoolArray, options: Options) -> BoolArray:
+    """Revise the forbidden and released scores of unproven components; return which changed."""
     progress = state.problem.progress
     withheld, released = split.components_of(split.withheld), split.components_of(split.released)
-    needing = holders(state, state.problem.iterate.z, state.problem.extras.v)
+    needing = violating_factors(state, state.problem.iterate.z, state.problem.extras.v)
     lacking = np.zeros(len(solved), dtype=bool)
     lacking[state.problem.blocks.component[needing]] = True
     lacking = solved & withheld & (progress.infeasible | lacking)
     judged = solved & progress.converged & ~lacking
-    unjustified = _wanted(state, split, judged & withheld)
+    unjustified = _profitable_entries(state, split, judged & withheld)
     doubtful = split.components_of(unjustified)
-    unproven = _unproven(state, split, judged & released & ~doubtful, options)
+    unproven = _unproven_components(state, split, judged & released & ~doubtful, options)
     split.proven |= judged & (withheld | released) & ~doubtful & ~unproven
     split.released |= lacking[split.owner] & split.withheld
     last = unproven & (split.penalty >= PENALTIES[-1])
     split.penalty[unproven] = PENALTIES[-1]
-    plain = (doubtful | last) & (split.largest <= LARGEST)
+    plain = (doubtful | last) & (split.largest <= PRECISION_LIMIT)
     split.released |= unjustified & ~plain[split.owner]
     split.give_up(plain)
     state.contradicting = {c: f for c, f in state.contradicting.items() if not lacking[c]}
     return lacking | doubtful | (unproven & ~last) | plain
 
 
-# -------------------------------------------------------------------- what factors say
+# -------------------------------------------------------------------- tests by the factors
 
 
-def _needing(state: PartState, chosen: BoolArray) -> BoolArray:
-    """Return the factors of which every structure holds something forbidden."""
+def _blocked_factors(state: PartState, chosen: BoolArray) -> BoolArray:
+    """Return the factors whose structures all hold a forbidden entry."""
     part = state.part
     slots = part.sign * np.where(state.forbidden, -np.inf, 0.0)[part.link_variable]
     scores_v = np.where(state.problem.extras.barred, -np.inf, 0.0)
     w, n = _best_structures(state, chosen, slots, scores_v)
-    return holders(state, w / part.delta, n) & chosen[state.problem.blocks.component]
+    return violating_factors(state, w / part.delta, n) & chosen[state.problem.blocks.component]
 
 
-def _wanted(state: PartState, split: Split, chosen: BoolArray) -> BoolArray:
-    """Return withheld entries that some factor's best structure holds at their true scores."""
+def _profitable_entries(state: PartState, split: Split, chosen: BoolArray) -> BoolArray:
+    """Return the withheld entries that some factor's best structure holds at their true scores."""
     part, extras, n_variables = state.part, state.problem.extras, state.part.n_variables
     held = np.zeros(len(split.scores), dtype=bool)
     if not chosen.any():
@@ -231,11 +232,11 @@ def _best_structures(
 ) -> tuple[FloatArray, FloatArray]:
     """Return the best structures of some components' factors, dense, for scores of their slots.
 
-    Of a solver that asks no oracle it is the solution of the local problem around the last one,
-    which holds what the best structure would add.
+    For a solver without an oracle, the solution of the local problem around the last solution
+    stands in: it holds every entry that the best structure would add.
     """
     part, problem = state.part, state.problem
-    slots, scores_v = _bounded(state, slots, scores_v)
+    slots, scores_v = _clip_forbidden(state, slots, scores_v)
     w, n = np.zeros(part.n_links), np.zeros(len(scores_v))
     for b, (bucket, solver) in enumerate(zip(part.buckets, state.solvers, strict=True)):
         rows = np.flatnonzero(chosen[bucket.component])
@@ -253,17 +254,17 @@ def _best_structures(
     return w, n
 
 
-def _bounded(
+def _clip_forbidden(
     state: PartState, slots: FloatArray, scores_v: FloatArray
 ) -> tuple[FloatArray, FloatArray]:
-    """Return scores of which the forbidden ones are no larger than it takes to decide."""
+    """Return scores whose forbidden entries are only as large as is needed to decide."""
     blocks = state.problem.blocks
     factor, n_factors = factor_of_links(state), len(blocks.component)
     factor_v = np.repeat(np.arange(n_factors), np.diff(blocks.additional_offsets))
     forced, barred = state.forbidden[state.part.link_variable], state.problem.extras.barred != 0
     total = 1.0 + np.bincount(factor, np.where(forced, 0.0, np.abs(slots)), n_factors)
     total += np.bincount(factor_v, np.where(barred, 0.0, np.abs(scores_v)), n_factors)
-    most, most_v = ORACLE * total[factor], ORACLE * total[factor_v]
+    most, most_v = ORACLE_MULTIPLE * total[factor], ORACLE_MULTIPLE * total[factor_v]
     return (
         np.where(forced, np.clip(slots, -most, most), slots),
         np.where(barred, np.maximum(scores_v, -most_v), scores_v),
@@ -279,8 +280,10 @@ def _entries_of(state: PartState, factors: BoolArray) -> BoolArray:
     return np.concatenate([variables, np.repeat(factors, n_additionals)])
 
 
-def _unproven(state: PartState, split: Split, chosen: BoolArray, options: Options) -> BoolArray:
-    """Return the components whose solution is not shown to be the best for the steps' levels."""
+def _unproven_components(
+    state: PartState, split: Split, chosen: BoolArray, options: Options
+) -> BoolArray:
+    """Return the components whose solution is not proven to be the best at the true levels."""
     if not chosen.any():
         return chosen
     part, ladder = state.part, split.ladder()
@@ -288,21 +291,23 @@ def _unproven(state: PartState, split: Split, chosen: BoolArray, options: Option
     np.maximum.at(steps, split.owner, ladder.step)
     found = np.concatenate([state.marginals(), state.problem.extras.v])
     whole = np.ones(part.n_components, dtype=bool)
-    whole[split.owner[np.abs(found - np.round(found)) > WHOLE]] = False
+    whole[split.owner[np.abs(found - np.round(found)) > WHOLE_TOLERANCE]] = False
     on_grid = _on_grid(split, ladder)
-    unproven = chosen & (~(whole | on_grid) | (steps > MOST_STEPS))
+    unproven = chosen & (~(whole | on_grid) | (steps > MOST_LADDER_STEPS))
     for k in range(int(steps[chosen].max()) + 1):
         judged = chosen & ~unproven & (steps >= k)
         if judged.any():
-            margin = np.where(on_grid, 0.0, MARGIN)
-            unproven |= judged & ~_stays(state, split, ladder, found, margin, judged, k, options)
+            margin = np.where(on_grid, 0.0, WHOLE_MARGIN)
+            unproven |= judged & ~_is_fixed_point(
+                state, split, ladder, found, margin, judged, k, options
+            )
     return unproven
 
 
 def _on_grid(split: Split, ladder: Ladder) -> BoolArray:
-    """Return the components of whose levels each step's are small multiples of its smallest.
+    """Return the components whose levels, in each step, are small multiples of the smallest one.
 
-    Their sums are equal or far apart, so that what is tied in floating point is tied.
+    Sums of these levels are equal or far apart, so ties in floating point are true ties.
     """
     on_grid = np.ones(split.part.n_components, dtype=bool)
     huge = np.flatnonzero(ladder.stand_in)
@@ -317,7 +322,7 @@ def _on_grid(split: Split, ladder: Ladder) -> BoolArray:
     return on_grid
 
 
-def _stays(
+def _is_fixed_point(
     state: PartState,
     split: Split,
     ladder: Ladder,
@@ -329,15 +334,16 @@ def _stays(
 ) -> BoolArray:
     """Return the components whose solution is its own projection along the steps from k on.
 
-    Where levels may be nearly tied, it has to be that with a margin, to be so for the true scores.
+    If levels may be nearly tied, this has to hold with a margin to imply the same for the true
+    scores.
     """
     part, iterate, n_variables = state.part, state.problem.iterate, split.part.n_variables
     mu, nu = found[:n_variables], found[n_variables:]
     scores = np.concatenate([mu, np.zeros(len(nu))])
     felt = (ladder.step >= k) & (ladder.stand_in != 0.0)
-    scores += np.where(felt, ladder.stand_in / RATIO**k, 0.0)
+    scores += np.where(felt, ladder.stand_in / HUGE_RATIO**k, 0.0)
     scores -= np.where(felt, margin[split.owner] * (2.0 * found - 1.0), 0.0)
-    eta, eta_v = split.parted(np.where(np.isneginf(split.scores), -np.inf, scores))
+    eta, eta_v = split.split_entries(np.where(np.isneginf(split.scores), -np.inf, scores))
     warm = WarmStart(iterate.u, iterate.duals, state.problem.progress.step_size, chosen)
     tight = Options(max_iter=options.max_iter, tol=min(options.tol, 1e-8), threads=options.threads)
     other = solve_part(part, eta, eta_v, ~chosen, tight, warm)
@@ -345,6 +351,6 @@ def _stays(
     np.maximum.at(moved, part.component, np.abs(other.marginals() - mu))
     gain = np.where(np.isfinite(eta_v), eta_v, 0.0) * (other.problem.extras.v - nu)
     gained = np.bincount(part.additional_component, gain, part.n_components)
-    tolerance = max(MOVED, 10.0 * options.tol)
+    tolerance = max(PROJECTION_TOLERANCE, 10.0 * options.tol)
     stays = (moved <= tolerance) & (gained <= tolerance * ladder.unit)
     return np.logical_and(stays, other.problem.progress.converged)

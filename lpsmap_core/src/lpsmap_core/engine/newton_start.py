@@ -1,18 +1,18 @@
-"""Where the loop starts if all factors bound counts: nearly where it ends.
+"""A Newton start of the loop, near the solution, for components whose factors all bound counts.
 
-Where each factor k asks for ``l_k <= sum_v s_kv mu_v <= h_k``, with ``s_kv = -1`` for a negated
-variable, else 1, LP-SparseMAP is the quadratic program
+If each factor k requires ``l_k <= sum_v s_kv mu_v <= h_k``, with ``s_kv = -1`` for a negated
+variable and 1 otherwise, LP-SparseMAP is the quadratic program
 
     min 1/2 ||mu - eta||^2   s.t.   0 <= mu <= 1,   l <= S mu <= h.
 
-With multipliers y of the sums, ``mu_v = clip(eta_v - (S^T y)_v, 0, 1)``. They minimise a convex
-function that is quadratic in few pieces: a semismooth Newton method (Qi & Sun 1993) takes about
-ten steps, each damped as far as the sums are off, with a line search (Li, Sun & Toh 2020 project
-onto doubly stochastic matrices so). The duals of the loop follow from them: at a solution
-``lambda_l = delta_v (s y_k - mean of the same over the variable's links)``.
+With multipliers y of the sums, ``mu_v = clip(eta_v - (S^T y)_v, 0, 1)``. The multipliers minimise a
+piecewise quadratic convex function of few pieces. A semismooth Newton method (Qi & Sun 1993) takes
+about ten steps, with a line search and damping in proportion to the violation of the sums (Li, Sun
+& Toh 2020 project onto doubly stochastic matrices in this way). The duals of the loop follow: at a
+solution ``lambda_l = delta_v (s y_k - mean of the same over the variable's links)``.
 
-The loop goes on from there, and certifies what it finds; where no multipliers are found, it starts
-as elsewhere. They count for time alone.
+The loop continues from this start and certifies the result. If no multipliers are found, it starts
+as for other components. The start affects the time of a solve, not its result.
 """
 
 from __future__ import annotations
@@ -28,53 +28,56 @@ from lpsmap_core.layout.counts import Counts
 from lpsmap_jit.arrays import BoolArray, FloatArray, FloatTable, IntArray
 from lpsmap_jit.compile import kernel, leaf
 
-__all__ = ["seeks_multipliers", "start_from_multipliers"]
+__all__ = ["has_newton_start", "start_from_multipliers"]
 
 MOST_FACTORS = 256
-"""Components of more factors are left out: equations with all multipliers would take too long."""
+"""Largest component, in factors: for more, the equations with all multipliers take too long."""
 
-MOST_STEPS = 64
-"""Newton steps, after which what was found is given up. Nearly whole solutions take the most."""
+MOST_NEWTON_STEPS = 64
+"""Limit of Newton steps. Nearly integral solutions take the most."""
 
 USUAL_STEPS = 8
-"""Newton steps, after which one looks whether the bounds contradict each other."""
+"""Number of Newton steps after which the bounds are tested for contradictions."""
 
-CLOSE, ROUNDING = 1e-10, 1e-14
-"""Sums off by less than the first are a start from which the faces follow; they are brought nearer,
-as far as the second, while steps help."""
+START_TOLERANCE, SUM_TOLERANCE = 1e-10, 1e-14
+"""A violation of the sums below the first is accurate enough for the faces to follow. Newton steps
+continue towards the second while they help."""
 
 DAMPED_RANGE = 30.0
-"""The diagonal is raised by how far sums are off; by less where the range of scores is larger than
-this, for then multipliers have farther to go."""
+"""The diagonal is raised in proportion to the violation of the sums. If the range of scores exceeds
+this, it is raised by less, because the multipliers are then larger."""
 
 MOST_HALVINGS = 12
-"""Halvings of a step in the line search."""
+"""Limit of the halvings of a step in the line search."""
 
 ARMIJO = 1e-4
-"""Least decrease of the dual function, relative to what its slope promises."""
+"""Smallest accepted decrease of the dual function relative to its slope."""
 
 LEAST_PIVOT = 1e-13
-"""Multipliers whose pivots are smaller than this do not move."""
+"""Multipliers with smaller pivots do not move."""
 
-MOST_PASSES = 60
-"""Steps of Newton's method for a single multiplier."""
+MOST_SCALAR_STEPS = 60
+"""Limit of the Newton steps for a single multiplier."""
 
 
 class Multipliers(NamedTuple):
-    """The multipliers of one component, and what finding them works on."""
+    """The multipliers of one component, and the arrays of the Newton method."""
 
     begin: np.uint64
+    """First variable of the component."""
     end: np.uint64
-    """The component's variables lie between these."""
+    """End of its variables."""
     low: FloatArray
+    """Lower bounds of the sums."""
     high: FloatArray
-    """Bounds of the sums."""
+    """Upper bounds of the sums."""
     y: FloatArray
     off: FloatArray
-    """How far sums are from bounds that they have to keep."""
+    """Signed violations of the bounds of the sums."""
     trial: FloatArray
+    """Multipliers at the end of a step."""
     trial_off: FloatArray
-    """The same at the end of a step."""
+    """Violations at the end of a step."""
     step: FloatArray
     matrix: FloatTable
     """The upper triangle of the step's equations."""
@@ -83,8 +86,8 @@ class Multipliers(NamedTuple):
 
 
 @leaf
-def seeks_multipliers(selection: Selection, counts: Counts) -> bool:
-    """Return whether `start_from_multipliers` serves a component of a selection."""
+def has_newton_start(selection: Selection, counts: Counts) -> bool:
+    """Return whether `start_from_multipliers` serves any component of a selection."""
     n_served = 0
     for c in selection.components:
         n_served += _is_served(c, counts)
@@ -93,9 +96,9 @@ def seeks_multipliers(selection: Selection, counts: Counts) -> bool:
 
 @kernel
 def start_from_multipliers(selection: Selection, problem: LoopProblem) -> None:
-    """Write the means and duals of those components of a selection that bound counts.
+    """Write the means and duals of the components of a selection whose factors bound counts.
 
-    An earlier solution to start from is left for them, unless they are not found.
+    If multipliers are found, they replace a warm start.
     """
     counts, progress = problem.counts, problem.progress
     first, variables = counts.first, problem.blocks.first_variable
@@ -129,7 +132,7 @@ def start_from_multipliers(selection: Selection, problem: LoopProblem) -> None:
 
 @leaf
 def _is_served(c: int, counts: Counts) -> bool:
-    """Return whether a component's factors bound counts, and are few enough."""
+    """Return whether a component's factors all bound counts and are few enough."""
     served: bool = counts.covered[c] and counts.first[c + 1] - counts.first[c] <= MOST_FACTORS
     return served
 
@@ -138,7 +141,7 @@ def _is_served(c: int, counts: Counts) -> bool:
 def _write_start(
     begin: np.uint64, end: np.uint64, x: FloatArray, y: FloatArray, problem: LoopProblem
 ) -> None:
-    """Write a component's means and duals, from the numbers that the means are before clipping."""
+    """Write a component's means and duals, from the means `x` before clipping."""
     links, iterate, number = problem.links, problem.iterate, problem.counts.number
     for v in range(begin, end):
         lo, hi, delta, total = links.offsets[v], links.offsets[v + ONE], links.root_degree[v], 0.0
@@ -154,7 +157,7 @@ def _write_start(
 
 @leaf
 def _find(c: int, of: Multipliers, problem: LoopProblem) -> bool:
-    """Find the multipliers of a component; return whether that succeeded."""
+    """Find the multipliers of a component; return whether the method succeeded."""
     counts, iterate, links = problem.counts, problem.iterate, problem.links
     smallest, largest = np.inf, -np.inf
     for v in range(of.begin, of.end):
@@ -167,10 +170,10 @@ def _find(c: int, of: Multipliers, problem: LoopProblem) -> bool:
         mine = slice(counts.begin[i], counts.end[i])
         of.y[k] = _single(of, k, counts.variable[mine], counts.negated[mine])
     value = _dual(of, of.y, of.off, problem)
-    close, before = max(CLOSE, problem.progress.rounding[c]), np.inf
-    for n in range(MOST_STEPS):
+    close, before = max(START_TOLERANCE, problem.progress.rounding[c]), np.inf
+    for n in range(MOST_NEWTON_STEPS):
         worst = _largest(of.off)
-        if worst <= ROUNDING or close >= worst > 0.5 * before:
+        if worst <= SUM_TOLERANCE or close >= worst > 0.5 * before:
             break
         before = worst
         _find_step(of, damping * min(worst, 1.0), links, counts)
@@ -193,13 +196,13 @@ def _largest(off: FloatArray) -> float:
 
 @leaf
 def _single(of: Multipliers, k: int, variable: IntArray, negated: BoolArray) -> float:
-    """Return the multiplier that brings one sum to its bounds; the variables follow.
+    """Return the multiplier that brings one sum within its bounds; update the variables.
 
-    Newton's method on the falling sum, between the bounds that it has found.
+    This is Newton's method on the decreasing sum, safeguarded by the bracket found so far.
     """
     low, high, y, begin = -np.inf, np.inf, 0.0, np.int64(of.begin)
     bound = np.nan
-    for _ in range(MOST_PASSES):
+    for _ in range(MOST_SCALAR_STEPS):
         total, free = 0.0, 0
         for i in range(len(variable)):
             x = of.x[variable[i] - begin]
@@ -211,7 +214,7 @@ def _single(of: Multipliers, k: int, variable: IntArray, negated: BoolArray) -> 
                 return 0.0
             bound = of.low[k] if total < of.low[k] else of.high[k]
         off = total - bound
-        if abs(off) <= ROUNDING:
+        if abs(off) <= SUM_TOLERANCE:
             break
         if off > 0.0:
             low = y
@@ -235,7 +238,7 @@ def _single(of: Multipliers, k: int, variable: IntArray, negated: BoolArray) -> 
 
 @leaf
 def _dual(of: Multipliers, y: FloatArray, off: FloatArray, problem: LoopProblem) -> float:
-    """Write the variables, and how far sums are off; return the dual function."""
+    """Write the variables and the violations of the sums; return the dual function."""
     links, score, number = problem.links, problem.iterate.score, problem.counts.number
     value = 0.0
     off[:] = 0.0
@@ -263,7 +266,7 @@ def _dual(of: Multipliers, y: FloatArray, off: FloatArray, problem: LoopProblem)
 
 @leaf
 def _find_step(of: Multipliers, damping: float, links: Links, counts: Counts) -> None:
-    """Write the damped Newton step; multipliers that bound nothing stay."""
+    """Write the damped Newton step; multipliers of inactive bounds do not move."""
     matrix, step, number = of.matrix, of.step, counts.number
     for k in range(len(step)):
         matrix[k, k:] = 0.0
@@ -308,7 +311,7 @@ def _solve(matrix: FloatTable, b: FloatArray) -> None:
 
 @leaf
 def _shows_contradiction(of: Multipliers, links: Links, counts: Counts) -> bool:
-    """Return whether the dual function falls for ever along the step (Farkas' lemma)."""
+    """Return whether the dual function decreases without bound along the step (Farkas' lemma)."""
     step, value = of.step, 0.0
     for k in range(len(step)):
         if step[k] != 0.0:
@@ -324,9 +327,9 @@ def _shows_contradiction(of: Multipliers, links: Links, counts: Counts) -> bool:
 
 @leaf
 def _search(of: Multipliers, value: float, problem: LoopProblem) -> float:
-    """Go along the step as far as the dual function falls; return its value there.
+    """Backtrack along the step until the dual function decreases; return its value there.
 
-    Multipliers of bounds that differ keep their signs.
+    Multipliers of sums whose bounds differ keep their signs.
     """
     y, off, trial, length, found = of.y, of.off, of.trial, 1.0, value
     for _ in range(MOST_HALVINGS):
@@ -338,7 +341,7 @@ def _search(of: Multipliers, value: float, problem: LoopProblem) -> float:
                 trial[k] = max(0.0, trial[k]) if upper else min(0.0, trial[k])
             slope -= off[k] * (trial[k] - y[k])
         found = _dual(of, trial, of.trial_off, problem)
-        if found <= value + ARMIJO * slope + ROUNDING * abs(value):
+        if found <= value + ARMIJO * slope + SUM_TOLERANCE * abs(value):
             break
         length *= 0.5
     for k in range(len(y)):

@@ -1,4 +1,4 @@
-"""Several engines that share a part: each has the components that it prefers, core's the rest."""
+"""Several engines that share a part: each solves its preferred components, core's the rest."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ from typing import Any, NamedTuple, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from lpsmap_core.engine.checked import check_solved
 from lpsmap_core.engine.compiled import CompiledEngine, SolvedPart
-from lpsmap_core.engine.in_numpy import solve_in_numpy
+from lpsmap_core.engine.numpy_adapter import solve_in_numpy
 from lpsmap_core.engine.options import Options
 from lpsmap_core.engine.protocol import Engine, SolvedGraph, WarmStart
+from lpsmap_core.engine.validation import validate_solved
 from lpsmap_core.layout.layout import Part
 from lpsmap_core.local.vertices import Vertices, join_vertices
 from lpsmap_jit.arrays import BoolArray, FloatArray, IntArray
 
-__all__ = ["Preference", "SharedEngine", "SolvedTogether"]
+__all__ = ["MergedGraph", "Preference", "SharedEngine"]
 
 Array = TypeVar("Array", bound=npt.NDArray[Any])
 Share = tuple[SolvedGraph, BoolArray]
@@ -30,13 +30,13 @@ class Preference(NamedTuple):
     components: BoolArray
 
 
-class SolvedTogether(SolvedGraph):
-    """A part whose components different engines solved.
+class MergedGraph(SolvedGraph):
+    """A part whose components were solved by different engines.
 
     Parameters
     ----------
     shares
-        What each engine returned, and the components that count in it, none of them in two.
+        The result of each engine and the components taken from it; no component is in two shares.
     """
 
     def __init__(self, shares: Sequence[Share]) -> None:
@@ -50,7 +50,7 @@ class SolvedTogether(SolvedGraph):
     def _merged(
         self, numbers: Callable[[SolvedGraph], Array], component: IntArray | None = None
     ) -> Array:
-        """Return numbers of components, or of what lies in the `component` given for each."""
+        """Merge the numbers of components, or of entries whose components are given."""
         (first, _), *others = self._shares
         merged = numbers(first).copy()
         for solved, mine in others:
@@ -63,7 +63,7 @@ class SolvedTogether(SolvedGraph):
         return self._merged(lambda solved: solved.status())
 
     def marginals(self) -> FloatArray:
-        """Return one number in [0, 1] a variable."""
+        """Return one number in [0, 1] per variable."""
         return self._merged(lambda solved: solved.marginals(), self.part.component)
 
     def additionals(self) -> FloatArray:
@@ -82,11 +82,11 @@ class SolvedTogether(SolvedGraph):
         return np.sum(out, axis=0), np.sum(out_v, axis=0)
 
     def takes(self, d: FloatArray) -> bool:
-        """Return whether all engines take a vector as it is."""
+        """Return whether all engines take a vector without scaling."""
         return all(solved.takes(d) for solved, _ in self._shares)
 
     def structures(self, b: int, rows: IntArray) -> Vertices:
-        """Return rows' structures, from the engines that solved their components."""
+        """Return the structures of some factors, from the engines that solved their components."""
         component = self.part.buckets[b].component[rows]
         groups = [solved.structures(b, rows[mine[component]]) for solved, mine in self._shares]
         return join_vertices(groups)
@@ -99,7 +99,7 @@ class SolvedTogether(SolvedGraph):
         )
 
     def gap(self) -> FloatArray:
-        """Return how far the maximum can lie above the objective."""
+        """Return a bound on the gap between the maximum and the objective."""
         return self._merged(lambda solved: solved.gap())
 
     def error_bound(self, threads: int) -> FloatArray:
@@ -107,11 +107,11 @@ class SolvedTogether(SolvedGraph):
         return self._merged(lambda solved: solved.error_bound(threads))
 
     def assignment_bound(self) -> FloatArray:
-        """Return for every component what no assignment of its variables scores more than."""
+        """Return an upper bound on the score of any assignment, for every component."""
         return self._merged(lambda solved: solved.assignment_bound())
 
     def contradictions(self) -> dict[int, list[tuple[int, int]]]:
-        """Return (bucket, row) of factors that contradict, for each infeasible component."""
+        """Return the (bucket, row) pairs of contradicting factors of each infeasible component."""
         return {
             component: which
             for solved, mine in self._shares
@@ -120,7 +120,7 @@ class SolvedTogether(SolvedGraph):
         }
 
     def trace(self) -> FloatArray | None:
-        """Return the residuals of all iterations; where an engine kept none, the last ones."""
+        """Return the residuals of all iterations; without a trace, the last ones are repeated."""
         traces = [solved.trace() for solved, _ in self._shares]
         length = max((len(trace) for trace in traces if trace is not None), default=0)
         if not length:
@@ -133,19 +133,19 @@ class SolvedTogether(SolvedGraph):
         return merged
 
     def end(self) -> WarmStart | None:
-        """Return where the engines ended."""
-        return joined_ends(self.part, self._shares)
+        """Return the ends of the engines as one warm start."""
+        return merge_ends(self.part, self._shares)
 
 
-def joined_ends(part: Part, shares: Sequence[Share]) -> WarmStart | None:
-    """Return where several engines ended; None if none of them says so.
+def merge_ends(part: Part, shares: Sequence[Share]) -> WarmStart | None:
+    """Merge the ends of several engines into one warm start; None if no engine gives one.
 
     Parameters
     ----------
     part
-        What they solved.
+        The solved part.
     shares
-        What each returned, and the components that count in it.
+        The result of each engine and the components taken from it.
     """
     n_variables, n_links, n = part.n_variables, part.n_links, part.n_components
     start = WarmStart(np.zeros(n_variables), np.zeros(n_links), np.zeros(n), np.zeros(n, bool))
@@ -160,7 +160,7 @@ def joined_ends(part: Part, shares: Sequence[Share]) -> WarmStart | None:
 
 
 class SharedEngine(Engine):
-    """Engines that prefer components, and core's engine for the others.
+    """Engines for their preferred components, and core's engine for all others.
 
     Parameters
     ----------
@@ -175,7 +175,7 @@ class SharedEngine(Engine):
         self.core = CompiledEngine()
 
     def refuses(self, part: Part, options: Options) -> str | None:
-        """Return why core's engine cannot solve a part, if so: it may have to go on with any."""
+        """Return why core's engine, which may have to continue, cannot solve a part, or None."""
         return self.core.refuses(part, options)
 
     def solve(
@@ -187,7 +187,7 @@ class SharedEngine(Engine):
         options: Options,
         warm: WarmStart | None = None,
     ) -> SolvedGraph:
-        """Solve a part, see `Engine.solve`. From a warm start core's engine goes on."""
+        """Solve a part; see `Engine.solve`. Core's engine continues from a warm start."""
         left = ~skip
         shares: list[Share] = []
         ends: list[Share] = []
@@ -197,7 +197,7 @@ class SharedEngine(Engine):
                 continue
             solved = solve_in_numpy(engine, part, eta, eta_v, ~mine, options)
             if not isinstance(solved, SolvedPart):
-                check_solved(engine, part, solved, ~mine)
+                validate_solved(engine, part, solved, ~mine)
             unfinished = mine & solved.unfinished()
             shares.append((solved, mine & ~unfinished))
             if unfinished.any():
@@ -205,9 +205,9 @@ class SharedEngine(Engine):
             left &= ~mine | unfinished
         finished = ~skip & ~left
         if not finished.any() or left.any():
-            start = joined_ends(part, ends) if warm is None else warm
+            start = merge_ends(part, ends) if warm is None else warm
             rest = self.core.solve(part, eta, eta_v, ~left, options, start)
             if not finished.any():
                 return rest
             shares.insert(0, (rest, ~finished))
-        return shares[0][0] if len(shares) == 1 else SolvedTogether(shares)
+        return shares[0][0] if len(shares) == 1 else MergedGraph(shares)

@@ -1,4 +1,4 @@
-"""Engines of other array libraries, as core meets them: in NumPy."""
+"""The NumPy adapter of engines that use other array libraries."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from lpsmap_core.layout.layout import Part
 from lpsmap_core.local.vertices import Vertices
 from lpsmap_jit.arrays import BoolArray, FloatArray, IntArray
 
-__all__ = ["SolvedInNumpy", "solve_in_numpy"]
+__all__ = ["NumpySolvedGraph", "solve_in_numpy"]
 
 
 def solve_in_numpy(
@@ -26,9 +26,9 @@ def solve_in_numpy(
     options: Options,
     warm: WarmStart | None = None,
 ) -> SolvedGraph:
-    """Solve a part by any engine; NumPy arrays go in and come out.
+    """Solve a part by any engine, with NumPy arrays as inputs and results.
 
-    An engine of another library computes on its backend's first device.
+    An engine of another library computes on the first device of its backend.
 
     Parameters
     ----------
@@ -43,19 +43,19 @@ def solve_in_numpy(
     device = backend.devices()[0]
     theirs, theirs_v = (backend.asarray(scores, device) for scores in (eta, eta_v))
     solved = engine.solve(part, theirs, theirs_v, skip, options, warm)
-    # what is no solved graph is for `check_solved` to name
-    return SolvedInNumpy(solved, backend, device) if isinstance(solved, SolvedGraph) else solved
+    # `validate_solved` reports any other result
+    return NumpySolvedGraph(solved, backend, device) if isinstance(solved, SolvedGraph) else solved
 
 
-class SolvedInNumpy(SolvedGraph):
+class NumpySolvedGraph(SolvedGraph):
     """A solved graph of another array library that takes and returns NumPy arrays.
 
     Parameters
     ----------
     solved
-        What the engine returned.
+        The result of the engine.
     backend, device
-        The library of its arrays, and where they lie.
+        The library and the device of its arrays.
     """
 
     def __init__(self, solved: SolvedGraph, backend: Backend, device: str) -> None:
@@ -65,7 +65,7 @@ class SolvedInNumpy(SolvedGraph):
         self.primal_residual, self.dual_residual = solved.primal_residual, solved.dual_residual
 
     def marginals(self) -> FloatArray:
-        """Return one number in [0, 1] a variable."""
+        """Return one number in [0, 1] per variable."""
         return self._numbers(self.solved.marginals())
 
     def additionals(self) -> FloatArray:
@@ -75,23 +75,23 @@ class SolvedInNumpy(SolvedGraph):
     def multiply(
         self, d: FloatArray, d_v: FloatArray, chosen: BoolArray | None, threads: int
     ) -> tuple[FloatArray, FloatArray]:
-        """Multiply with the Jacobian, see `SolvedGraph.multiply`."""
+        """Multiply with the Jacobian; see `SolvedGraph.multiply`."""
         theirs, theirs_v = (self._backend.asarray(x, self._device) for x in (d, d_v))
         out, out_v = self.solved.multiply(theirs, theirs_v, chosen, threads)
         return self._numbers(out), self._numbers(out_v)
 
     def _numbers(self, array: Any) -> FloatArray:
-        """Return an array of the library as float64 numbers of the caller's own."""
+        """Convert an array of the library to a new float64 array."""
         return np.array(self._backend.to_numpy(array), dtype=np.float64)
 
-    # ---------------------------------------------------------------- what is in NumPy anyway
+    # ---------------------------------------------------------------- results that are in NumPy
 
     def status(self) -> npt.NDArray[np.object_]:
         """Return the status of every component."""
         return self.solved.status()
 
     def unfinished(self) -> BoolArray:
-        """Return which components core's engine has to go on with."""
+        """Return which components core's engine has to continue."""
         return self.solved.unfinished()
 
     def structures(self, b: int, rows: IntArray) -> Vertices:
@@ -103,7 +103,7 @@ class SolvedInNumpy(SolvedGraph):
         return self.solved.forbidden()
 
     def gap(self) -> FloatArray:
-        """Return how far the maximum can lie above the objective."""
+        """Return a bound on the gap between the maximum and the objective."""
         return self.solved.gap()
 
     def error_bound(self, threads: int) -> FloatArray:
@@ -111,17 +111,17 @@ class SolvedInNumpy(SolvedGraph):
         return self.solved.error_bound(threads)
 
     def assignment_bound(self) -> FloatArray:
-        """Return for every component what no assignment of its variables scores more than."""
+        """Return an upper bound on the score of any assignment, for every component."""
         return self.solved.assignment_bound()
 
     def contradictions(self) -> dict[int, list[tuple[int, int]]]:
-        """Return (bucket, row) of factors that contradict, for each infeasible component."""
+        """Return the (bucket, row) pairs of contradicting factors of each infeasible component."""
         return self.solved.contradictions()
 
     def trace(self) -> FloatArray | None:
-        """Return the residuals of all iterations, if they were asked for and kept."""
+        """Return the residuals of all iterations, or None if the engine did not keep them."""
         return self.solved.trace()
 
     def end(self) -> WarmStart | None:
-        """Return where the solve ended."""
+        """Return the end of the solve as a warm start, or None."""
         return self.solved.end()

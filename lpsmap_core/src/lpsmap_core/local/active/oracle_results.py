@@ -1,4 +1,4 @@
-"""What a factor type's own methods and kernels answer, held to what they promise."""
+"""Calls of MAP oracles, and validation of their results."""
 
 from __future__ import annotations
 
@@ -18,17 +18,18 @@ from lpsmap_jit.interrupts import interrupted, raise_interrupt, stopped
 
 __all__ = [
     "PythonOracles",
-    "ask_kernel",
-    "first_unsound",
-    "forget_sizes",
-    "refuse_structure",
-    "room_for_structures",
+    "allocate_structures",
+    "call_map_kernel",
+    "clear_sizes",
+    "first_invalid_structure",
+    "raise_invalid_structure",
     "vertex_numbers",
     "vertex_sizes",
 ]
 
-WORSE = 1e-5
-"""By how much, relative to the scores, an answer may be worse than another: rounding in float32."""
+SCORE_TOLERANCE = 1e-5
+"""Amount relative to the scores by which a result may be worse than the one before, for oracles in
+float32."""
 
 NO_ADDITIONALS = np.empty(0)
 
@@ -37,26 +38,26 @@ NOT_WRITTEN = -1
 
 
 def vertex_sizes(bucket: Bucket) -> IntArray:
-    """Return what the type of a bucket says of its vertices' numbers of nonzeros.
+    """Return the largest number of nonzeros of a vertex for each factor of a bucket.
 
     Raises
     ------
     ValueError
-        If that is not one integer of 0 or more for every factor.
+        If the type does not return one integer of 0 or more for every factor.
     """
     sizes = np.asarray(bucket.type.vertex_sizes(bucket.factors))
     shape = (bucket.n_factors,)
     if sizes.shape != shape or sizes.dtype.kind not in "iu" or (sizes < 0).any():
         raise ValueError(
             f"{bucket.type.__name__}.vertex_sizes returned {sizes.tolist()!r:.60}; expected "
-            f"{bucket.n_factors} integers of 0 or more, one for each factor: how many nonzeros a "
-            "vertex has at most."
+            f"{bucket.n_factors} integers of 0 or more: for each factor, the largest number of "
+            "nonzeros of a vertex."
         )
     return sizes.astype(np.int64, copy=False)
 
 
-def room_for_structures(width: IntArray) -> Structures:
-    """Return where the oracles of factors write, each a structure of up to `width` nonzeros."""
+def allocate_structures(width: IntArray) -> Structures:
+    """Allocate the outputs of oracles: one structure per factor, of up to `width` nonzeros."""
     start = np.zeros(len(width), dtype=np.int64)
     np.cumsum(width[:-1], out=start[1:])
     total = int(width.sum())
@@ -71,35 +72,35 @@ def room_for_structures(width: IntArray) -> Structures:
 # -------------------------------------------------------------------- compiled oracles
 
 
-def ask_kernel(bucket: Bucket, rows: IntArray, scores: Scores, found: Structures) -> None:
-    """Let a type's ``map_kernel`` write the best structures of some factors.
+def call_map_kernel(bucket: Bucket, rows: IntArray, scores: Scores, found: Structures) -> None:
+    """Call a type's ``map_kernel``, which writes the best structures of some factors.
 
     Raises
     ------
     ValueError
-        If what it wrote for one of them is no structure.
+        If it writes an invalid structure.
     """
     assert bucket.type.map_kernel is not None
-    forget_sizes(rows, found)
+    clear_sizes(rows, found)
     bucket.type.map_kernel(rows, bucket.factors, scores, found)
     raise_interrupt()
-    wrong = -1 if stopped() else first_unsound(rows, bucket.factors, found)
+    wrong = -1 if stopped() else first_invalid_structure(rows, bucket.factors, found)
     if wrong >= 0:
-        refuse_structure(bucket, int(rows[wrong]), found)
+        raise_invalid_structure(bucket, int(rows[wrong]), found)
 
 
 @leaf
-def forget_sizes(rows: IntArray, found: Structures) -> None:
-    """Let a structure that a kernel does not write be seen."""
+def clear_sizes(rows: IntArray, found: Structures) -> None:
+    """Clear the sizes of structures, to detect structures that a kernel does not write."""
     for f in rows:
         found.size[f] = NOT_WRITTEN
 
 
 @leaf
-def first_unsound(rows: IntArray, factors: Factors, found: Structures) -> int:
-    """Return the position in `rows` of the first factor whose structure is none; -1 without.
+def first_invalid_structure(rows: IntArray, factors: Factors, found: Structures) -> int:
+    """Return the position in `rows` of the first factor with an invalid structure; -1 without one.
 
-    Whoever reads it would read, and write, beyond the factor's numbers.
+    An invalid structure would lead to reads and writes outside of the factor's arrays.
     """
     offsets, additional_offsets = factors.offsets, factors.additional_offsets
     for i in range(len(rows)):
@@ -118,8 +119,8 @@ def first_unsound(rows: IntArray, factors: Factors, found: Structures) -> int:
     return -1
 
 
-def refuse_structure(bucket: Bucket, f: int, found: Structures) -> NoReturn:
-    """Say what is wrong with the structure that ``map_kernel`` wrote for factor `f`."""
+def raise_invalid_structure(bucket: Bucket, f: int, found: Structures) -> NoReturn:
+    """Raise an error about the structure that ``map_kernel`` wrote for factor `f`."""
     factors, name = bucket.factors, bucket.type.__name__
     begin, size = int(found.start[f]), int(found.size[f])
     room = int(np.append(found.start, len(found.entry))[f + 1]) - begin
@@ -134,7 +135,7 @@ def refuse_structure(bucket: Bucket, f: int, found: Structures) -> NoReturn:
     if size == NOT_WRITTEN:
         got, expected = "no size", f"0 to {room}"
     elif not 0 <= size <= room:
-        got, expected = f"the size {size}", f"0 to {room}, of which vertex_sizes says the most"
+        got, expected = f"the size {size}", f"0 to {room}, the limit from vertex_sizes"
     elif outside.any():
         got = f"the entry {entry[outside][0]}"
         expected = (
@@ -153,17 +154,17 @@ def refuse_structure(bucket: Bucket, f: int, found: Structures) -> NoReturn:
 
 
 class PythonOracles:
-    """The oracles of a bucket whose type has no compiled one, asked factor by factor.
+    """The Python oracles of a bucket without a compiled oracle, called factor by factor.
 
-    A vertex with a number that is not finite, and a structure that is worse than the one before,
-    are errors of the type, which otherwise would end as one of the solver, or as a wrong answer.
+    A vertex with a number that is not finite and a structure worse than the one before are errors
+    of the type. Without validation they would appear as errors of the solver, or as wrong results.
 
     Parameters
     ----------
     bucket
         The factors.
     candidates
-        Where their answers go, and stay until they are asked again.
+        The outputs; they are kept until the next call.
     """
 
     def __init__(self, bucket: Bucket, candidates: Structures) -> None:
@@ -174,11 +175,11 @@ class PythonOracles:
         ]
         self._labels: list[Hashable] = [None] * bucket.n_factors
         self._earlier = self._labels.copy()
-        self._asked = np.zeros(bucket.n_factors, dtype=np.bool_)
-        self._promised = "check_map_is_best" not in bucket.type.expected_failures
+        self._called = np.zeros(bucket.n_factors, dtype=np.bool_)
+        self._checks_best = "check_map_is_best" not in bucket.type.expected_failures
         self._score, self._weight = np.zeros((2, bucket.n_factors))
 
-    def ask(self, rows: IntArray, scores: FloatArray, eta_v: FloatArray) -> None:
+    def solve(self, rows: IntArray, scores: FloatArray, eta_v: FloatArray) -> None:
         """Write the best structure of every factor in `rows`.
 
         Parameters
@@ -186,16 +187,17 @@ class PythonOracles:
         rows
             Numbers of factors.
         scores
-            Those of all slots.
+            Scores of all slots.
         eta_v
-            Those of all additionals.
+            Scores of all additionals.
 
         Raises
         ------
         TypeError
-            If an answer's vertex is no pair of arrays.
+            If a vertex is not a pair of arrays.
         ValueError
-            If an answer has not as many numbers as there are scores, or breaks a promise.
+            If a vertex has the wrong number of entries or an entry that is not finite, or if a
+            structure is worse than the one before.
         """
         offsets, additional_offsets = self._bucket.offsets, self._bucket.additional_offsets
         arrays = offsets, additional_offsets, scores, eta_v, *self._candidates
@@ -211,9 +213,11 @@ class PythonOracles:
             label = factor.solve_map(eta_u, extra)
             self._earlier[f], self._labels[f] = self._labels[f], label
             self._write(f, _vertex(factor, label, eta_u.size, len(extra)))
-        wrong = _first_wrong(rows, *arrays, self._score, self._weight, self._asked, self._promised)
+        wrong = _first_invalid(
+            rows, *arrays, self._score, self._weight, self._called, self._checks_best
+        )
         if wrong >= 0:
-            self._refuse(wrong)
+            self._raise_invalid(wrong)
 
     def _write(self, f: int, vertex: FloatArray) -> None:
         start, entry, value, size = self._candidates
@@ -223,8 +227,8 @@ class PythonOracles:
         value[begin:end] = vertex[nonzero]
         size[f] = len(nonzero)
 
-    def _refuse(self, f: int) -> NoReturn:
-        """Say what is wrong with the answer of factor `f`."""
+    def _raise_invalid(self, f: int) -> NoReturn:
+        """Raise an error about the result of factor `f`."""
         name, label = self._bucket.type.__name__, self._labels[f]
         start, _, value, size = self._candidates
         if not np.isfinite(value[start[f] : start[f] + size[f]]).all():
@@ -233,14 +237,14 @@ class PythonOracles:
                 "expected zeros and ones."
             )
         raise ValueError(
-            f"{name}.solve_map contradicts itself: it returned {label!r}, where "
-            f"{self._earlier[f]!r}, which it returned before, has a higher score; expected the "
-            f"best structure. `lpsmap check {name}` shows for which scores."
+            f"{name}.solve_map contradicts itself: it returned {label!r}, but the structure "
+            f"{self._earlier[f]!r} of the call before has a higher score; expected the best "
+            f"structure. `lpsmap check {name}` shows for which scores."
         )
 
 
 def _vertex(factor: Factor, label: Hashable, arity: int, n_additionals: int) -> FloatArray:
-    """Return a structure's variables and additionals in one row."""
+    """Return a structure's variables and additionals in one array."""
     parts = factor.vertex(label)
     if not isinstance(parts, (tuple, list)) or len(parts) != 2:
         raise TypeError(
@@ -251,13 +255,13 @@ def _vertex(factor: Factor, label: Hashable, arity: int, n_additionals: int) -> 
     if m.size != arity or n.size != n_additionals:
         raise ValueError(
             f"{type(factor).__name__}.vertex returned {m.size} variables and {n.size} additionals; "
-            f"expected {arity} and {n_additionals}, as many as solve_map got scores for."
+            f"expected {arity} and {n_additionals}, the numbers of scores that solve_map got."
         )
     return np.concatenate([m.reshape(-1), n.reshape(-1)]) if n_additionals else m.reshape(-1)
 
 
 def vertex_numbers(factor: Factor, part: object) -> FloatArray:
-    """Return one of the two arrays of a vertex."""
+    """Return one of the two arrays of a vertex, validated and converted to float64."""
     try:
         return np.asarray(part).astype(np.float64, casting="same_kind", copy=False)
     except (TypeError, ValueError) as error:  # words, complex numbers, rows of different lengths
@@ -281,7 +285,7 @@ def _score_again(
     total: FloatArray,
     weight: FloatArray,
 ) -> None:
-    """Write what the candidates of `rows` score, and the sum of what scores they have."""
+    """Write the scores of the candidates of `rows`, and their summed magnitudes."""
     for r in rows:
         arity = offsets[r + 1] - offsets[r]
         total[r], weight[r] = 0.0, 0.0
@@ -293,7 +297,7 @@ def _score_again(
 
 
 @kernel
-def _first_wrong(
+def _first_invalid(
     rows: IntArray,
     offsets: IntArray,
     additional_offsets: IntArray,
@@ -305,22 +309,22 @@ def _first_wrong(
     size: IntArray,
     total: FloatArray,
     weight: FloatArray,
-    asked: BoolArray,
-    promised: bool,
+    called: BoolArray,
+    checks_best: bool,
 ) -> int:
-    """Return the first of `rows` with a candidate that is worse than `total`, or not finite; or -1.
+    """Return the first of `rows` whose candidate is worse than `total` or not finite; -1 without.
 
-    Notes down that all of them were asked.
+    Marks all valid rows as called.
     """
     for r in rows:
         arity = offsets[r + 1] - offsets[r]
-        score, allowed = 0.0, WORSE * weight[r]
+        score, allowed = 0.0, SCORE_TOLERANCE * weight[r]
         for e in range(start[r], start[r] + size[r]):
             i = index[e]
             x = scores[offsets[r] + i] if i < arity else eta_v[additional_offsets[r] + i - arity]
             score += value[e] * x
-            allowed += WORSE * abs(value[e] * x)
-        if not np.isfinite(score) or (promised and asked[r] and score < total[r] - allowed):
+            allowed += SCORE_TOLERANCE * abs(value[e] * x)
+        if not np.isfinite(score) or (checks_best and called[r] and score < total[r] - allowed):
             return int(r)
-        asked[r] = True
+        called[r] = True
     return -1

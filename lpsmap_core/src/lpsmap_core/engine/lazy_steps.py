@@ -1,6 +1,6 @@
-"""Units of the loop that many solves do without, compiled when the loop first calls them.
+"""Steps of the loop that many solves do not need, compiled when the loop first calls them.
 
-Each returns false if it could not be compiled, on which all kernels come out.
+Each function returns false if its kernel could not be compiled; all kernels then return.
 """
 
 from __future__ import annotations
@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 
 from lpsmap_core.engine.anderson import History, accelerate
-from lpsmap_core.engine.faces import Work
-from lpsmap_core.engine.first_duals import start_from_multipliers
+from lpsmap_core.engine.faces import FaceWorkspace
+from lpsmap_core.engine.newton_start import start_from_multipliers
 from lpsmap_core.engine.polish import Polish, polish_settled
 from lpsmap_core.engine.problem import LoopProblem
 from lpsmap_core.engine.selection import Selection
@@ -21,7 +21,7 @@ from lpsmap_jit.compile import COMPILED, interpreted_by, leaf
 from lpsmap_jit.lazy_kernels import kernel_at, place_of
 from lpsmap_jit.native import invoke
 
-__all__ = ["PLACES", "accelerate_later", "polish_later", "start_later"]
+__all__ = ["PLACES", "call_acceleration", "call_polish", "call_start"]
 
 _START, _POLISH, _ACCELERATE = 0, 1, 2
 
@@ -30,7 +30,7 @@ if COMPILED:
 
     _selection, _problem = type_of(Selection), address_type_of(LoopProblem)
     _table = types.Array(types.int64, 2, "C")
-    _memory = address_type_of(Polish), address_type_of(Work)
+    _memory = address_type_of(Polish), address_type_of(FaceWorkspace)
     PLACES: IntArray = np.array(
         [
             place_of(start_from_multipliers, _selection, _problem),
@@ -60,7 +60,7 @@ def _accelerate(places: IntArray, *arguments: Any) -> bool:
 
 @interpreted_by(_start)
 @leaf
-def start_later(places: IntArray, selection: Selection, problem: LoopProblem) -> bool:
+def call_start(places: IntArray, selection: Selection, problem: LoopProblem) -> bool:
     """Call `start_from_multipliers`."""
     address = kernel_at(places[_START])
     if address != 0:
@@ -70,13 +70,13 @@ def start_later(places: IntArray, selection: Selection, problem: LoopProblem) ->
 
 @interpreted_by(_polish)
 @leaf
-def polish_later(
+def call_polish(
     places: IntArray,
     selection: Selection,
     solver_table: Any,
     problem: LoopProblem,
     polish: Polish,
-    work: Work,
+    work: FaceWorkspace,
     tol: float,
 ) -> bool:
     """Call `polish_settled`."""
@@ -88,7 +88,7 @@ def polish_later(
 
 @interpreted_by(_accelerate)
 @leaf
-def accelerate_later(places: IntArray, c: int, problem: LoopProblem, history: History) -> bool:
+def call_acceleration(places: IntArray, c: int, problem: LoopProblem, history: History) -> bool:
     """Call `accelerate`."""
     address = kernel_at(places[_ACCELERATE])
     if address != 0:

@@ -1,4 +1,4 @@
-"""What engines return, validated: a fault of a plugin's is not the user's."""
+"""Validation of the results of engines: a fault of a plugin is not reported as the user's."""
 
 from __future__ import annotations
 
@@ -9,19 +9,31 @@ from lpsmap_core.engine.status import Status
 from lpsmap_core.layout.layout import Part
 from lpsmap_jit.arrays import BoolArray
 
-__all__ = ["check_solved"]
+__all__ = ["validate_solved"]
 
-OUTSIDE = 1e-3
-"""How far beyond 0 and 1 values may lie: what a solver's tolerances excuse, and no more."""
+ENGINE_TOLERANCE = 1e-3
+"""Distance by which values may lie outside their range, for the tolerance of an engine."""
 
 
-def check_solved(engine: Engine, part: Part, solved: object, bad: BoolArray) -> None:
-    """Validate what an engine returned for a part, `bad` components apart.
+def validate_solved(engine: Engine, part: Part, solved: object, bad: BoolArray) -> None:
+    """Validate the result of an engine for a part.
+
+    Parameters
+    ----------
+    engine
+        The engine.
+    part
+        The part that it was given.
+    solved
+        Its result.
+    bad
+        Components that were skipped; their values are not validated.
 
     Raises
     ------
     RuntimeError
-        If it is not a solved graph: the message names the engine, and what it should have returned.
+        If the result is not a valid solved graph. The message names the engine, the fault and the
+        expected result.
     """
     if not isinstance(solved, SolvedGraph):
         raise _wrong_solution(engine, f"an object of type {type(solved).__name__}", "a SolvedGraph")
@@ -29,7 +41,9 @@ def check_solved(engine: Engine, part: Part, solved: object, bad: BoolArray) -> 
     status = np.asarray(solved.status(), dtype=object)
     if status.shape != (n_components,) or not set(map(type, status.tolist())) <= {Status}:
         raise _wrong_solution(
-            engine, f"status {status!r:.80}", f"an array of {n_components} Status, one a component"
+            engine,
+            f"status {status!r:.80}",
+            f"an array of {n_components} Status, one per component",
         )
     for name in ("iterations", "primal_residual", "dual_residual"):
         shape = getattr(getattr(solved, name, None), "shape", None)
@@ -46,7 +60,9 @@ def check_solved(engine: Engine, part: Part, solved: object, bad: BoolArray) -> 
             got = f"{name} of shape {values.shape} and dtype {values.dtype}"
             raise _wrong_solution(engine, got, f"floats of shape {component.shape}")
         mine = trusted[component]
-        wrong = np.flatnonzero(mine & ~((values >= -OUTSIDE) & (values <= most + OUTSIDE)))
+        wrong = np.flatnonzero(
+            mine & ~((values >= -ENGINE_TOLERANCE) & (values <= most + ENGINE_TOLERANCE))
+        )
         if wrong.size:
             e = wrong[0]
             got = f"{name} with {values[e]:g} in component {component[e]}, "
@@ -59,6 +75,6 @@ def _wrong_solution(engine: Engine, got: str, expected: str) -> RuntimeError:
     cls = type(engine)
     return RuntimeError(
         f"engine {engine.name!r} returned {got}; expected {expected}. This is a fault of "
-        f"{cls.__module__}.{cls.__qualname__}, not of the scores: tell its author, and solve with "
-        "engine='auto'."
+        f"{cls.__module__}.{cls.__qualname__}, not of the scores: report it to its author, and "
+        "solve with engine='auto'."
     )
