@@ -353,7 +353,9 @@ def build_layout(n_variables: int, factors: Sequence[Factor]) -> Layout:
         (i, d.n_factors, d.n_additionals) for some in by_type.values() for i, d in enumerate(some)
     ]
     variable = concatenate_rows([slot_values(d, d.variables.index) for d in declarations], np.int64)
-    negated = concatenate_rows([slot_values(d, d.variables.negated) for d in declarations], np.bool_)
+    negated = concatenate_rows(
+        [slot_values(d, d.variables.negated) for d in declarations], np.bool_
+    )
     slots = concatenate_rows([d.offsets for d in declarations], np.int64)
     table, arrangement = cached_arrangement(n_variables, numbers, slots, variable, negated)
     buckets = [

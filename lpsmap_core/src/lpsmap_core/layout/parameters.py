@@ -51,4 +51,6 @@ def integers(declarations: list[Factor]) -> tuple[IntArray, IntArray]:
         between.append(np.stack([np.append(begin, ends[:-1]), ends], axis=1)[which])
         arrays += [array.reshape(-1) for array in different]
         begin = int(ends[-1])
-    return (concatenate_rows(arrays, np.int64), np.concatenate(between)) if between else _NO_INTEGERS
+    return (
+        (concatenate_rows(arrays, np.int64), np.concatenate(between)) if between else _NO_INTEGERS
+    )

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 
 from lpsmap_core.plugins.formats import FileFormat, FileFormatError, NamedGraph
-from lpsmap_core.plugins.json_writing import is_same_graph
+from lpsmap_core.plugins.json_writer import is_same_graph
 from lpsmap_core.testing.rules import broken
 
 __all__ = ["check_format"]
