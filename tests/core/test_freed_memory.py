@@ -60,7 +60,11 @@ def test_matchings_are_solved(shape: tuple[int, int], environment: dict[str, str
     assert float(said) == pytest.approx(best, rel=1e-9)
 
 
-@pytest.mark.parametrize("shape", [(10, 12), (20, 24), (48, 52)], ids=lambda s: f"{s[0]}x{s[1]}")
+@pytest.mark.parametrize(
+    "shape",
+    [(10, 12), *(pytest.param(shape, marks=pytest.mark.slow) for shape in ((20, 24), (48, 52)))],
+    ids=lambda shape: f"{shape[0]}x{shape[1]}",
+)
 def test_rows_of_every_type_beside_columns(shape: tuple[int, int]) -> None:
     said = run(str(ROOT / "matched_rows.py"), *map(str, shape), **OVERWRITTEN)
     assert said.endswith("done\n")

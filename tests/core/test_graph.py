@@ -106,11 +106,10 @@ def test_verbose_goes_to_the_log(caplog: pytest.LogCaptureFixture) -> None:
     assert any("residuals" in record.getMessage() for record in caplog.records)
 
 
-@pytest.mark.parametrize("verbose", [1, True])
-def test_verbose_shows_on_standard_error_where_logging_is_not_set_up(verbose: int) -> None:
+def test_verbose_shows_on_standard_error_where_logging_is_not_set_up() -> None:
     code = (
         "from lpsmap_core import FactorGraph; import logging; graph = FactorGraph(); "
-        f"graph.variable((2,)); graph.solve(verbose={verbose}); "
+        "graph.variable((2,)); graph.solve(verbose=True); "
         "logger = logging.getLogger('lpsmap'); assert not logger.handlers and not logger.level; "
         "logging.basicConfig(level=logging.WARNING); graph.solve(verbose=1)"
     )
