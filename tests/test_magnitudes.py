@@ -14,7 +14,7 @@ import numpy.typing as npt
 import pytest
 
 import judges
-import stress
+import stress_judging
 from lpsmap import (
     AndOut,
     AtMostOne,
@@ -372,7 +372,7 @@ def test_what_float64_does_not_hold_says_so() -> None:
 @pytest.mark.parametrize("seed", [1000042, 1000052, 1000081, 1000161, 1000193, 1000354])
 def test_graphs_that_the_stress_run_found(seed: int) -> None:
     """Dead processes, overflows, and a gap between scores that were both too large."""
-    assert not stress.checked(seed).wrong
+    assert not stress_judging.checked(seed).wrong
 
 
 @pytest.mark.parametrize("scale", 10.0 ** np.arange(0, 9))
