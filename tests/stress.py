@@ -2,10 +2,10 @@
 
 ``python tests/stress.py --minutes 30`` draws graphs of all installed factor types: masks, lengths,
 negations, ties, forbidden variables, duplicates, contradictions, at score scales from 1e-8 to 1e8.
-`stress_judging` says what is wrong about a graph. It ends with exit code 1 if an answer is wrong, if
-a warning has no status that explains it, if a graph takes more than a minute, or if a process dies:
-graphs are solved in child processes. What it prints about a failure names the seed; ``--only SEED``
-repeats it.
+`stress_judging` says what is wrong about a graph. It ends with exit code 1 if an answer is wrong,
+if a warning has no status that explains it, if a graph takes more than a minute, or if a process
+dies: graphs are solved in child processes. What it prints about a failure names the seed; ``--only
+SEED`` repeats it.
 
 Every twentieth graph has up to 2,000 slots: `stress_large` judges it by duality.
 

@@ -279,7 +279,7 @@ def test_a_kernel_far_out_of_bounds_is_named_and_its_line():
     assert results[-1].check == "check_indices"
     assert re.search(
         r"Got: KernelFarBeyondItsArrays.map_kernel: IndexError: index \d+ is out of bounds .*, in "
-        r"line \d+ of planted_faults.py: structures.entry",
+        r"line \d+ of kernels.py: structures.entry",
         results[-1].message,
     )
 
