@@ -14,7 +14,7 @@ EXAMPLES = [factor for cls in TYPES.values() for factor in cls.examples()]
 
 @parametrize_with_checks(EXAMPLES)
 def test_the_protocol(factor, check):
-    check(factor)
+    check(factor, draws=6)
 
 
 @pytest.mark.slow
