@@ -5,15 +5,14 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from pathlib import Path
 
 import numpy as np
 import pytest
 from scipy import optimize
 
-pytestmark = pytest.mark.compiled
+from environments import ROOT
 
-ROOT = Path(__file__).resolve().parent.parent
+pytestmark = pytest.mark.compiled
 
 OVERWRITTEN = {"MALLOC_PERTURB_": "165", "PYTHONMALLOC": "malloc"}
 """The C library's setting, by which freed memory is overwritten, and Python's to use the C library.
@@ -64,5 +63,5 @@ def test_matchings_are_solved() -> None:
     ids=lambda shape: f"{shape[0]}x{shape[1]}",
 )
 def test_rows_of_every_type_beside_columns(shape: tuple[int, int]) -> None:
-    said = run(str(ROOT / "matched_rows.py"), *map(str, shape), **OVERWRITTEN)
+    said = run(str(ROOT / "tests" / "matched_rows.py"), *map(str, shape), **OVERWRITTEN)
     assert said.endswith("done\n")

@@ -14,6 +14,7 @@ import numpy.typing as npt
 import pytest
 
 import judges
+from environments import ROOT
 from lpsmap import AtMostOne
 from lpsmap_core import Factor, FactorGraph
 from lpsmap_core.layout.layout import build_layout
@@ -229,8 +230,7 @@ for problem in problems(25, seed=8):
     z, v, _ = problem.solve()
     print(*np.concatenate([z, v]).tolist())
 """
-    here = Path(__file__).parent
-    folders = [str(here), str(here.parent), os.environ.get("PYTHONPATH", "")]
+    folders = [str(Path(__file__).parent), str(ROOT / "tests"), os.environ.get("PYTHONPATH", "")]
     printed = subprocess.run(
         [sys.executable, "-c", code],
         env={
