@@ -31,7 +31,7 @@ os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
 # The same draws in every run: a failure is the code's, and repeats. Fewer where kernels are slow.
 hypothesis.settings.register_profile(
-    "lpsmap", deadline=None, derandomize=True, max_examples=10 if UNCOMPILED else 100
+    "lpsmap", deadline=None, derandomize=True, max_examples=10 if UNCOMPILED else 50
 )
 hypothesis.settings.load_profile("lpsmap")
 
@@ -60,7 +60,7 @@ def rng() -> np.random.Generator:
 @pytest.fixture(scope="session")
 def draws() -> int:
     """How many random draws a test makes: fewer where kernels are not compiled."""
-    return 20 if UNCOMPILED else 500
+    return 20 if UNCOMPILED else 200
 
 
 @pytest.fixture(scope="session")
