@@ -14,7 +14,7 @@ EXAMPLES = [factor for cls in TYPES.values() for factor in cls.examples()]
 
 @parametrize_with_checks(EXAMPLES)
 def test_the_protocol(factor, check):
-    check(factor, draws=6)
+    check(factor)
 
 
 @pytest.mark.slow

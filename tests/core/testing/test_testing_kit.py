@@ -48,7 +48,7 @@ from sound_types import SOUND, Block, OneOf
 
 @parametrize_with_checks(SOUND)
 def test_sound_factors_pass(factor, check):
-    check(factor, draws=6)
+    check(factor)
 
 
 @pytest.mark.parametrize(
@@ -164,7 +164,7 @@ def test_a_vertex_of_no_numbers_is_one_fault():
 
 @parametrize_with_checks(Block.examples())
 def test_a_type_of_two_axes_passes(factor, check):
-    check(factor, draws=6)
+    check(factor)
 
 
 def test_declaring_again_leaves_the_type_as_it_was():
