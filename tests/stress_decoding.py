@@ -26,8 +26,9 @@ from lpsmap_core import Assignment
 from lpsmap_core.api import flipped_slots, slots_of
 from lpsmap_core.testing.oracle import oracles_of
 from rules import RULES
-from stress import Report, checked_large, components_of, describe, reports, run
+from stress import checked_large, describe, reports, run
 from stress_graphs import Piece, StressGraph, draw_graph
+from stress_judging import Report, components_of
 from stress_large import EVERY, wrong_assignments
 
 __all__ = ["checked", "describe"]

@@ -12,11 +12,11 @@ import numpy.typing as npt
 from lpsmap_core import FactorGraph
 from lpsmap_core.api import slot_values, slots_of
 from lpsmap_core.testing.oracle import oracles_of
-from stress import Report
-from stress import check_graph as check_marginals
 from stress_decoding import Judge
 from stress_decoding import check_graph as check_assignments
 from stress_graphs import structures_of
+from stress_judging import Report
+from stress_judging import check_graph as check_marginals
 from sweep_cases import MOST_SLOTS, Case
 
 __all__ = ["BEST_SO_FAR", "JUDGES", "VERBS"]

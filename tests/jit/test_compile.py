@@ -75,7 +75,7 @@ def test_a_leaf_slices_and_calls_leaves_and_kernels_that_return_numbers() -> Non
 MODULE = """
 from typing import NamedTuple
 import numpy as np
-from lpsmap_core import kernel
+from lpsmap_jit import kernel
 
 class {name}(NamedTuple):
     x: np.ndarray

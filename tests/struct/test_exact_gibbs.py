@@ -189,7 +189,7 @@ def sums():
 interrupted(sums)
 print(time.perf_counter() - begin)
 """
-    word, seconds = run(code, 0.4)
+    ((word, seconds),) = run(code, 0.4)
     assert word == "interrupted"
     assert float(seconds) < 4.0  # a second after the first, and head-room for other work
 

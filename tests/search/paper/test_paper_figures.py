@@ -11,7 +11,9 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-FOLDER = Path(__file__).parents[2] / "benchmarks"
+from environments import ROOT
+
+FOLDER = ROOT / "benchmarks"
 
 SMALL: dict[str, list[str]] = {
     "root_bound": ["--max-share", "0.001"],

@@ -5,11 +5,11 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
-from pathlib import Path
 
 import numpy as np
 import pytest
 
+from environments import ROOT
 from lpsmap import Sequence
 from lpsmap_core import FactorGraph, kernel
 from lpsmap_core.testing import (
@@ -294,7 +294,7 @@ def test_a_kernel_far_out_of_bounds_is_named_and_its_line():
     assert results[-1].check == "check_indices"
     assert re.search(
         r"Got: KernelFarBeyondItsArrays.map_kernel: IndexError: index \d+ is out of bounds .*, in "
-        r"line \d+ of planted_faults.py: structures.entry",
+        r"line \d+ of kernels.py: structures.entry",
         results[-1].message,
     )
 
@@ -343,7 +343,7 @@ def test_dropped_lengths_and_foreign_data_are_named():
 
 # -------------------------------------------------------------------- its page in the docs
 
-PAGE = Path(__file__).parents[2] / "docs" / "how-to" / "conformance.md"
+PAGE = ROOT / "docs" / "how-to" / "conformance.md"
 
 
 def test_the_docs_name_every_check():

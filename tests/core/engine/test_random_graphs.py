@@ -67,7 +67,7 @@ def check_values(graph: RandomGraph, engine: str = "auto") -> None:
 @pytest.mark.parametrize("kind", KINDS)
 def test_graphs_of_one_kind(kind: str, engine: str) -> None:
     rng = np.random.default_rng(KINDS.index(kind))
-    for _ in range(share(6, engine)):
+    for _ in range(share(3, engine)):
         check_values(random_graph(rng, 4, kinds=(kind,)), engine)
 
 

@@ -11,8 +11,8 @@ import stress_graphs
 from lpsmap import Budget, FactorGraph, Pair, Sequence, Xor
 from lpsmap_core.local.finite_scores import CLOSED_FORM_MULTIPLE, ORACLE_MULTIPLE, make_finite
 from lpsmap_core.plugins.registry import installed
-from stress import checked
 from stress_graphs import draw_graph
+from stress_judging import checked
 
 KINDS = [
     "Alignment",

@@ -1,4 +1,4 @@
-"""The template of a plugin; that what it writes installs is for tests/test_plugins.py."""
+"""The template of a plugin; that what it writes installs is for tests/examples/test_plugins.py."""
 
 from __future__ import annotations
 

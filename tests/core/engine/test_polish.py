@@ -22,7 +22,7 @@ from lpsmap_core.engine.problem import LoopProblem
 from lpsmap_core.engine.selection import keep_chosen, select_components
 from lpsmap_core.engine.state import PartState
 from lpsmap_jit.fields import Field, kinds_of
-from stress import checked
+from stress_judging import checked
 
 N_COMPONENTS = 3
 
