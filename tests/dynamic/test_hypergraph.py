@@ -188,8 +188,8 @@ def test_factors_without_additionals_say_so() -> None:
         build.edges([0], additionals=[3])
 
 
-def test_what_is_no_row_parameter_is_named() -> None:
-    with pytest.raises(KeyError, match=r"row\['foo'\] is no row parameter; expected 'flavour'"):
+def test_what_is_no_parameter_is_named() -> None:
+    with pytest.raises(KeyError, match=r"row\['foo'\] is no parameter; expected 'flavour'"):
         Row((2,), 0, (("flavour", 7.0),))["foo"]
     with pytest.raises(KeyError, match="expected none, as the type declares none"):
         Row((2,))["foo"]
