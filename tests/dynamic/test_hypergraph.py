@@ -191,7 +191,7 @@ def test_factors_without_additionals_say_so() -> None:
 def test_what_is_no_parameter_is_named() -> None:
     with pytest.raises(KeyError, match=r"row\['foo'\] is no parameter; expected 'flavour'"):
         Row((2,), 0, (("flavour", 7.0),))["foo"]
-    with pytest.raises(KeyError, match="expected none, as the type declares none"):
+    with pytest.raises(KeyError, match="expected none, as the type registers none"):
         Row((2,))["foo"]
 
 
