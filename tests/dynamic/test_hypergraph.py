@@ -173,7 +173,7 @@ def test_two_slots_may_be_a_tuple_where_it_is_no_index() -> None:
 
 
 def test_whole_floats_are_numbers() -> None:
-    """As in self.integers; a row parameter is a float."""
+    """As in self.integers; a parameter is a float."""
     assert built(("goal", [], [np.float64(3.0)], [1.0])).edges.entries.tolist() == [3, 7]
     build = HypergraphBuilder((3,))
     build.edges([0.0], slots=[2.0])

@@ -37,7 +37,7 @@ class Row:
 
     @classmethod
     def of_view(cls, view: Any) -> Row:
-        """Return the row of a `view` that `Factor.row` returned."""
+        """Return the row of a `view` that `row_view` returned."""
         registered = parameters_of(view)
         name = registered.integers
         return cls(

@@ -62,7 +62,7 @@ class ChainFlows(ActiveSets):
     Parameters
     ----------
     bucket
-        Chains laid out as those of ``Sequence``, whose first row parameter is the number of states.
+        Chains laid out as those of ``Sequence``, whose first parameter is the number of states.
     delta, barred
         As of `ActiveSets`.
     """
