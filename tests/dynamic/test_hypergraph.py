@@ -176,7 +176,7 @@ def test_two_slots_may_be_a_tuple_where_it_is_no_index() -> None:
 
 
 def test_whole_floats_are_numbers() -> None:
-    """As in self.integers; a row parameter is a float."""
+    """As in self.integers; a parameter is a float."""
     assert built(("goal", [], [np.float64(3.0)], [1.0])).edges.entries.tolist() == [3, 7]
     build = HypergraphBuilder((3,))
     build.edges([0.0], slots=[2.0])
@@ -195,10 +195,10 @@ def test_factors_without_additionals_say_so() -> None:
         build.edges([0], additionals=[3])
 
 
-def test_what_is_no_row_parameter_is_named() -> None:
-    with pytest.raises(KeyError, match=r"row\['foo'\] is no row parameter; expected 'flavour'"):
+def test_what_is_no_parameter_is_named() -> None:
+    with pytest.raises(KeyError, match=r"row\['foo'\] is no parameter; expected 'flavour'"):
         Row((2,), 0, (("flavour", 7.0),))["foo"]
-    with pytest.raises(KeyError, match="expected none, as the type declares none"):
+    with pytest.raises(KeyError, match="expected none, as the type registers none"):
         Row((2,))["foo"]
 
 

@@ -62,7 +62,7 @@ class ChainFlows(ActiveSets):
     Parameters
     ----------
     bucket
-        Chains laid out like those of ``Sequence``. The first row parameter is the number of states.
+        Chains laid out like those of ``Sequence``. Their first parameter is the number of states.
     delta, barred
         As for `ActiveSets`.
     """
