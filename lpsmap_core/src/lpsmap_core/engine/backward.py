@@ -57,6 +57,12 @@ NOISE = 3.0
 Jacobians from projections. That distance grows with the number of structures in an active set."""
 
 MAX_BACKWARD_PRODUCTS = 2000
+"""Limit of products with ``S`` for a component."""
+
+TOO_MANY = (
+    f"{MAX_BACKWARD_PRODUCTS} products. Nearly parallel faces are a cause; solving with a smaller "
+    "tol may separate them"
+)
 
 CHEAPER = 16, 2
 """How many times cheaper than a solve a product is, roughly, in direct and in coupled components.
@@ -116,15 +122,10 @@ def multiply_jacobian(
         late = out_of_time()
     state.raise_errors()
     if n_unfinished:
-        why = (
-            f"{state.max_time:g} seconds; raise max_time to continue"
-            if late
-            else f"{MAX_BACKWARD_PRODUCTS} products. Nearly parallel faces are a cause; solving "
-            "with a smaller tol may separate them"
-        )
+        limit = f"{state.max_time:g} seconds; raise max_time to continue" if late else TOO_MANY
         warnings.warn(
             "lpsmap: the gradients of some components are approximate, because the backward pass "
-            f"stopped after {why}.",
+            f"stopped after {limit}.",
             RuntimeWarning,
             stacklevel=stacklevel(),
         )

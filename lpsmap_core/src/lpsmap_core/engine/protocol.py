@@ -186,7 +186,20 @@ class Engine(abc.ABC):
     start. Otherwise core's engine continues from the warm start."""
 
     def refuses(self, part: Part, options: Options) -> str | None:
-        """Return the reason, in a sentence, why the engine cannot solve a part, or None."""
+        """Return a sentence that says why the engine cannot solve a part with these options.
+
+        Parameters
+        ----------
+        part
+            The part.
+        options
+            Limits and settings of the solve.
+
+        Returns
+        -------
+        str or None
+            None if the engine can solve it.
+        """
         return None
 
     def prefers(self, part: Part, options: Options) -> BoolArray | None:

@@ -224,7 +224,7 @@ class LocalSolver:
     def make_finite(self, rows: IntArray, a: FloatArray, eta_v: FloatArray) -> None:
         """Replace the infinite scores of forced slots in `a` by finite ones that decide.
 
-        Their size follows from the finite scores of the slots and additionals of `rows`.
+        Their size follows from the finite scores in `a` and `eta_v` of the factors in `rows`.
         """
         if self.forbids:
             make_rows_finite(rows, self.bucket.factors, a, eta_v, self.barred)
