@@ -147,7 +147,7 @@ def test_suffixes_that_no_file_can_have(suffixes: Any) -> None:
     found = Registry()
     odd = type("Odd", (FileFormat,), {"suffixes": suffixes, "read": lambda self, path: None})
     found.register(plugin(lpsmap_formats=[odd]), Plugin("odd", "odd-pack", "1"))
-    with pytest.warns(PluginWarning, match=r"Odd\.suffixes is .*; expected a tuple of ends"):
+    with pytest.warns(PluginWarning, match=r"Odd\.suffixes is .*; expected a tuple of suffixes"):
         assert not found.formats
 
 
@@ -547,7 +547,7 @@ def test_the_face_says_what_the_environment_leaves_out(
     for disabled in ("all", "logic"):
         registry.installed.cache_clear()
         monkeypatch.setenv("LPSMAP_DISABLE_PLUGINS", disabled)
-        with pytest.raises(ImportError, match=f"left out by LPSMAP_DISABLE_PLUGINS={disabled}$"):
+        with pytest.raises(ImportError, match=f"disabled by LPSMAP_DISABLE_PLUGINS={disabled}$"):
             exec("from lpsmap import Xor", {})
 
 
