@@ -141,7 +141,7 @@ def test_what_cannot_be_written_is_refused_and_nothing_written(tmp_path, rng):
     with pytest.raises(FileFormatError, match="cannot be written: .*Secretive"):
         write_graph(NamedGraph(graph, {}), path)
     assert not list(tmp_path.iterdir())
-    with pytest.raises(FileFormatError, match="written as WCNF. Choose another format"):
+    with pytest.raises(FileFormatError, match="written as WCNF. Choose another suffix"):
         write_graph(NamedGraph(graph, {}), tmp_path / "g.wcnf")
 
 
