@@ -156,7 +156,7 @@ def test_what_a_type_raises_is_told_with_its_place(check):
         ("Chosne", "Did you mean Chosen?"),
         ("chosen", "Did you mean Chosen?"),
         ("goodpack", "Did you mean good-pack"),
-        ("Quaternion", "that brings one. `lpsmap factors` lists them."),
+        ("Quaternion", "that has one. `lpsmap factors` lists them."),
     ],
 )
 def test_unknown_names_are_errors_with_advice(check, name, advice):

@@ -64,7 +64,10 @@ def test_the_factors_name_can_be_chosen(tmp_path: Path) -> None:
         (["click"], "module click exists;"),
         (["lpsmap-torch"], "module lpsmap_torch exists;"),
         (["spans", "--factor", "FactorGraph"], "'FactorGraph', which has another meaning"),
-        (["spans", "--factor", "TorchFactorGraph"], "'TorchFactorGraph', which has another"),
+        (
+            ["spans", "--factor", "TorchFactorGraph"],
+            "'TorchFactorGraph', which has another meaning",
+        ),
         (["lpsmap-any"], "got 'Any', which has another meaning"),
         (["spans", "--factor", "a span"], "got 'a span'; expected the name of a Python class"),
         (["spans", "--factor", "span"], "got 'span'; expected the name of a Python class"),

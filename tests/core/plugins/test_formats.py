@@ -70,7 +70,7 @@ def over(view: Any) -> dict[str, Any]:
         ({**GOOD, "factors": [{"type": "Xor", "over": ["u[f()]"]}]}, "malformed"),
         ({**GOOD, "factors": [{"type": "Xor", "over": ["u.graph"]}]}, "u.graph.* is not a view"),
         ({**GOOD, "factors": [{"type": "Xor", "over": ["u[7]"]}]}, ": index 7 is out of bounds"),
-        ({**GOOD, "factors": [{"type": "Xor", "over": ["u["]}]}, ": 'u\\[' is no Python"),
+        ({**GOOD, "factors": [{"type": "Xor", "over": ["u["]}]}, ": 'u\\[' is not a Python"),
         (
             {**GOOD, "factors": [{"type": "Xor", "over": ["u"], "axs": 0}]},
             r"'axs'; did you .* axis\?",

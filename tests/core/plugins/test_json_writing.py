@@ -131,9 +131,9 @@ def test_what_cannot_be_written_is_refused_and_nothing_written(tmp_path, rng):
     u = graph.variable((2, 3))
     path = tmp_path / "g.json"
     for named, words in (
-        (NamedGraph(graph, {"u": u[0], "v": u[0]}), "the variables 'v' are not a block"),
-        (NamedGraph(graph, {"u": ~u}), "the variables 'u' are not a block"),
-        (NamedGraph(graph, {"u": u.T}), "the variables 'u' are not a block"),
+        (NamedGraph(graph, {"u": u[0], "v": u[0]}), "the variables 'v' are not a contiguous block"),
+        (NamedGraph(graph, {"u": ~u}), "the variables 'u' are not a contiguous block"),
+        (NamedGraph(graph, {"u": u.T}), "the variables 'u' are not a contiguous block"),
     ):
         with pytest.raises(FileFormatError, match=words):
             write_graph(named, path)
@@ -141,7 +141,7 @@ def test_what_cannot_be_written_is_refused_and_nothing_written(tmp_path, rng):
     with pytest.raises(FileFormatError, match="cannot be written: .*Secretive"):
         write_graph(NamedGraph(graph, {}), path)
     assert not list(tmp_path.iterdir())
-    with pytest.raises(FileFormatError, match="written as WCNF. Choose another format"):
+    with pytest.raises(FileFormatError, match="written as WCNF. Choose another suffix"):
         write_graph(NamedGraph(graph, {}), tmp_path / "g.wcnf")
 
 
@@ -204,7 +204,7 @@ def test_damaged_arrays(tmp_path, rng):
     np.savez(beside, t=np.array([{}], dtype=object))
     with pytest.raises(FileFormatError, match="expected arrays of numbers"):
         read_graph(path)
-    for name, words in (("../t.npz", "the name of a file beside"), (3, "expected a string")):
+    for name, words in (("../t.npz", "a file name without a folder"), (3, "expected a string")):
         path.write_text(json.dumps({**GOOD, "arrays": name}))
         with pytest.raises(FileFormatError, match=words):
             read_graph(path)

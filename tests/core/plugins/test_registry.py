@@ -135,7 +135,7 @@ def test_suffixes_that_no_file_can_have(suffixes: Any) -> None:
     found = Registry()
     odd = type("Odd", (FileFormat,), {"suffixes": suffixes, "read": lambda self, path: None})
     found.register(plugin(lpsmap_formats=[odd]), Plugin("odd", "odd-pack", "1"))
-    with pytest.warns(PluginWarning, match=r"Odd\.suffixes is .*; expected a tuple of ends"):
+    with pytest.warns(PluginWarning, match=r"Odd\.suffixes is .*; expected a tuple of suffixes"):
         assert not found.formats
 
 

@@ -51,7 +51,7 @@ def test_utf_16_is_refused_in_words(tmp_path: Path) -> None:
 
 @pytest.mark.skipif(not Path("/dev/zero").exists(), reason="a system without /dev")
 def test_a_device_is_refused_unread() -> None:
-    with pytest.raises(FileFormatError, match="/dev/zero: is a device; expected a file"):
+    with pytest.raises(FileFormatError, match="/dev/zero: is a device; expected a text file"):
         file_bytes(Path("/dev/zero"))
 
 
