@@ -19,7 +19,7 @@ from lpsmap_core import Program, SolverLimits
 from lpsmap_core.api import slot_values
 from lpsmap_decode.networks.network import networks_of
 from lpsmap_decode.solvers.highs import model_of
-from lpsmap_decode.solvers.program import programs, without_description
+from lpsmap_decode.solvers.program import programs, without_constraints
 
 __all__ = ["PEERS"]
 
@@ -34,7 +34,7 @@ RESOLUTION = 1e-6
 
 def programs_of(graph: Any) -> list[Program]:
     """Return the linear programs of a graph's components; empty if a type has no constraints."""
-    if without_description(graph.factors):
+    if without_constraints(graph.factors):
         return []
     layout, (scores, additionals) = graph._laid_out(), graph._flat()
     components = np.arange(layout.n_components)

@@ -20,7 +20,7 @@ from lpsmap_core.plugins.json_format import JsonFormat
 from lpsmap_decode.command.solve_file import UNSOLVED
 from lpsmap_decode.networks.cycles import triplets_of
 from lpsmap_decode.networks.elimination import elimination_order
-from lpsmap_decode.networks.network import Network, joined, networks_of
+from lpsmap_decode.networks.network import TableNetwork, build_network, networks_of
 from lpsmap_jit.interrupts import Watch, interrupted
 
 
@@ -43,10 +43,10 @@ def potts_grid(rows: int, columns: int) -> FactorGraph:
     return graph
 
 
-def network_of(pairs: list[tuple[int, int]], n: int) -> Network:
+def network_of(pairs: list[tuple[int, int]], n: int) -> TableNetwork:
     """Return a network of binary nodes."""
     scope = np.array(pairs, dtype=np.int64).reshape(-1)
-    return joined(np.full(n, 2), np.arange(0, len(scope) + 1, 2), scope)
+    return build_network(np.full(n, 2), np.arange(0, len(scope) + 1, 2), scope)
 
 
 def circles_by_trial(neighbours: np.ndarray) -> set[tuple[int, ...]]:

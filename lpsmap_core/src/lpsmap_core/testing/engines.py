@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 
-from lpsmap_core.engine.checked import check_solved
 from lpsmap_core.engine.compiled import CompiledEngine
-from lpsmap_core.engine.in_numpy import solve_in_numpy
+from lpsmap_core.engine.numpy_adapter import solve_in_numpy
 from lpsmap_core.engine.options import Options
 from lpsmap_core.engine.protocol import Engine, SolvedGraph
 from lpsmap_core.engine.status import OK
+from lpsmap_core.engine.validation import validate_solved
 from lpsmap_core.graph import FactorGraph
 from lpsmap_core.layout.layout import Part, build_layout
 from lpsmap_core.testing.rules import broken
@@ -59,7 +59,7 @@ def check_engine(engine: type[Engine], graph: FactorGraph, *, seed: int = 0) -> 
     found, expected = (
         _solved(kind(), graph, part, options, skip) for kind in (engine, CompiledEngine)
     )
-    check_solved(engine(), part, found, skip)
+    validate_solved(engine(), part, found, skip)
     left = [status for status in found.status().tolist() if status not in OK]
     if left:
         raise broken(
