@@ -283,7 +283,8 @@ def test_keys_are_checked() -> None:
             cache.at(u, wrong)
     graph.solve(warm_start=cache.at(u, ["a", "b"]))
     graph, u = matching(np.zeros((2, 3, 4)))
-    with pytest.raises(ValueError, match=r"warm_start: example 'a' .*and had 9 in 20 when"):
+    message = r"warm_start: example 'a' .*and had 9 in 20 in the solve before"
+    with pytest.raises(ValueError, match=message):
         graph.solve(warm_start=cache.at(u, ["a", "c"]))
 
 
