@@ -97,7 +97,12 @@ from lpsmap_core.plugins.registry import (
     engine_named,
     solver_named,
 )
-from lpsmap_core.projections.face_jacobian import face_jvp, face_jvp_kernel, sum_constrained_jvp
+from lpsmap_core.projections.face_jacobian import (
+    face_jvp,
+    face_jvp_kernel,
+    free_jvp,
+    sum_constrained_jvp,
+)
 from lpsmap_core.projections.faces import exact_at_bounds, face_codes
 from lpsmap_core.projections.sum_constrained import (
     AT_LEAST,
@@ -183,7 +188,14 @@ __all__ += [
 __all__ += ["Watch", "interruptible", "out_of_time", "raise_interrupt", "raised_by_ctrl_c"]
 
 # Closed forms: solutions and derivatives by face codes.
-__all__ += ["exact_at_bounds", "face_codes", "face_jvp", "face_jvp_kernel", "sum_constrained_jvp"]
+__all__ += [
+    "exact_at_bounds",
+    "face_codes",
+    "face_jvp",
+    "face_jvp_kernel",
+    "free_jvp",
+    "sum_constrained_jvp",
+]
 
 # Closed forms: projections of rows under one bound on a weighted sum, and their tolerances.
 __all__ += [

@@ -146,6 +146,7 @@ class Xor(LogicFactor):
     as_tables = staticmethod(_exactly_one)
     projection_kernel = staticmethod(_xor)
     jvp_kernel = staticmethod(sum_constrained_jvp)
+    jvp = classmethod(sum_constrained.jvp)
 
     needs_variables = "because exactly one of them must be on"
 
@@ -186,6 +187,7 @@ class Or(LogicFactor):
     as_tables = staticmethod(_disjunctions)
     projection_kernel = staticmethod(_or)
     jvp_kernel = staticmethod(sum_constrained_jvp)
+    jvp = classmethod(sum_constrained.jvp)
 
     needs_variables = "because at least one of them must be on"
 
@@ -222,6 +224,7 @@ class AtMostOne(LogicFactor):
     as_tables = staticmethod(_one_or_none)
     projection_kernel = staticmethod(_at_most_one)
     jvp_kernel = staticmethod(sum_constrained_jvp)
+    jvp = classmethod(sum_constrained.jvp)
 
     def solve_map(self, eta_u: FloatArray, eta_v: FloatArray) -> Assignment:
         """Return the assignment that turns on the best variable if it scores above 0."""
@@ -271,6 +274,7 @@ class Budget(LogicFactor):
     map_kernel = staticmethod(oracles.budget)
     projection_kernel = staticmethod(project_budget_rows)
     jvp_kernel = staticmethod(sum_constrained_jvp)
+    jvp = classmethod(sum_constrained.jvp)
 
     def __init__(
         self,

@@ -58,6 +58,7 @@ class Knapsack(LogicFactor):
     map_kernel = staticmethod(oracles.knapsack)
     projection_kernel = staticmethod(project_budget_rows)
     jvp_kernel = staticmethod(sum_constrained_jvp)
+    jvp = classmethod(sum_constrained.jvp)
     expected_failures = {
         "check_zero_one": "the polytope is relaxed: a vertex may hold a fraction of one variable"
     }

@@ -6,10 +6,17 @@ from typing import Any
 
 from array_api_compat import array_namespace
 
-from lpsmap_core import LocalSolution
-from lpsmap_core.api import BOUND_LEVEL, EXACTLY, bound_slack_array, exact_at_bounds, face_codes
+from lpsmap_core import Factor, LocalSolution
+from lpsmap_core.api import (
+    BOUND_LEVEL,
+    EXACTLY,
+    bound_slack_array,
+    exact_at_bounds,
+    face_codes,
+    free_jvp,
+)
 
-__all__ = ["project"]
+__all__ = ["jvp", "project"]
 
 
 def project(a: Any, delta: Any, costs: Any, budget: Any, sense: Any) -> LocalSolution:
@@ -78,3 +85,16 @@ def _refined(
     tau = xp.where(flat, right, tau)
     residual = rest - xp.sum(cost * (x + tau * q), axis=1, keepdims=True)
     return tau, xp.where(flat, 0.0, residual / slope)
+
+
+def jvp(
+    cls: type[Factor],
+    solution: LocalSolution,
+    d_u: Any,
+    d_v: Any,
+    delta: Any,
+    parameters: Any,
+    link_parameter: Any,
+) -> tuple[Any, Any]:
+    """Multiply local Jacobians, as `Factor.jvp` of types without tied slots."""
+    return free_jvp(solution, d_u, delta, link_parameter), d_v

@@ -9,7 +9,7 @@ from typing import Literal
 
 from lpsmap_core.kernels.records import KERNELS
 from lpsmap_core.model.factor import Factor
-from lpsmap_core.projections.face_jacobian import face_jvp_kernel, sum_constrained_jvp
+from lpsmap_core.projections.face_jacobian import face_jvp_kernel
 
 __all__ = [
     "check_overrides",
@@ -49,8 +49,8 @@ def has_array_code(factor_type: type[Factor]) -> bool:
 
 def derivatives_of(factor_type: type[Factor]) -> tuple[bool, bool]:
     """Return whether a type has derivatives of its own, as a kernel and in array code."""
-    by_codes = None, face_jvp_kernel, sum_constrained_jvp
-    return factor_type.jvp_kernel not in by_codes, overrides(factor_type, "jvp")
+    kernel = factor_type.jvp_kernel
+    return kernel not in (None, face_jvp_kernel), overrides(factor_type, "jvp")
 
 
 def overrides(factor_type: type[Factor], name: str) -> bool:

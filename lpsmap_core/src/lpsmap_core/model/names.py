@@ -36,6 +36,7 @@ METHODS = frozenset(name for name, value in vars(Factor).items() if isinstance(v
 """What an attribute of an instance must not hide."""
 
 REFUSED = METHODS.union(GONE)
+"""What an attribute of an instance must not be called."""
 
 PROTOCOL = frozenset(name for name in (*vars(Factor), *ELSEWHERE) if not name.startswith("_"))
 

@@ -25,7 +25,7 @@ from lpsmap_core.kernels.records import (
 from lpsmap_jit.arrays import ByteArray, FloatArray, IntArray
 from lpsmap_jit.compile import leaf, summing_leaf
 
-__all__ = ["face_jvp", "face_jvp_kernel", "sum_constrained_jvp"]
+__all__ = ["face_jvp", "face_jvp_kernel", "free_jvp", "sum_constrained_jvp"]
 
 
 def face_jvp(solution: LocalSolution, d_u: Any, delta: Any, weights: Any) -> Any:
@@ -41,17 +41,25 @@ def face_jvp(solution: LocalSolution, d_u: Any, delta: Any, weights: Any) -> Any
         (F, K) of the sum, or None where all are 1.
     """
     xp = array_namespace(d_u)
-    face = solution.face
-    free = face == FREE
-    moved = xp.where(free, d_u, 0.0)
-    tight = free & (solution.branch[:, None] == TIGHT)
-    normal = xp.where(tight, delta if weights is None else delta * weights, 0.0)
-    out = moved - _projected(xp, normal, moved)
+    face, out = solution.face, free_jvp(solution, d_u, delta, weights)
     highest = int(xp.max(face)) if face.shape[0] * face.shape[1] else FREE
     for code in range(TIED, highest + 1):
         mine = face == code
         out += _projected(xp, xp.where(mine, 1 / delta, 0.0), xp.where(mine, d_u, 0.0))
     return out
+
+
+def free_jvp(solution: LocalSolution, d_u: Any, delta: Any, weights: Any) -> Any:
+    """Do the same where no slots are tied; no number is looked at, which a device would wait for.
+
+    The arguments `solution`, `d_u`, `delta` and `weights` are those of `face_jvp`.
+    """
+    xp = array_namespace(d_u)
+    free = solution.face == FREE
+    moved = xp.where(free, d_u, 0.0)
+    tight = free & (solution.branch[:, None] == TIGHT)
+    normal = xp.where(tight, delta if weights is None else delta * weights, 0.0)
+    return moved - _projected(xp, normal, moved)
 
 
 def _projected(xp: Any, w: Any, d: Any) -> Any:
