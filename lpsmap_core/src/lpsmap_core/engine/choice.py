@@ -65,7 +65,7 @@ def choose_engine(name: str, part: Part, options: Options) -> EngineChoice:
         choice = _automatic(part, options)
     else:
         (find,) = _finders
-        choice = EngineChoice(find.named(name)(), "was asked for")
+        choice = EngineChoice(find.named(name)(), "was requested")
     refusal = choice.engine.refuses(part, options)
     if refusal is not None:
         raise ValueError(refusal)
