@@ -239,8 +239,7 @@ def bound_boxes(
                 if n_worse == PATIENCE:
                     distance, n_worse = 0.5 * distance, 0
             length = _subtract_shares(first, p, f, means)
-            if x > 0.0 or excess < 0.0:
-                length += excess * excess
+            length += excess * excess if x > 0.0 or excess < 0.0 else 0.0
             if bound <= threshold or length <= STATIONARY:
                 break
             rate = (bound - least + distance) / length
