@@ -91,13 +91,14 @@ from lpsmap_core.solution.decoder import (
 )
 from lpsmap_core.solution.far_scores import bring_near
 from lpsmap_core.solution.map_solver import Answer, MapSolver, Program, SolverLimits
-from lpsmap_core.solution.report import warn_unsolved
+from lpsmap_core.solution.report import report_unsolved, warn_unsolved
 from lpsmap_core.solution.scored import (
     CompletedAssignment,
     best_additionals,
     complete_assignment,
     scored_assignment,
 )
+from lpsmap_core.solution.solve import solve_laid_out
 from lpsmap_core.solution.tables import text_table
 from lpsmap_jit.arrays import BoolArray, ByteArray, FloatArray, IndexArray, IntArray
 from lpsmap_jit.by_address import by_address
@@ -234,8 +235,8 @@ __all__ += [
 # Solvers of whole graphs: they are handed an integer linear program and return an assignment.
 __all__ += ["Answer", "MapSolver", "Program", "SolverLimits"]
 
-# Solutions: the warning about what was not solved.
-__all__ += ["warn_unsolved"]
+# Solutions: how an adapter makes one of a laid-out graph, and warnings about what was not solved.
+__all__ += ["report_unsolved", "solve_laid_out", "warn_unsolved"]
 
 # Messages: what a user is told, and about which line.
 __all__ += ["error_with_origin", "raised_by_core", "stacklevel", "text_table"]

@@ -61,15 +61,32 @@ def choose_engine(name: str, part: Part, options: Options) -> EngineChoice:
     ValueError
         If there is no engine of this name, or it refuses the graph or the options.
     """
-    if name == AUTO:
-        choice = _automatic(part, options)
-    else:
-        (find,) = _finders
-        choice = EngineChoice(find.named(name)(), "was asked for")
+    choice = _automatic(part, options) if name == AUTO else _asked_for(name, part, options)
+    return _not_refused(choice, part, options)
+
+
+def _not_refused(choice: EngineChoice, part: Part, options: Options) -> EngineChoice:
+    """Return a choice, unless the engine refuses the part or the options."""
     refusal = choice.engine.refuses(part, options)
     if refusal is not None:
         raise ValueError(refusal)
     return choice
+
+
+def _asked_for(name: str, part: Part, options: Options) -> EngineChoice:
+    """Return the engine of a name, beside core's for the components that it does not serve."""
+    (find,) = _finders
+    choice = EngineChoice(find.named(name)(), "was asked for")
+    served = choice.engine.serves(part)
+    if served is None or served.all():
+        return choice
+    engine = _not_refused(choice, part, options).engine
+    others = {bucket.type.__name__ for bucket in part.buckets if not served[bucket.component].all()}
+    return EngineChoice(
+        SharedEngine([Preference(engine, served)]),
+        f"was asked for as {name}, and {_OWN.engine.name} has the components that it does not "
+        f"serve, of {', '.join(sorted(others))}",
+    )
 
 
 def run_with(name: str, work: Callable[[], Result], size: Callable[[], int]) -> Result:

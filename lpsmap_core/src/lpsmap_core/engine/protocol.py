@@ -176,11 +176,18 @@ class Engine(abc.ABC):
     keeps_scores: ClassVar[bool] = True
     """Whether a solved graph may read `eta_v` again, which is a copy then."""
     needs_no_start: ClassVar[bool] = False
-    """Whether ``engine="auto"`` gives it what it prefers even where there is a warm start, from
-    which core's engine goes on otherwise."""
+    """Whether it gets its components even where there is a warm start, from which core's engine
+    goes on otherwise, unless this engine solves the whole part."""
 
     def refuses(self, part: Part, options: Options) -> str | None:
         """Return in a sentence why it cannot solve a whole part with these options, if so."""
+        return None
+
+    def serves(self, part: Part) -> BoolArray | None:
+        """Return for each component whether the engine can solve it, or None for all.
+
+        A user who asks for this engine gets core's for the other components.
+        """
         return None
 
     def prefers(self, part: Part, options: Options) -> BoolArray | None:
