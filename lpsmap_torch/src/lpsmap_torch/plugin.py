@@ -1,10 +1,10 @@
-"""Registers the adapter with lpsmap; torch is imported only when a hook is called."""
+"""Registers the adapter with lpsmap; torch is imported only with what needs it."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from lpsmap_core import FactorGraph, hookimpl
+from lpsmap_core import Engine, FactorGraph, hookimpl
 from lpsmap_core.api import Backend
 
 lpsmap_api_version = 3
@@ -24,3 +24,11 @@ def lpsmap_backends() -> Sequence[type[Backend]]:
     from lpsmap_torch.backend import TorchBackend
 
     return [TorchBackend]
+
+
+@hookimpl
+def lpsmap_engines() -> Sequence[type[Engine]]:
+    """Return the engine in tensor operations, which looks for convergence, or does not."""
+    from lpsmap_torch.tensor.engine import FixedTensorEngine, TensorEngine
+
+    return [TensorEngine, FixedTensorEngine]

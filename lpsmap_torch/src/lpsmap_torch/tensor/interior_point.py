@@ -1,0 +1,238 @@
+"""A primal-dual interior point method for many projections at once.
+
+Mehrotra's predictor and corrector (1992) with one step length for all unknowns. Sums of variables
+``w = A u`` have bounds of their own, with multipliers ``y``; at the solution ``u - eta - A' y`` is
+zero wherever u is inside its bounds. Each iteration solves two right-hand sides with the matrix
+``A D A' + S``, where D and S say how easily variables and sums move.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from lpsmap_torch.tensor.batches import Batch
+from lpsmap_torch.tensor.equations import Equations
+
+__all__ = ["Interior", "Projections", "first_point", "next_point", "proves_infeasible"]
+
+FIRST_PRODUCT = 0.1
+"""What a slack and its multiplier multiply to at the start, relative to the usual score."""
+
+FIRST_SLACK = 0.5
+"""How far sums begin from their bounds, if these are far enough from each other."""
+
+TO_BOUNDARY = 0.995
+"""How much of the way to the nearest bound a step may go."""
+
+CLOSE, SMALL_PRODUCT = 1e-9, 1e-12
+"""Residuals, and mean product of slacks and multipliers, at which a point is close."""
+
+PROXIMAL = 1e-9
+"""How much multipliers are held where they are: without interior points nothing else does."""
+
+PROVED = 1e-9
+"""By how much, relative to its summed magnitudes, a certificate of infeasibility has to hold."""
+
+LEAST_PRODUCT = 1e-300
+"""What a mean product is divided by where it is zero."""
+
+
+class Projections(NamedTuple):
+    """What is projected onto the constraints of a batch."""
+
+    batch: Batch
+    eta: Tensor
+    """(n, n_variables) finite scores."""
+    open: Tensor
+    """(n, n_variables) whether a variable may move."""
+    fixed: Tensor
+    """(n, n_variables) what the others are."""
+
+
+class Pairs(NamedTuple):
+    """Slacks of bounds and their multipliers, both above zero; 1 and 0 where there is no bound."""
+
+    slack: Tensor
+    multiplier: Tensor
+    there: Tensor
+
+    def change(self, d_slack: Tensor, product: Tensor | float) -> tuple[Tensor, Tensor]:
+        """Return the change that makes the products what they should be, to first order."""
+        d_slack = torch.where(self.there, d_slack, 0.0)
+        change = (product - self.multiplier * d_slack) / self.slack - self.multiplier
+        return d_slack, torch.where(self.there, change, 0.0)
+
+    def reach(self, change: tuple[Tensor, Tensor]) -> Tensor:
+        """Return the inverse of the longest step within the bounds, of every instance."""
+        divisor = torch.where(self.there, self.multiplier, 1.0)
+        return -torch.minimum(change[0] / self.slack, change[1] / divisor).amin(-1, keepdim=True)
+
+    def moved(self, change: tuple[Tensor, Tensor], length: Tensor) -> Pairs:
+        """Return where a step leads."""
+        slack, multiplier = self.slack + length * change[0], self.multiplier + length * change[1]
+        return Pairs(slack, multiplier, self.there)
+
+    @property
+    def product(self) -> Tensor:
+        """The sum of all products, of every instance."""
+        return (self.slack * self.multiplier).sum(-1, keepdim=True)
+
+
+class Interior(NamedTuple):
+    """A point within all bounds."""
+
+    u: Tensor
+    w: Tensor
+    """The sums, as far from A u as the point is from being feasible."""
+    y: Tensor
+    bounds: tuple[Pairs, Pairs, Pairs, Pairs]
+    """Of the variables below and above, and of the sums below and above."""
+    done: Tensor
+    """(n, 1) whether it is close to the solution, or proves that there is none."""
+    iterations: Tensor
+    """(n, 1)"""
+
+
+def first_point(of: Projections) -> Interior:
+    """Return a point near the central path without the constraints on sums."""
+    batch, open_ = of.batch, of.open
+    product = FIRST_PRODUCT * _usual_score(of)
+    lower = _one_sided(of.eta, product).clamp(max=0.5)
+    upper = _one_sided(1.0 - of.eta, product).clamp(max=0.5)
+    low_half = lower <= upper
+    u = torch.where(low_half, lower, 1.0 - upper)
+    rest = torch.where(low_half, 1.0 - lower, upper)
+    # the smaller multiplier follows from the product, the other from stationarity
+    above = torch.where(low_half, product / rest, of.eta - u + product / u)
+    below = torch.where(low_half, u - of.eta + above, product / u)
+    u = torch.where(open_, u, of.fixed)
+    variables = _pairs(u, below, open_), _pairs(rest, above, open_)
+    equal = batch.low == batch.high
+    has_low, has_high = (batch.low > -torch.inf) & ~equal, (batch.high < torch.inf) & ~equal
+    margin = (0.25 * (batch.high - batch.low)).clamp(max=FIRST_SLACK)
+    w = batch.sums(u)
+    w = torch.maximum(torch.minimum(w, batch.high - margin), batch.low + margin)
+    w = torch.where(equal, batch.low, w)
+    slacks = w - batch.low, batch.high - w
+    multipliers = (torch.where(s < torch.inf, product / s, 0.0) for s in slacks)
+    sums = tuple(map(_pairs, slacks, multipliers, (has_low, has_high)))
+    y = sums[0].multiplier - sums[1].multiplier
+    nothing = torch.zeros_like(of.eta[:, :1])
+    return Interior(u, w, y, (*variables, *sums), nothing > 0.0, nothing)
+
+
+def _usual_score(of: Projections) -> Tensor:
+    """Return (n, 1) magnitudes of scores, which a few large ones do not count much in."""
+    size = torch.where(of.open, of.eta.abs().log1p(), 0.0).sum(-1, keepdim=True)
+    return (size / of.open.sum(-1, keepdim=True).clamp(min=1)).expm1().clamp(min=1.0)
+
+
+def _one_sided(eta: Tensor, product: Tensor) -> Tensor:
+    """Return the positive root of ``u - eta = product / u``, without cancellation."""
+    root = (eta.square() + 4.0 * product).sqrt()
+    return torch.where(eta > 0.0, 0.5 * (eta + root), 2.0 * product / (root - eta))
+
+
+def _pairs(slack: Tensor, multiplier: Tensor, there: Tensor) -> Pairs:
+    return Pairs(torch.where(there, slack, 1.0), torch.where(there, multiplier, 0.0), there)
+
+
+def next_point(of: Projections, at: Interior) -> Interior:
+    """Return where an iteration leads; points that are done stay."""
+    below, above, low, high = at.bounds
+    pull = of.batch.pull(at.y)
+    stiffness = 1.0 + below.multiplier / below.slack + above.multiplier / above.slack
+    ease = torch.where(of.open, 1.0 / stiffness, 0.0)
+    bounded = low.there | high.there
+    held = low.multiplier / low.slack + high.multiplier / high.slack
+    ease_of_sums = torch.where(bounded, 1.0 / torch.where(bounded, held, 1.0), 0.0)
+    padding = ~bounded & (of.batch.low != of.batch.high)
+    matrix = of.batch.gram(ease) + torch.diag_embed(ease_of_sums + padding + PROXIMAL)
+    equations, off = Equations(matrix), of.batch.sums(at.u) - at.w
+
+    def step(products: tuple[Tensor | float, ...]) -> Step:
+        given = [p / pairs.slack for p, pairs in zip(products, at.bounds, strict=True)]
+        force = of.eta + pull - at.u + given[0] - given[1]
+        of_sums = torch.where(bounded, given[2] - given[3] - at.y, 0.0)
+        right = ease_of_sums * of_sums - off - of.batch.sums(ease * force)
+        dy = equations.solve(right)
+        du = ease * (force + of.batch.pull(dy))
+        dw = torch.where(bounded, of.batch.sums(du) + off, 0.0)
+        slacks = du, -du, dw, -dw
+        changes = map(Pairs.change, at.bounds, slacks, products)
+        return Step(du, dw, dy, tuple(changes))
+
+    count = (
+        torch.cat([pairs.there for pairs in at.bounds], dim=-1).sum(-1, keepdim=True).clamp(min=1)
+    )
+    mean = _product(at.bounds) / count
+    predicted = step((0.0,) * 4)
+    ahead = _moved(at.bounds, predicted.bounds, _length(at.bounds, predicted, 1.0))
+    target = mean * (_product(ahead) / count / mean.clamp(min=LEAST_PRODUCT)).clamp(0.0, 1.0) ** 3
+    taken = step(tuple(target - s * m for s, m in predicted.bounds))
+    length = _length(at.bounds, taken, TO_BOUNDARY)
+    length = torch.where(at.done, 0.0, length)
+    u, w, y = at.u + length * taken.du, at.w + length * taken.dw, at.y + length * taken.dy
+    found = Interior(u, w, y, _moved(at.bounds, taken.bounds, length), at.done, at.iterations)
+    done = at.done | _is_close(of, found, count) | proves_infeasible(of, y)
+    return found._replace(done=done, iterations=at.iterations + ~at.done)
+
+
+class Step(NamedTuple):
+    """Changes of a point."""
+
+    du: Tensor
+    dw: Tensor
+    dy: Tensor
+    bounds: tuple[tuple[Tensor, Tensor], ...]
+
+
+def _is_close(of: Projections, at: Interior, count: Tensor) -> Tensor:
+    """Return whether residuals and products are small."""
+    below, above, _, _ = at.bounds
+    pull = of.batch.pull(at.y)
+    off = (of.batch.sums(at.u) - at.w).abs().amax(-1, keepdim=True)
+    force = at.u - of.eta - pull - below.multiplier + above.multiplier
+    size = 1.0 + of.eta.abs() + pull.abs()
+    force = torch.where(of.open, force.abs() / size, 0.0).amax(-1, keepdim=True)
+    small = _product(at.bounds) / count <= SMALL_PRODUCT
+    return (off <= CLOSE) & (force <= CLOSE) & small
+
+
+def _product(bounds: tuple[Pairs, ...]) -> Tensor:
+    total: Tensor = sum(pairs.product for pairs in bounds)  # type: ignore[assignment]
+    return total
+
+
+def _moved(
+    bounds: tuple[Pairs, ...], changes: tuple[tuple[Tensor, Tensor], ...], length: Tensor
+) -> tuple[Pairs, Pairs, Pairs, Pairs]:
+    below, above, low, high = (
+        pairs.moved(change, length) for pairs, change in zip(bounds, changes, strict=True)
+    )
+    return below, above, low, high
+
+
+def _length(bounds: tuple[Pairs, ...], step: Step, most: float) -> Tensor:
+    """Return the length of a step that goes at most so far towards the nearest bound."""
+    inverse = torch.cat([p.reach(c) for p, c in zip(bounds, step.bounds, strict=True)], dim=-1)
+    return 1.0 / (inverse.amax(-1, keepdim=True) / most).clamp(min=1.0)
+
+
+def proves_infeasible(of: Projections, y: Tensor) -> Tensor:
+    """Return whether multipliers prove that nothing satisfies the constraints (Farkas' lemma).
+
+    The sums weighted by y would have to be at least the first number, and are at most the second.
+    """
+    batch = of.batch
+    y = torch.where(torch.where(y > 0.0, batch.low, batch.high).isinf(), 0.0, y)
+    y = y / y.abs().amax(-1, keepdim=True).clamp(min=1.0)
+    asked = torch.where(y == 0.0, 0.0, y * torch.where(y > 0.0, batch.low, batch.high))
+    pull = batch.pull(y)
+    given = torch.where(of.open, pull.clamp(min=0.0), of.fixed * pull)
+    size = asked.abs().sum(-1, keepdim=True) + given.abs().sum(-1, keepdim=True)
+    margin = asked.sum(-1, keepdim=True) - given.sum(-1, keepdim=True)
+    return margin > PROVED * size

@@ -1,0 +1,89 @@
+"""Newton's method on the multipliers, which ends at the face of a solution.
+
+With ``u(y) = clip(eta + A' y, 0, 1)`` the multipliers of a projection satisfy
+
+    y_k = max(0, y_k + low_k - A_k u) + min(0, y_k + high_k - A_k u),
+
+piecewise linear equations. A step solves those of the pieces at hand (Qi & Sun 1993). From near the
+solution it finds the pieces there in a step or two, and the solution to rounding.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from lpsmap_torch.tensor.batches import Batch
+from lpsmap_torch.tensor.equations import Equations
+from lpsmap_torch.tensor.interior_point import Projections
+
+__all__ = ["Face", "Pieces", "newton_step", "pieces_at"]
+
+
+class Pieces(NamedTuple):
+    """The linear pieces at some multipliers."""
+
+    u: Tensor
+    free: Tensor
+    """(n, n_variables) whether a variable is inside its bounds."""
+    tight: Tensor
+    """(n, n_rows) whether a sum has to be at a bound, which `off` is the distance from."""
+    off: Tensor
+    y: Tensor
+
+    @property
+    def residual(self) -> Tensor:
+        """(n, 1) how far the equations are from being satisfied."""
+        return torch.where(self.tight, self.off, self.y).abs().amax(-1, keepdim=True)
+
+
+def pieces_at(of: Projections, y: Tensor) -> Pieces:
+    """Return the pieces at multipliers `y`."""
+    batch = of.batch
+    x = of.eta + batch.pull(y)
+    u = torch.where(of.open, x.clamp(0.0, 1.0), of.fixed)
+    free = of.open & (x > 0.0) & (x < 1.0)
+    sums = batch.sums(u)
+    at_low, at_high = y + (batch.low - sums) > 0.0, y + (batch.high - sums) < 0.0
+    tight = at_low | at_high | (batch.low == batch.high)
+    bound = torch.where(at_low, batch.low, batch.high)
+    return Pieces(u, free, tight, torch.where(tight, bound - sums, 0.0), y)
+
+
+def newton_step(of: Projections, at: Pieces) -> Tensor:
+    """Return the multipliers that solve the equations of the pieces at hand."""
+    dropped = torch.where(at.tight, 0.0, at.y)
+    moved = of.batch.sums(at.free * of.batch.pull(dropped))
+    right = torch.where(at.tight, at.off + moved, 0.0)
+    return at.y - dropped + Face(of.batch, at.free, at.tight).equations.solve(right)
+
+
+class Face:
+    """The face of every projection of a batch, on which it is an affine function of the scores.
+
+    Parameters
+    ----------
+    batch
+        The constraints.
+    free, tight
+        Which variables are inside their bounds, and which sums at theirs.
+    """
+
+    def __init__(self, batch: Batch, free: Tensor, tight: Tensor) -> None:
+        self._batch, self._free, self._tight = batch, free, tight
+        both = tight.unsqueeze(-1) & tight.unsqueeze(-2)
+        matrix = torch.where(both, batch.gram(free.to(batch.matrix.dtype)), 0.0)
+        self.equations = Equations(matrix)
+
+    def multiply(self, d: Tensor) -> Tensor:
+        """Multiply the symmetric Jacobian with (n, n_variables) vectors, in operations of autograd.
+
+        The Jacobian projects onto the directions along which no tight sum changes. A vector that is
+        not finite has a product of NaN.
+        """
+        inside = torch.where(self._free, d, 0.0)
+        sums = torch.where(self._tight, self._batch.sums(inside), 0.0)
+        pull = self._batch.pull(self.equations.solve(sums))
+        return inside - torch.where(self._free, pull, 0.0) + (0.0 * d).sum(-1, keepdim=True)

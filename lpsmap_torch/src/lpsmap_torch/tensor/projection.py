@@ -1,0 +1,126 @@
+"""Projections onto the constraints of a batch: interior point, then Newton on the face."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import torch
+from torch import Tensor
+
+from lpsmap_torch.tensor.batches import Batch
+from lpsmap_torch.tensor.forced import forced_variables
+from lpsmap_torch.tensor.interior_point import (
+    Projections,
+    first_point,
+    next_point,
+    proves_infeasible,
+)
+from lpsmap_torch.tensor.newton import Face, Pieces, newton_step, pieces_at
+
+__all__ = ["Limits", "Projected", "project"]
+
+EXACT, ROUNDING = 1e-12, 1e-15
+"""Sums are exact if off by less than the first, and the second times the scores in them."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Limits:
+    """How long to iterate, and how often to look whether it is enough.
+
+    Looking is what waits for the device.
+    """
+
+    interior: int = 60
+    newton: int = 12
+    check_every: int | None = 5
+    """None for never: all iterations are done, and nothing waits for the device."""
+
+    def looks(self, i: int) -> bool:
+        """Return whether to look before iteration `i` if all are done."""
+        return self.check_every is not None and i % self.check_every == 0
+
+
+@dataclasses.dataclass(frozen=True)
+class Projected:
+    """The projections of a batch.
+
+    Attributes
+    ----------
+    batch
+        The constraints.
+    u
+        (n, n_variables) the projections.
+    y
+        (n, n_rows) the multipliers; of an infeasible one those that prove it.
+    residual
+        (n,) how far sums are from their bounds, where multipliers hold them there, or beyond.
+    exact, infeasible
+        (n,) whether that is rounding, and whether nothing satisfies the constraints. Neither is so
+        where a score is NaN or ``+inf``, and `u` is NaN.
+    iterations
+        (n,) of the interior point.
+    face
+        The faces.
+    """
+
+    batch: Batch
+    u: Tensor
+    y: Tensor
+    residual: Tensor
+    exact: Tensor
+    infeasible: Tensor
+    iterations: Tensor
+    face: Face
+
+    def gap(self) -> Tensor:
+        """Return (n,) how far the minimum can lie below the distance, by the multipliers."""
+        y, sums = self.y, self.batch.sums(self.u)
+        bound = torch.where(y > 0.0, self.batch.low, self.batch.high)
+        return torch.where(y == 0.0, 0.0, y * (sums - bound)).sum(-1)
+
+
+def project(batch: Batch, eta: Tensor, limits: Limits) -> Projected:
+    """Project scores onto the constraints of a batch.
+
+    Parameters
+    ----------
+    batch
+        The constraints.
+    eta
+        (n, n_variables) scores; ``-inf`` where a variable is forbidden.
+    limits
+        How long to iterate.
+    """
+    wrong = ~(eta < torch.inf).all(-1, keepdim=True)
+    eta = torch.where(wrong, 0.0, eta)
+    allowed = eta > -torch.inf
+    of = Projections(batch, torch.where(allowed, eta, 0.0), *forced_variables(batch, allowed))
+    point = first_point(of)
+    for i in range(limits.interior):
+        if limits.looks(i) and bool(point.done.all()):
+            break
+        point = next_point(of, point)
+    infeasible = proves_infeasible(of, point.y)
+    at = best = pieces_at(of, point.y)
+    for i in range(limits.newton):
+        if limits.looks(i) and bool((is_exact(of, best) | infeasible).all()):
+            break
+        at = pieces_at(of, newton_step(of, at))
+        better = at.residual < best.residual
+        best = Pieces(*(torch.where(better, new, old) for new, old in zip(at, best, strict=True)))
+    return Projected(
+        batch,
+        torch.where(wrong, torch.nan, best.u),
+        torch.where(infeasible, point.y, best.y),
+        best.residual.squeeze(-1),
+        (is_exact(of, best) & ~wrong).squeeze(-1),
+        (infeasible & ~wrong).squeeze(-1),
+        point.iterations.squeeze(-1).long(),
+        Face(batch, best.free & ~infeasible, best.tight & ~infeasible),
+    )
+
+
+def is_exact(of: Projections, at: Pieces) -> Tensor:
+    """Return whether pieces are those of the solution, up to rounding."""
+    size = torch.where(at.free, of.eta.abs(), 0.0).amax(-1, keepdim=True)
+    return at.residual <= EXACT + ROUNDING * size
