@@ -10,17 +10,11 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from lpsmap_core import Assignment, Distributions, Factor, FactorGraph, Solution, Variables
-from lpsmap_core.api import Options, checked_shape, report_unsolved, solve_laid_out
+from lpsmap_core.api import Options, checked_shape, report_unsolved
 from lpsmap_torch.function import attach, attach_probabilities
 from lpsmap_torch.gibbs import TorchGibbs
 from lpsmap_torch.readable import as_tensor, check_not_compiled, numbers
-from lpsmap_torch.tensor.engine import TensorEngine
-from lpsmap_torch.tensor.graphs import (
-    DeviceSolution,
-    Known,
-    differentiable_marginals,
-    tensor_engine,
-)
+from lpsmap_torch.tensor.graphs import DeviceSolution, solve_on_device, tensor_engine
 
 __all__ = ["TorchFactorGraph", "in_factors"]
 
@@ -91,25 +85,13 @@ class TorchFactorGraph(FactorGraph):
         """Solve on the scores' device where an engine serves the whole graph there."""
         chosen = None
         if self._scores and to_decode is None:
-            part = self._laid_out().part
-            chosen = tensor_engine(engine, self._scores[0].device, part, options)
+            chosen = tensor_engine(engine, self._scores, self._laid_out().part, options)
         if chosen is None:
             return super()._run(options, verbose, warm_start, engine, to_decode)
-        self.solution = solution = self._on_device(options, chosen)
-        return solution
-
-    def _on_device(self, options: Options, engine: TensorEngine) -> DeviceSolution:
-        """Solve in tensors; a report of what is not solved is all that waits for the device."""
-        layout, factors = self._laid_out(), self.factors
         scores = torch.cat([block.reshape(-1) for block in self._scores])
-        found, solved = differentiable_marginals(layout, scores.double(), options, engine)
-
-        def gather() -> Solution:
-            none = [np.zeros((factor.n_factors, 0)) for factor in factors]
-            return solve_laid_out(Known(solved), layout, factors, numbers(scores), none, options)
-
-        solution = DeviceSolution(found.to(scores.dtype), gather)
-        if engine.check_every is not None and not solved.all_solved():
+        solution = solve_on_device(self._laid_out(), self.factors, scores, options, chosen)
+        self.solution = solution
+        if solution.has_failed():
             report_unsolved(solution, self._shapes, self.refuses_non_finite)
         return solution
 

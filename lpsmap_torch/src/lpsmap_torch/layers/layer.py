@@ -13,7 +13,14 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from lpsmap_core import Distributions, Factor, FactorGraph, Status, Variables
-from lpsmap_core.api import checked_options, installed, missing_name_advice
+from lpsmap_core.api import (
+    AUTO,
+    checked_options,
+    installed,
+    kind_of,
+    missing_name_advice,
+    report_unsolved,
+)
 from lpsmap_torch.function import attach_probabilities
 from lpsmap_torch.graph import TorchFactorGraph
 from lpsmap_torch.layers.checks import (
@@ -26,6 +33,7 @@ from lpsmap_torch.layers.layout import Declared, Layout, Solved
 from lpsmap_torch.layers.operators import marginals
 from lpsmap_torch.layers.solvers import LayOut, local_solver, solver_of
 from lpsmap_torch.layers.specifications import NotSpecifiable, specification
+from lpsmap_torch.tensor.graphs import DeviceSolution, may_stay, solve_on_device, tensor_engine
 
 __all__ = ["Layer", "Lengths", "Mask", "factor_type"]
 
@@ -40,6 +48,7 @@ OPTIONS = {
     "adapt": True,
     "relaxation": 1.6,
     "threads": None,
+    "engine": AUTO,
 }
 """The options that all layers hand on to `FactorGraph.solve`, with its defaults."""
 _is_exporting = getattr(torch.compiler, "is_exporting", lambda: False)
@@ -56,6 +65,9 @@ class Layer(nn.Module):
     ----------
     max_iter, max_inner_iter, tol, step_size, adapt, relaxation, threads
         As for `FactorGraph.solve`.
+    engine
+        Likewise. ``"auto"`` solves scores on a GPU where they are, if linear constraints describe
+        the factors; ``"tensor"`` does so on every device.
     """
 
     event_ndim: int = 1
@@ -79,6 +91,7 @@ class Layer(nn.Module):
         adapt: bool = True,
         relaxation: float = 1.6,
         threads: int | None = None,
+        engine: str = AUTO,
     ) -> None:
         super().__init__()
         options = {
@@ -91,7 +104,10 @@ class Layer(nn.Module):
             "threads": threads,
         }
         checked_options(**options)
-        for name, value in options.items():
+        if not isinstance(engine, str):
+            name = type(self).__name__
+            raise TypeError(f"{name}: engine is {kind_of(engine)}; expected the name of an engine.")
+        for name, value in {**options, "engine": engine}.items():
             setattr(self, name, value)
 
     def forward(
@@ -185,13 +201,33 @@ class Layer(nn.Module):
                 "and options that are numbers, strings, truth values or arrays of NumPy."
             )
         given = self._checked(scores, weights, lengths, mask)
-        return marginals(scores, *given, self._name)
+        found = None if torch.compiler.is_compiling() else self._on_device(scores, *given)
+        return marginals(scores, *given, self._name) if found is None else found
+
+    def _on_device(
+        self, scores: Tensor, weights: Tensor | None, lengths: Tensor | None, mask: Tensor | None
+    ) -> Tensor | None:
+        """Return the marginals where an engine solves the layer on the device of the scores."""
+        if weights is not None or not may_stay(self.engine, scores):
+            return None
+        given = _arrays(lengths, mask)
+        with self._solver.layout(tuple(scores.shape), *given) as (layout, solve_options):
+            options = checked_options(**{k: v for k, v in solve_options.items() if k != "engine"})
+            engine = tensor_engine(self.engine, [scores], layout.laid_out.part, options)
+            if engine is None:
+                return None
+            flat = _placed(layout, scores).reshape(-1)
+            factors = layout.declared.factors
+            solution = solve_on_device(layout.laid_out, factors, flat, options, engine)
+        if solution.has_failed():
+            report_unsolved(solution, lambda: [layout.variables.shape], False)
+        return _taken(layout, solution)
 
     def _structures(
         self, scores: Tensor, weights: Tensor | None, lengths: Any, mask: Any
     ) -> Distributions:
         weights, lengths, mask = self._checked(scores, weights, lengths, mask)
-        ends, kept = (None if x is None else x.detach().cpu().numpy() for x in (lengths, mask))
+        ends, kept = _arrays(lengths, mask)
         graph = TorchFactorGraph()
         n_weights = 0 if weights is None else weights.shape[-1]
         layout = self._laid_out(graph, tuple(scores.shape), ends, kept, n_weights)
@@ -313,6 +349,21 @@ def _no_factor(u: Variables) -> Factor:
     """Return a declaration of no factors, for a batch in which nothing takes part."""
     nothing: Factor = factor_type("Xor")(u.reshape(-1)[:0].reshape(0, 1))
     return nothing
+
+
+def _arrays(*given: Tensor | None) -> list[NDArray[Any] | None]:
+    """Return lengths and masks as arrays."""
+    return [None if x is None else x.detach().cpu().numpy() for x in given]
+
+
+def _taken(layout: Layout, solution: DeviceSolution) -> Tensor:
+    """Return the marginals of the scores; zeros in padding, and in what nothing satisfies."""
+    shape, shown = layout.variables.shape, layout.declared.shown
+    rows = layout.by_instance(solution.infeasible())
+    nothing = rows.any(-1, keepdim=True).expand_as(rows).reshape(shape)[shown]
+    if layout.keep is not None:
+        nothing = nothing | ~torch.from_numpy(layout.keep).to(nothing.device)
+    return solution.marginals.reshape(shape)[shown].masked_fill(nothing, 0.0)
 
 
 def _placed(layout: Layout, scores: Tensor) -> Tensor:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from lpsmap_core import Factor, FactorGraph, Solution, Status, Variables
+from lpsmap_core.api import Layout as GraphLayout
+from lpsmap_core.api import build_layout
 from lpsmap_torch.graph import in_factors
 
 __all__ = ["Declared", "Layout", "Solved", "Tied"]
@@ -71,6 +74,11 @@ class Layout:
             shown &= ~declared.forbidden
         self.keep = None if shown.all() else shown
 
+    @functools.cached_property
+    def laid_out(self) -> GraphLayout:
+        """The graph in flat arrays."""
+        return build_layout(self.graph.n_variables, self.graph.factors)
+
     def solve(self, scores: FloatArray, parameters: FloatArray, options: dict[str, Any]) -> Solved:
         """Solve the graph; it keeps nothing of what it is given.
 
@@ -108,13 +116,17 @@ class Layout:
         """Return numbers of scores, zeros in the padding and where the mask forbids."""
         return numbers if self.keep is None else np.where(self.keep, numbers, 0.0)
 
+    def by_instance(self, numbers: Any) -> Any:
+        """Return numbers of all variables, an array or a tensor, with a row for each instance."""
+        return numbers.reshape(self._n_instances, -1)
+
     def infeasible(self, solution: Solution) -> NDArray[np.bool_] | None:
         """Return which instances contradict themselves, flat; None if none does."""
         wrong = [status is Status.INFEASIBLE for status in solution.status.tolist()]
         if not any(wrong):
             return None
         of_variable = np.append(wrong, False)[solution.layout.component]  # component -1: padding
-        found: NDArray[np.bool_] = np.any(of_variable.reshape(self._n_instances, -1), axis=1)
+        found: NDArray[np.bool_] = self.by_instance(of_variable).any(axis=1)
         return found
 
     def _masked(self, scores: FloatArray) -> FloatArray:

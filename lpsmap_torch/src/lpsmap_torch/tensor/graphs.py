@@ -3,24 +3,31 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
-from lpsmap_core import Solution
-from lpsmap_core.api import AUTO, Layout, Options, Part
+from lpsmap_core import Factor, Solution
+from lpsmap_core.api import AUTO, Layout, Options, Part, solve_laid_out
+from lpsmap_torch.readable import is_transformed, numbers
 from lpsmap_torch.tensor.engine import FixedTensorEngine, TensorEngine
 from lpsmap_torch.tensor.solution import SolvedOnTensors, solve_on_tensors
 
-__all__ = ["DeviceSolution", "Known", "differentiable_marginals", "tensor_engine"]
+__all__ = ["DeviceSolution", "may_stay", "solve_on_device", "tensor_engine"]
 
 ENGINES = {engine.name: engine for engine in (TensorEngine, FixedTensorEngine)}
 
 
+def may_stay(name: str, scores: Tensor) -> bool:
+    """Return whether an engine of this `name` can solve for scores where they are."""
+    return name in ENGINES or (name == AUTO and scores.device.type != "cpu")
+
+
 def tensor_engine(
-    name: str, device: torch.device, part: Part, options: Options
+    name: str, scores: Sequence[Tensor], part: Part, options: Options
 ) -> TensorEngine | None:
     """Return the engine that solves a whole part where its scores are, if one does.
 
@@ -28,34 +35,53 @@ def tensor_engine(
     ----------
     name
         The engine that the user asks for; ``"auto"`` chooses by the device.
-    device
-        That of the scores. On the host compiled code is faster.
+    scores
+        The scores. On the host compiled code is faster.
     part, options
         What is to be solved.
     """
-    chosen = TensorEngine.name if name == AUTO and device.type != "cpu" else name
-    if chosen not in ENGINES:
+    if len({block.device for block in scores}) != 1 or not may_stay(name, scores[0]):
         return None
-    engine = ENGINES[chosen]()
+    engine = ENGINES[TensorEngine.name if name == AUTO else name]()
+    if is_transformed(scores[0]):
+        engine = FixedTensorEngine()  # a transform of functions has no numbers to look at
     if not engine.serves(part).all() or engine.refuses(part, options) is not None:
         return None  # core shares the graph out, or says why not
     return engine
 
 
-def differentiable_marginals(
-    layout: Layout, scores: Tensor, options: Options, engine: TensorEngine
-) -> tuple[Tensor, SolvedOnTensors]:
-    """Return the marginals of a graph as a function of its scores, and the solution.
+def solve_on_device(
+    layout: Layout,
+    factors: Sequence[Factor],
+    scores: Tensor,
+    options: Options,
+    engine: TensorEngine,
+) -> DeviceSolution:
+    """Solve a graph where its scores are.
 
     Parameters
     ----------
-    layout
-        The graph's layout.
+    layout, factors
+        The graph's layout, and its declarations.
     scores
-        (n_variables,) scores of its variables, in float64.
+        (n_variables,) scores of its variables.
     options, engine
-        What solves it, and how.
+        How, and what solves it.
     """
+    marginals, solved = _differentiable(layout, scores.double(), options, engine)
+
+    def gather() -> Solution:
+        none = [np.zeros((factor.n_factors, factor.n_additionals)) for factor in factors]
+        return solve_laid_out(_Known(solved), layout, factors, numbers(scores), none, options)
+
+    looks = engine.check_every is not None
+    return DeviceSolution(marginals.to(scores.dtype), solved, looks, gather)
+
+
+def _differentiable(
+    layout: Layout, scores: Tensor, options: Options, engine: TensorEngine
+) -> tuple[Tensor, SolvedOnTensors]:
+    """Return the marginals of a graph as a function of its scores, and the solution."""
     part = layout.part
     variables = torch.from_numpy(part.variables).to(scores.device)
     eta = scores if part.whole else scores[variables]
@@ -68,7 +94,7 @@ def differentiable_marginals(
     return free.index_put((variables,), found), solved
 
 
-class Known(TensorEngine):
+class _Known(TensorEngine):
     """An engine that returns what was solved before.
 
     Parameters
@@ -92,12 +118,35 @@ class DeviceSolution(Solution):
     ----------
     marginals
         (n_variables,) the graph's marginals, with gradients.
+    on_tensors
+        What was solved.
+    looks
+        Whether `has_failed` may wait for the device.
     gather
         Returns the solution with its arrays.
     """
 
-    def __init__(self, marginals: Tensor, gather: Callable[[], Solution]) -> None:
-        self.marginals, self._gather = marginals, gather
+    def __init__(
+        self,
+        marginals: Tensor,
+        on_tensors: SolvedOnTensors,
+        looks: bool,
+        gather: Callable[[], Solution],
+    ) -> None:
+        self.marginals, self.on_tensors = marginals, on_tensors
+        self._looks, self._gather = looks, gather
+
+    def has_failed(self) -> bool:
+        """Return whether a component is not solved, unless nothing may wait for the device."""
+        return self._looks and not self.on_tensors.all_solved()
+
+    def infeasible(self) -> Tensor:
+        """Return (n_variables,) whether a variable is in a component that nothing satisfies."""
+        found, part = self.on_tensors.infeasible_variables(), self.on_tensors.part
+        if part.whole:
+            return found
+        variables = torch.from_numpy(part.variables).to(found.device)
+        return torch.zeros_like(self.marginals, dtype=torch.bool).index_put((variables,), found)
 
     def __getattr__(self, name: str) -> Any:
         if name not in FIELDS:

@@ -24,11 +24,17 @@ FIRST_PRODUCT = 0.1
 FIRST_SLACK = 0.5
 """How far sums begin from their bounds, if these are far enough from each other."""
 
+MOST_CORRECTED = 10.0
+"""How large products may be that a step aims at, relative to their mean."""
+
 TO_BOUNDARY = 0.995
 """How much of the way to the nearest bound a step may go."""
 
 CLOSE, SMALL_PRODUCT = 1e-9, 1e-12
 """Residuals, and mean product of slacks and multipliers, at which a point is close."""
+
+EASE_WITHOUT_BOUNDS = 1e30
+"""How easily a sum moves that has no bounds, so that its multiplier stays zero."""
 
 PROXIMAL = 1e-9
 """How much multipliers are held where they are: without interior points nothing else does."""
@@ -38,6 +44,10 @@ PROVED = 1e-9
 
 LEAST_PRODUCT = 1e-300
 """What a mean product is divided by where it is zero."""
+
+
+Change = tuple[Tensor, Tensor]
+"""Of slacks and of multipliers."""
 
 
 class Projections(NamedTuple):
@@ -59,18 +69,18 @@ class Pairs(NamedTuple):
     multiplier: Tensor
     there: Tensor
 
-    def change(self, d_slack: Tensor, product: Tensor | float) -> tuple[Tensor, Tensor]:
+    def change(self, d_slack: Tensor, product: Tensor | float) -> Change:
         """Return the change that makes the products what they should be, to first order."""
         d_slack = torch.where(self.there, d_slack, 0.0)
         change = (product - self.multiplier * d_slack) / self.slack - self.multiplier
         return d_slack, torch.where(self.there, change, 0.0)
 
-    def reach(self, change: tuple[Tensor, Tensor]) -> Tensor:
+    def reach(self, change: Change) -> Tensor:
         """Return the inverse of the longest step within the bounds, of every instance."""
         divisor = torch.where(self.there, self.multiplier, 1.0)
         return -torch.minimum(change[0] / self.slack, change[1] / divisor).amin(-1, keepdim=True)
 
-    def moved(self, change: tuple[Tensor, Tensor], length: Tensor) -> Pairs:
+    def moved(self, change: Change, length: Tensor) -> Pairs:
         """Return where a step leads."""
         slack, multiplier = self.slack + length * change[0], self.multiplier + length * change[1]
         return Pairs(slack, multiplier, self.there)
@@ -149,9 +159,9 @@ def next_point(of: Projections, at: Interior) -> Interior:
     bounded = low.there | high.there
     held = low.multiplier / low.slack + high.multiplier / high.slack
     ease_of_sums = torch.where(bounded, 1.0 / torch.where(bounded, held, 1.0), 0.0)
-    padding = ~bounded & (of.batch.low != of.batch.high)
-    matrix = of.batch.gram(ease) + torch.diag_embed(ease_of_sums + padding + PROXIMAL)
-    equations, off = Equations(matrix), of.batch.sums(at.u) - at.w
+    ease_of_sums = torch.where(_is_unbounded(of), EASE_WITHOUT_BOUNDS, ease_of_sums)
+    matrix = of.batch.gram(ease) + torch.diag_embed(ease_of_sums + PROXIMAL)
+    equations, off = Equations(matrix), _off(of, at)
 
     def step(products: tuple[Tensor | float, ...]) -> Step:
         given = [p / pairs.slack for p, pairs in zip(products, at.bounds, strict=True)]
@@ -160,7 +170,9 @@ def next_point(of: Projections, at: Interior) -> Interior:
         right = ease_of_sums * of_sums - off - of.batch.sums(ease * force)
         dy = equations.solve(right)
         du = ease * (force + of.batch.pull(dy))
-        dw = torch.where(bounded, of.batch.sums(du) + off, 0.0)
+        # of two formulas the one that rounding errors shrink in
+        dw = torch.where(ease_of_sums < 1.0, ease_of_sums * (of_sums - dy), of.batch.sums(du) + off)
+        dw = torch.where(bounded, dw, 0.0)
         slacks = du, -du, dw, -dw
         changes = map(Pairs.change, at.bounds, slacks, products)
         return Step(du, dw, dy, tuple(changes))
@@ -172,7 +184,8 @@ def next_point(of: Projections, at: Interior) -> Interior:
     predicted = step((0.0,) * 4)
     ahead = _moved(at.bounds, predicted.bounds, _length(at.bounds, predicted, 1.0))
     target = mean * (_product(ahead) / count / mean.clamp(min=LEAST_PRODUCT)).clamp(0.0, 1.0) ** 3
-    taken = step(tuple(target - s * m for s, m in predicted.bounds))
+    most = MOST_CORRECTED * mean
+    taken = step(tuple((target - s * m).clamp(-most, most) for s, m in predicted.bounds))
     length = _length(at.bounds, taken, TO_BOUNDARY)
     length = torch.where(at.done, 0.0, length)
     u, w, y = at.u + length * taken.du, at.w + length * taken.dw, at.y + length * taken.dy
@@ -181,20 +194,29 @@ def next_point(of: Projections, at: Interior) -> Interior:
     return found._replace(done=done, iterations=at.iterations + ~at.done)
 
 
+def _off(of: Projections, at: Interior) -> Tensor:
+    """Return how far the sums of the variables are from those that stand for them."""
+    return torch.where(_is_unbounded(of), 0.0, of.batch.sums(at.u) - at.w)
+
+
+def _is_unbounded(of: Projections) -> Tensor:
+    return (of.batch.low == -torch.inf) & (of.batch.high == torch.inf)
+
+
 class Step(NamedTuple):
     """Changes of a point."""
 
     du: Tensor
     dw: Tensor
     dy: Tensor
-    bounds: tuple[tuple[Tensor, Tensor], ...]
+    bounds: tuple[Change, ...]
 
 
 def _is_close(of: Projections, at: Interior, count: Tensor) -> Tensor:
     """Return whether residuals and products are small."""
     below, above, _, _ = at.bounds
     pull = of.batch.pull(at.y)
-    off = (of.batch.sums(at.u) - at.w).abs().amax(-1, keepdim=True)
+    off = _off(of, at).abs().amax(-1, keepdim=True)
     force = at.u - of.eta - pull - below.multiplier + above.multiplier
     size = 1.0 + of.eta.abs() + pull.abs()
     force = torch.where(of.open, force.abs() / size, 0.0).amax(-1, keepdim=True)
@@ -208,7 +230,7 @@ def _product(bounds: tuple[Pairs, ...]) -> Tensor:
 
 
 def _moved(
-    bounds: tuple[Pairs, ...], changes: tuple[tuple[Tensor, Tensor], ...], length: Tensor
+    bounds: tuple[Pairs, ...], changes: tuple[Change, ...], length: Tensor
 ) -> tuple[Pairs, Pairs, Pairs, Pairs]:
     below, above, low, high = (
         pairs.moved(change, length) for pairs, change in zip(bounds, changes, strict=True)

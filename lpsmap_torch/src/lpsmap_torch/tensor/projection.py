@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from lpsmap_torch.tensor.batches import Batch
-from lpsmap_torch.tensor.forced import forced_variables
+from lpsmap_torch.tensor.forced import with_forced_variables
 from lpsmap_torch.tensor.interior_point import (
     Projections,
     first_point,
@@ -94,7 +94,8 @@ def project(batch: Batch, eta: Tensor, limits: Limits) -> Projected:
     wrong = ~(eta < torch.inf).all(-1, keepdim=True)
     eta = torch.where(wrong, 0.0, eta)
     allowed = eta > -torch.inf
-    of = Projections(batch, torch.where(allowed, eta, 0.0), *forced_variables(batch, allowed))
+    given = Projections(batch, torch.where(allowed, eta, 0.0), allowed, torch.zeros_like(eta))
+    of = with_forced_variables(given)
     point = first_point(of)
     for i in range(limits.interior):
         if limits.looks(i) and bool(point.done.all()):
@@ -116,7 +117,7 @@ def project(batch: Batch, eta: Tensor, limits: Limits) -> Projected:
         (is_exact(of, best) & ~wrong).squeeze(-1),
         (infeasible & ~wrong).squeeze(-1),
         point.iterations.squeeze(-1).long(),
-        Face(batch, best.free & ~infeasible, best.tight & ~infeasible),
+        Face(of.batch, best.free & ~infeasible, best.tight & ~infeasible),
     )
 
 
