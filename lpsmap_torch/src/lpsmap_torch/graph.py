@@ -23,8 +23,9 @@ class TorchFactorGraph(FactorGraph):
     """A factor graph whose scores are tensors and whose solution carries gradients.
 
     The verbs are those of `lpsmap_core.FactorGraph`. Scores of variables and of additionals may be
-    float16, bfloat16, float32 or float64 tensors, dense, with any strides, on any device; the solve
-    runs in float64 on the host, and ``u.value`` comes back in the scores' dtype on their device.
+    float16, bfloat16, float32 or float64 tensors, dense, with any strides, on any device. The solve
+    runs in float64 on the host, or on a GPU that has the scores, if linear constraints describe all
+    factors; ``u.value`` comes back in the scores' dtype on their device.
     Gradients flow to all of them, and gradients of gradients too: the solution is piecewise affine,
     so that the second derivative in the scores is zero inside a face.
 

@@ -28,7 +28,7 @@ class LatentTree(Layer):
         The most modifiers that a word may have; None for any number.
     budget_root
         Whether the root may not have more either.
-    max_iter, max_inner_iter, tol, step_size, adapt, relaxation, threads
+    max_iter, max_inner_iter, tol, step_size, adapt, relaxation, threads, engine
         As for `FactorGraph.solve`.
 
     Raises

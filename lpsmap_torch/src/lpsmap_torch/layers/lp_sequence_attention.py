@@ -30,7 +30,7 @@ class LPSequenceAttention(RelaxedPairLayer):
     rescale
         Whether to divide by the sums of the shorter side's words, which are 1 only as far as the
         solver got, as in the paper.
-    max_iter, max_inner_iter, tol, step_size, adapt, relaxation, threads
+    max_iter, max_inner_iter, tol, step_size, adapt, relaxation, threads, engine
         As for `FactorGraph.solve`.
 
     Attributes

@@ -23,7 +23,7 @@ class MatchingAttention(PairLayer):
     ----------
     full
         Which side must be matched to the last, as for `Matching`.
-    max_iter, max_inner_iter, tol, step_size, adapt, relaxation, threads
+    max_iter, max_inner_iter, tol, step_size, adapt, relaxation, threads, engine
         As for `FactorGraph.solve`.
 
     Notes

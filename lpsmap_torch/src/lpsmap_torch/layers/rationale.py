@@ -29,7 +29,7 @@ class Rationale(Layer):
         The most words that are chosen.
     transition
         What the parameter of this name is reset to.
-    max_iter, max_inner_iter, tol, step_size, adapt, relaxation, threads
+    max_iter, max_inner_iter, tol, step_size, adapt, relaxation, threads, engine
         As for `FactorGraph.solve`.
 
     Attributes

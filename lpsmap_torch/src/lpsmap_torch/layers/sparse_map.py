@@ -28,7 +28,7 @@ class SparseMAP(Layer):
         flat by its argument ``additionals``, as `Sequence` does.
     event_ndim
         How many axes the scores of an instance have; None for the type's own.
-    max_iter, max_inner_iter, tol, step_size, adapt, relaxation, threads
+    max_iter, max_inner_iter, tol, step_size, adapt, relaxation, threads, engine
         As for `FactorGraph.solve`.
     options
         What else the type takes, the same for all instances.

@@ -27,7 +27,7 @@ class TopK(Layer):
         The size of the subsets; all elements where there are fewer.
     exact
         Whether smaller subsets are left out.
-    max_iter, max_inner_iter, tol, step_size, adapt, relaxation, threads
+    max_iter, max_inner_iter, tol, step_size, adapt, relaxation, threads, engine
         As for `FactorGraph.solve`.
 
     Notes

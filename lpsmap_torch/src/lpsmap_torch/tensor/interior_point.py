@@ -33,6 +33,9 @@ TO_BOUNDARY = 0.995
 CLOSE, SMALL_PRODUCT = 1e-9, 1e-12
 """Residuals, and mean product of slacks and multipliers, at which a point is close."""
 
+LOST, WITHIN_REACH = 1e3, 1e7
+"""A point is lost to rounding if its distance is so many times the least, and that was small."""
+
 EASE_WITHOUT_BOUNDS = 1e30
 """How easily a sum moves that has no bounds, so that its multiplier stays zero."""
 
@@ -100,8 +103,12 @@ class Interior(NamedTuple):
     y: Tensor
     bounds: tuple[Pairs, Pairs, Pairs, Pairs]
     """Of the variables below and above, and of the sums below and above."""
+    best: Tensor
+    """The multipliers `y` of the point so far that is closest to the solution."""
+    distance: Tensor
+    """(n, 1) what is left there of residuals and products."""
     done: Tensor
-    """(n, 1) whether it is close to the solution, or proves that there is none."""
+    """(n, 1) whether that is close, or does not get closer; or `y` proves that nothing will."""
     iterations: Tensor
     """(n, 1)"""
 
@@ -131,7 +138,7 @@ def first_point(of: Projections) -> Interior:
     sums = tuple(map(_pairs, slacks, multipliers, (has_low, has_high)))
     y = sums[0].multiplier - sums[1].multiplier
     nothing = torch.zeros_like(of.eta[:, :1])
-    return Interior(u, w, y, (*variables, *sums), nothing > 0.0, nothing)
+    return Interior(u, w, y, (*variables, *sums), y, nothing + torch.inf, nothing > 0.0, nothing)
 
 
 def _usual_score(of: Projections) -> Tensor:
@@ -189,9 +196,17 @@ def next_point(of: Projections, at: Interior) -> Interior:
     length = _length(at.bounds, taken, TO_BOUNDARY)
     length = torch.where(at.done, 0.0, length)
     u, w, y = at.u + length * taken.du, at.w + length * taken.dw, at.y + length * taken.dy
-    found = Interior(u, w, y, _moved(at.bounds, taken.bounds, length), at.done, at.iterations)
-    done = at.done | _is_close(of, found, count) | proves_infeasible(of, y)
-    return found._replace(done=done, iterations=at.iterations + ~at.done)
+    found = at._replace(u=u, w=w, y=y, bounds=_moved(at.bounds, taken.bounds, length))
+    distance = _distance(of, found, count)
+    closer = distance < at.distance
+    least = torch.where(closer, distance, at.distance)
+    lost = ~(distance < LOST * least) & (least < WITHIN_REACH)
+    return found._replace(
+        best=torch.where(closer, y, at.best),
+        distance=least,
+        done=at.done | (least <= 1.0) | lost | proves_infeasible(of, y),
+        iterations=at.iterations + ~at.done,
+    )
 
 
 def _off(of: Projections, at: Interior) -> Tensor:
@@ -212,16 +227,16 @@ class Step(NamedTuple):
     bounds: tuple[Change, ...]
 
 
-def _is_close(of: Projections, at: Interior, count: Tensor) -> Tensor:
-    """Return whether residuals and products are small."""
+def _distance(of: Projections, at: Interior, count: Tensor) -> Tensor:
+    """Return the largest of residuals and the mean product, in multiples of what is close."""
     below, above, _, _ = at.bounds
     pull = of.batch.pull(at.y)
     off = _off(of, at).abs().amax(-1, keepdim=True)
     force = at.u - of.eta - pull - below.multiplier + above.multiplier
     size = 1.0 + of.eta.abs() + pull.abs()
     force = torch.where(of.open, force.abs() / size, 0.0).amax(-1, keepdim=True)
-    small = _product(at.bounds) / count <= SMALL_PRODUCT
-    return (off <= CLOSE) & (force <= CLOSE) & small
+    mean = _product(at.bounds) / count
+    return torch.maximum(torch.maximum(off, force) / CLOSE, mean / SMALL_PRODUCT)
 
 
 def _product(bounds: tuple[Pairs, ...]) -> Tensor:

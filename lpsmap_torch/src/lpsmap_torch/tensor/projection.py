@@ -19,6 +19,9 @@ from lpsmap_torch.tensor.newton import Face, Pieces, newton_step, pieces_at
 
 __all__ = ["Limits", "Projected", "project"]
 
+LARGEST = 1e15
+"""Scores below minus this forbid, as ``-inf`` does; larger ones are as good as this."""
+
 EXACT, ROUNDING = 1e-12, 1e-15
 """Sums are exact if off by less than the first, and the second times the scores in them."""
 
@@ -93,8 +96,9 @@ def project(batch: Batch, eta: Tensor, limits: Limits) -> Projected:
     """
     wrong = ~(eta < torch.inf).all(-1, keepdim=True)
     eta = torch.where(wrong, 0.0, eta)
-    allowed = eta > -torch.inf
-    given = Projections(batch, torch.where(allowed, eta, 0.0), allowed, torch.zeros_like(eta))
+    allowed = eta > -LARGEST
+    eta = torch.where(allowed, eta.clamp(max=LARGEST), 0.0)
+    given = Projections(batch, eta, allowed, torch.zeros_like(eta))
     of = with_forced_variables(given)
     point = first_point(of)
     for i in range(limits.interior):
@@ -102,7 +106,7 @@ def project(batch: Batch, eta: Tensor, limits: Limits) -> Projected:
             break
         point = next_point(of, point)
     infeasible = proves_infeasible(of, point.y)
-    at = best = pieces_at(of, point.y)
+    at = best = pieces_at(of, point.best)
     for i in range(limits.newton):
         if limits.looks(i) and bool((is_exact(of, best) | infeasible).all()):
             break
