@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import torch
 
-from lpsmap_torch.tensor.interior_point import Projections
+from lpsmap_torch.tensor.given import Projections
 
 __all__ = ["with_forced_variables"]
 

@@ -13,10 +13,10 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from lpsmap_torch.tensor.batches import Batch
 from lpsmap_torch.tensor.equations import Equations
+from lpsmap_torch.tensor.given import Projections, proves_infeasible
 
-__all__ = ["Interior", "Projections", "first_point", "next_point", "proves_infeasible"]
+__all__ = ["Interior", "first_point", "next_point"]
 
 FIRST_PRODUCT = 0.1
 """What a slack and its multiplier multiply to at the start, relative to the usual score."""
@@ -42,27 +42,11 @@ EASE_WITHOUT_BOUNDS = 1e30
 PROXIMAL = 1e-9
 """How much multipliers are held where they are: without interior points nothing else does."""
 
-PROVED = 1e-9
-"""By how much, relative to its summed magnitudes, a certificate of infeasibility has to hold."""
-
 LEAST_PRODUCT = 1e-300
 """What a mean product is divided by where it is zero."""
 
-
 Change = tuple[Tensor, Tensor]
 """Of slacks and of multipliers."""
-
-
-class Projections(NamedTuple):
-    """What is projected onto the constraints of a batch."""
-
-    batch: Batch
-    eta: Tensor
-    """(n, n_variables) finite scores."""
-    open: Tensor
-    """(n, n_variables) whether a variable may move."""
-    fixed: Tensor
-    """(n, n_variables) what the others are."""
 
 
 class Pairs(NamedTuple):
@@ -159,46 +143,23 @@ def _pairs(slack: Tensor, multiplier: Tensor, there: Tensor) -> Pairs:
 
 def next_point(of: Projections, at: Interior) -> Interior:
     """Return where an iteration leads; points that are done stay."""
-    below, above, low, high = at.bounds
-    pull = of.batch.pull(at.y)
-    stiffness = 1.0 + below.multiplier / below.slack + above.multiplier / above.slack
-    ease = torch.where(of.open, 1.0 / stiffness, 0.0)
-    bounded = low.there | high.there
-    held = low.multiplier / low.slack + high.multiplier / high.slack
-    ease_of_sums = torch.where(bounded, 1.0 / torch.where(bounded, held, 1.0), 0.0)
-    ease_of_sums = torch.where(_is_unbounded(of), EASE_WITHOUT_BOUNDS, ease_of_sums)
-    matrix = of.batch.gram(ease) + torch.diag_embed(ease_of_sums + PROXIMAL)
-    equations, off = Equations(matrix), _off(of, at)
-
-    def step(products: tuple[Tensor | float, ...]) -> Step:
-        given = [p / pairs.slack for p, pairs in zip(products, at.bounds, strict=True)]
-        force = of.eta + pull - at.u + given[0] - given[1]
-        of_sums = torch.where(bounded, given[2] - given[3] - at.y, 0.0)
-        right = ease_of_sums * of_sums - off - of.batch.sums(ease * force)
-        dy = equations.solve(right)
-        du = ease * (force + of.batch.pull(dy))
-        # of two formulas the one that rounding errors shrink in
-        dw = torch.where(ease_of_sums < 1.0, ease_of_sums * (of_sums - dy), of.batch.sums(du) + off)
-        dw = torch.where(bounded, dw, 0.0)
-        slacks = du, -du, dw, -dw
-        changes = map(Pairs.change, at.bounds, slacks, products)
-        return Step(du, dw, dy, tuple(changes))
-
-    count = (
-        torch.cat([pairs.there for pairs in at.bounds], dim=-1).sum(-1, keepdim=True).clamp(min=1)
-    )
+    directions = _Directions(of, at)
+    there = torch.cat([pairs.there for pairs in at.bounds], dim=-1)
+    count = there.sum(-1, keepdim=True).clamp(min=1)
     mean = _product(at.bounds) / count
-    predicted = step((0.0,) * 4)
+    predicted = directions.towards((0.0,) * 4)
     ahead = _moved(at.bounds, predicted.bounds, _length(at.bounds, predicted, 1.0))
-    target = mean * (_product(ahead) / count / mean.clamp(min=LEAST_PRODUCT)).clamp(0.0, 1.0) ** 3
-    most = MOST_CORRECTED * mean
-    taken = step(tuple((target - s * m).clamp(-most, most) for s, m in predicted.bounds))
-    length = _length(at.bounds, taken, TO_BOUNDARY)
-    length = torch.where(at.done, 0.0, length)
-    u, w, y = at.u + length * taken.du, at.w + length * taken.dw, at.y + length * taken.dy
-    found = at._replace(u=u, w=w, y=y, bounds=_moved(at.bounds, taken.bounds, length))
+    left = _product(ahead) / count / mean.clamp(min=LEAST_PRODUCT)
+    target, most = mean * left.clamp(0.0, 1.0) ** 3, MOST_CORRECTED * mean
+    step = directions.towards(
+        tuple((target - s * m).clamp(-most, most) for s, m in predicted.bounds)
+    )
+    length = _length(at.bounds, step, TO_BOUNDARY)
+    y = torch.where(at.done, at.y, at.y + length * step.dy)
+    u, w = at.u + length * step.du, at.w + length * step.dw
+    found = at._replace(u=u, w=w, y=y, bounds=_moved(at.bounds, step.bounds, length))
     distance = _distance(of, found, count)
-    closer = distance < at.distance
+    closer = (distance < at.distance) & ~at.done
     least = torch.where(closer, distance, at.distance)
     lost = ~(distance < LOST * least) & (least < WITHIN_REACH)
     return found._replace(
@@ -209,15 +170,6 @@ def next_point(of: Projections, at: Interior) -> Interior:
     )
 
 
-def _off(of: Projections, at: Interior) -> Tensor:
-    """Return how far the sums of the variables are from those that stand for them."""
-    return torch.where(_is_unbounded(of), 0.0, of.batch.sums(at.u) - at.w)
-
-
-def _is_unbounded(of: Projections) -> Tensor:
-    return (of.batch.low == -torch.inf) & (of.batch.high == torch.inf)
-
-
 class Step(NamedTuple):
     """Changes of a point."""
 
@@ -225,6 +177,54 @@ class Step(NamedTuple):
     dw: Tensor
     dy: Tensor
     bounds: tuple[Change, ...]
+
+
+class _Directions:
+    """The steps from a point, by what products of slacks and multipliers they aim at.
+
+    Parameters
+    ----------
+    of
+        What is projected.
+    at
+        The point.
+    """
+
+    def __init__(self, of: Projections, at: Interior) -> None:
+        self._of, self._at, (below, above, low, high) = of, at, at.bounds
+        self._pull, self._off = of.batch.pull(at.y), _off(of, at)
+        stiffness = 1.0 + below.multiplier / below.slack + above.multiplier / above.slack
+        self._ease = torch.where(of.open, 1.0 / stiffness, 0.0)
+        self._bounded = low.there | high.there
+        held = low.multiplier / low.slack + high.multiplier / high.slack
+        ease = torch.where(self._bounded, 1.0 / torch.where(self._bounded, held, 1.0), 0.0)
+        self._ease_of_sums = torch.where(_is_unbounded(of), EASE_WITHOUT_BOUNDS, ease)
+        diagonal = torch.diag_embed(self._ease_of_sums + PROXIMAL)
+        self._equations = Equations(of.batch.gram(self._ease) + diagonal)
+
+    def towards(self, products: tuple[Tensor | float, ...]) -> Step:
+        """Return the step after which the products are what is given, to first order."""
+        batch, at, ease = self._of.batch, self._at, self._ease_of_sums
+        given = [p / pairs.slack for p, pairs in zip(products, at.bounds, strict=True)]
+        force = self._of.eta + self._pull - at.u + given[0] - given[1]
+        of_sums = torch.where(self._bounded, given[2] - given[3] - at.y, 0.0)
+        right = ease * of_sums - self._off - batch.sums(self._ease * force)
+        dy = self._equations.solve(right)
+        du = self._ease * (force + batch.pull(dy))
+        # of two formulas the one that rounding errors shrink in
+        dw = torch.where(ease < 1.0, ease * (of_sums - dy), batch.sums(du) + self._off)
+        dw = torch.where(self._bounded, dw, 0.0)
+        changes = map(Pairs.change, at.bounds, (du, -du, dw, -dw), products)
+        return Step(du, dw, dy, tuple(changes))
+
+
+def _off(of: Projections, at: Interior) -> Tensor:
+    """Return how far the sums of the variables are from those that stand for them."""
+    return torch.where(_is_unbounded(of), 0.0, of.batch.sums(at.u) - at.w)
+
+
+def _is_unbounded(of: Projections) -> Tensor:
+    return (of.batch.low == -torch.inf) & (of.batch.high == torch.inf)
 
 
 def _distance(of: Projections, at: Interior, count: Tensor) -> Tensor:
@@ -257,19 +257,3 @@ def _length(bounds: tuple[Pairs, ...], step: Step, most: float) -> Tensor:
     """Return the length of a step that goes at most so far towards the nearest bound."""
     inverse = torch.cat([p.reach(c) for p, c in zip(bounds, step.bounds, strict=True)], dim=-1)
     return 1.0 / (inverse.amax(-1, keepdim=True) / most).clamp(min=1.0)
-
-
-def proves_infeasible(of: Projections, y: Tensor) -> Tensor:
-    """Return whether multipliers prove that nothing satisfies the constraints (Farkas' lemma).
-
-    The sums weighted by y would have to be at least the first number, and are at most the second.
-    """
-    batch = of.batch
-    y = torch.where(torch.where(y > 0.0, batch.low, batch.high).isinf(), 0.0, y)
-    y = y / y.abs().amax(-1, keepdim=True).clamp(min=1.0)
-    asked = torch.where(y == 0.0, 0.0, y * torch.where(y > 0.0, batch.low, batch.high))
-    pull = batch.pull(y)
-    given = torch.where(of.open, pull.clamp(min=0.0), of.fixed * pull)
-    size = asked.abs().sum(-1, keepdim=True) + given.abs().sum(-1, keepdim=True)
-    margin = asked.sum(-1, keepdim=True) - given.sum(-1, keepdim=True)
-    return margin > PROVED * size

@@ -17,7 +17,7 @@ from torch import Tensor
 
 from lpsmap_torch.tensor.batches import Batch
 from lpsmap_torch.tensor.equations import Equations
-from lpsmap_torch.tensor.interior_point import Projections
+from lpsmap_torch.tensor.given import Projections
 
 __all__ = ["Face", "Pieces", "newton_step", "pieces_at"]
 

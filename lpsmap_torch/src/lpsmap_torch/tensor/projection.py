@@ -9,12 +9,8 @@ from torch import Tensor
 
 from lpsmap_torch.tensor.batches import Batch
 from lpsmap_torch.tensor.forced import with_forced_variables
-from lpsmap_torch.tensor.interior_point import (
-    Projections,
-    first_point,
-    next_point,
-    proves_infeasible,
-)
+from lpsmap_torch.tensor.given import Projections, proves_infeasible
+from lpsmap_torch.tensor.interior_point import first_point, next_point
 from lpsmap_torch.tensor.newton import Face, Pieces, newton_step, pieces_at
 
 __all__ = ["Limits", "Projected", "project"]
