@@ -70,6 +70,7 @@ class Layer(nn.Module):
         the factors; ``"tensor"`` does so on every device.
     """
 
+    engine: str
     event_ndim: int = 1
     """How many axes the scores of an instance have."""
     mask_ndim: int = 1
@@ -210,8 +211,8 @@ class Layer(nn.Module):
         """Return the marginals where an engine solves the layer on the device of the scores."""
         if weights is not None or not may_stay(self.engine, scores):
             return None
-        given = _arrays(lengths, mask)
-        with self._solver.layout(tuple(scores.shape), *given) as (layout, solve_options):
+        ends, kept = _arrays(lengths, mask)
+        with self._solver.layout(tuple(scores.shape), ends, kept) as (layout, solve_options):
             options = checked_options(**{k: v for k, v in solve_options.items() if k != "engine"})
             engine = tensor_engine(self.engine, [scores], layout.laid_out.part, options)
             if engine is None:

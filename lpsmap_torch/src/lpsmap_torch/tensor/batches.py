@@ -52,7 +52,7 @@ class Batch(NamedTuple):
         """Return A diag(d) A'."""
         if self.products is not None:
             n_rows = self.matrix.shape[-2]
-            return (d @ self.products).unflatten(-1, (n_rows, n_rows))
+            return (d @ self.products).reshape(*d.shape[:-1], n_rows, n_rows)
         return (self.matrix * d.unsqueeze(-2)) @ self.matrix.mT
 
     def to(self, device: torch.device) -> Batch:
@@ -116,7 +116,9 @@ def _batch(part: Part, rows: Rows, components: IntArray, shape: tuple[int, int])
         components,
         torch.from_numpy(variables),
         _padded(first_row, components, n_rows, -1),
-        *map(torch.from_numpy, (matrix, low, high)),
+        torch.from_numpy(matrix),
+        torch.from_numpy(low),
+        torch.from_numpy(high),
         None if products is None else torch.from_numpy(products),
     )
 

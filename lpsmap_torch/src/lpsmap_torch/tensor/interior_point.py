@@ -119,10 +119,11 @@ def first_point(of: Projections) -> Interior:
     w = torch.where(equal, batch.low, w)
     slacks = w - batch.low, batch.high - w
     multipliers = (torch.where(s < torch.inf, product / s, 0.0) for s in slacks)
-    sums = tuple(map(_pairs, slacks, multipliers, (has_low, has_high)))
-    y = sums[0].multiplier - sums[1].multiplier
+    low, high = map(_pairs, slacks, multipliers, (has_low, has_high))
+    y = low.multiplier - high.multiplier
     nothing = torch.zeros_like(of.eta[:, :1])
-    return Interior(u, w, y, (*variables, *sums), y, nothing + torch.inf, nothing > 0.0, nothing)
+    bounds = (*variables, low, high)
+    return Interior(u, w, y, bounds, y, nothing + torch.inf, nothing > 0.0, nothing)
 
 
 def _usual_score(of: Projections) -> Tensor:

@@ -98,7 +98,7 @@ def project(batch: Batch, eta: Tensor, limits: Limits) -> Projected:
     of = with_forced_variables(given)
     point = first_point(of)
     for i in range(limits.interior):
-        if limits.looks(i) and bool(point.done.all()):
+        if i and limits.looks(i) and bool(point.done.all()):
             break
         point = next_point(of, point)
     infeasible = proves_infeasible(of, point.y)
@@ -113,7 +113,7 @@ def project(batch: Batch, eta: Tensor, limits: Limits) -> Projected:
         batch,
         torch.where(wrong, torch.nan, best.u),
         torch.where(infeasible, point.y, best.y),
-        best.residual.squeeze(-1),
+        torch.where(wrong, torch.inf, best.residual).squeeze(-1),
         (is_exact(of, best) & ~wrong).squeeze(-1),
         (infeasible & ~wrong).squeeze(-1),
         point.iterations.squeeze(-1).long(),

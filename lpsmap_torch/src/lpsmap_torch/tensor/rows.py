@@ -56,13 +56,13 @@ def rows_of(part: Part) -> Rows:
     ]
     found = [rows for rows in found if len(rows.low)] or [_NO_ROWS]
     counts = np.concatenate([np.diff(rows.offsets) for rows in found])
-    others = (np.concatenate(arrays) for arrays in list(zip(*found, strict=True))[1:])
-    joined = Rows(offsets_of(counts), *others)
+    others = [np.concatenate(arrays) for arrays in list(zip(*found, strict=True))[1:]]
+    joined = Rows._make([offsets_of(counts), *others])
     return _chosen(joined, np.argsort(joined.component, kind="stable"))
 
 
 _NONE = np.empty(0, dtype=np.int64)
-_NO_ROWS = Rows(offsets_of(_NONE), _NONE, *np.empty((3, 0)), _NONE, _NONE, _NONE)
+_NO_ROWS = Rows._make([offsets_of(_NONE), _NONE, *np.empty((3, 0)), _NONE, _NONE, _NONE])
 
 
 def _rows_of_declaration(bucket: Bucket, b: int, number: int, covered: BoolArray) -> Rows:
@@ -91,27 +91,19 @@ def _rows_of_declaration(bucket: Bucket, b: int, number: int, covered: BoolArray
     used = np.flatnonzero((counts > 0) & ((low > -np.inf) | (high < np.inf)))
     offsets = offsets_of(counts)
     first = owner[known.column[kept]][offsets[used]]
-    rows = Rows(
-        offsets,
-        bucket.variable[slot],
-        np.where(negated, -entry, entry),
-        low,
-        high,
-        *np.zeros((3, n), dtype=np.int64),
-    )
-    rows.component[used], rows.bucket[used], rows.factor[used] = bucket.component[first], b, first
+    component, factor = np.full((2, n), -1)
+    component[used], factor[used] = bucket.component[first], first
+    signed = np.where(negated, -entry, entry)
+    places = component, np.full(n, b), factor
+    rows = Rows(offsets, bucket.variable[slot], signed, low, high, *places)
     return _normalised(_chosen(rows, used))
 
 
 def _chosen(rows: Rows, which: IntArray) -> Rows:
     """Return some rows, in the order given."""
-    entries = ranges(rows.offsets, which)
-    return Rows(
-        offsets_of(np.diff(rows.offsets)[which]),
-        rows.variable[entries],
-        rows.coefficient[entries],
-        *(array[which] for array in rows[3:]),
-    )
+    entries, offsets = ranges(rows.offsets, which), offsets_of(np.diff(rows.offsets)[which])
+    of_entries = rows.variable[entries], rows.coefficient[entries]
+    return Rows._make([offsets, *of_entries, *(array[which] for array in rows[3:])])
 
 
 def _normalised(rows: Rows) -> Rows:

@@ -48,17 +48,15 @@ class SolvedOnTensors(SolvedGraph):
         self.part, self.problem, self.projected = part, problem, projected
         self._eta, self._options = eta, options
 
-    def marginals(self) -> Tensor:
+    def marginals(self) -> Any:
         """Return one number in [0, 1] a variable."""
         return self.problem.joined([found.u for found in self.projected], self._eta)
 
-    def additionals(self) -> Tensor:
+    def additionals(self) -> Any:
         """Return none."""
         return self._eta.new_zeros(self.part.n_additionals)
 
-    def multiply(
-        self, d: Tensor, d_v: Tensor, chosen: BoolArray | None, threads: int
-    ) -> tuple[Tensor, Tensor]:
+    def multiply(self, d: Any, d_v: Any, chosen: BoolArray | None, threads: int) -> tuple[Any, Any]:
         """Multiply with the Jacobian on the faces, see `SolvedGraph.multiply`."""
         d = d.to(self._eta.device)
         if chosen is not None:
