@@ -83,7 +83,8 @@ class SolvedOnTensors(SolvedGraph):
         solution = self.marginals()
         known = torch.where(eta.detach().isfinite(), eta, 0.0)
         change = (known - known.detach()) * (1.0 + 0.0 * solution)  # NaN comes through
-        return solution + self.multiply(change, self.additionals(), None, 1)[0]
+        found: Tensor = solution + self.multiply(change, self.additionals(), None, 1)[0]
+        return found
 
     def all_solved(self) -> bool:
         """Return whether all components are solved; this waits for the device."""
