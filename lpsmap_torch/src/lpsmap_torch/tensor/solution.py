@@ -81,7 +81,7 @@ class SolvedOnTensors(SolvedGraph):
             (n_variables,) the scores that were solved for, of which gradients are wanted.
         """
         solution = self.marginals()
-        known = torch.where(eta.detach().isfinite(), eta, 0.0)
+        known = torch.where(eta.detach() == -torch.inf, 0.0, eta)
         change = (known - known.detach()) * (1.0 + 0.0 * solution)  # NaN comes through
         found: Tensor = solution + self.multiply(change, self.additionals(), None, 1)[0]
         return found
