@@ -85,7 +85,7 @@ def _rows_of_declaration(bucket: Bucket, b: int, number: int, covered: BoolArray
     row, slot = known.row[kept], place[known.column[kept]]
     negated, entry = bucket.negated[slot], known.coefficient[kept]
     n = len(known.low)
-    moved: FloatArray = np.bincount(row, np.where(negated, entry, 0.0), n)
+    moved = np.bincount(row, np.where(negated, entry, 0.0), n).astype(np.float64)
     counts = np.bincount(row, minlength=n)
     low, high = known.low - moved, known.high - moved
     used = np.flatnonzero((counts > 0) & ((low > -np.inf) | (high < np.inf)))
